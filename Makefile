@@ -1,0 +1,35 @@
+# Each target makes .venv and installs what it needs by itself; a second call finds it done.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint types check bench soak clean
+
+$(VENV)/.dev: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.dev
+	@$(BIN)/python examples/demo.py
+
+test: lint types check
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+check: $(VENV)/.dev
+	$(BIN)/pytest -n 2 -m "not soak"
+
+soak: $(VENV)/.dev
+	$(BIN)/pytest -m soak
+
+bench: $(VENV)/.dev
+	$(BIN)/python bench/startup.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo

@@ -1,0 +1,5 @@
+"""Judge image edits factor by factor, with reasons."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0.dev0"

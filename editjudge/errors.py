@@ -1,0 +1,59 @@
+"""Everything that editjudge raises on purpose.
+
+EditjudgeError
+├── InputError            your input is wrong: never retried, the message says what to change
+│   ├── UsageError        an option or argument that cannot be meant
+│   ├── RubricError       a rubric that is unknown, or a rubric file that breaks its schema
+│   ├── ManifestError     a line or field of a manifest, ratings or scores file
+│   └── ImageError        a picture that cannot be read, is not what it claims, or is too large
+└── WorldError            the world failed: the same call may succeed later
+    ├── JudgeError        a judge that did not answer
+    └── StoreError        a store that cannot be opened, read or written
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EditjudgeError(Exception):
+    """The root: catch this to catch all of them."""
+
+
+class InputError(EditjudgeError):
+    """What was handed in is wrong; trying again with the same input fails again."""
+
+
+class UsageError(InputError):
+    """An option or argument that cannot be meant."""
+
+
+class RubricError(InputError):
+    """A rubric that is unknown, or a rubric file that breaks its schema."""
+
+
+class ManifestError(InputError):
+    """A manifest, ratings or scores file that cannot be understood."""
+
+
+class ImageError(InputError):
+    """A picture that cannot be read, is not what it claims to be, or is too large."""
+
+
+class WorldError(EditjudgeError):
+    """Something outside failed; the same call may succeed later."""
+
+
+class JudgeError(WorldError):
+    """A judge that did not answer."""
+
+
+class StoreError(WorldError):
+    """A store that cannot be opened, read or written."""
+
+
+def near_miss(word: str, known: Iterable[str]) -> str:
+    """'; did you mean "quality"?' for a mistyped name, or nothing where no name comes close."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""

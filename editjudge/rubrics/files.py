@@ -1,0 +1,296 @@
+"""Rubrics by name or file: YAML in, `Rubric` out, with line and key in every complaint."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from editjudge.errors import RubricError, near_miss
+from editjudge.rubrics.model import Rubric
+
+BUILTIN = Path(__file__).parent / "builtin"
+SETS: dict[str, tuple[str, ...]] = {
+    "online": ("preservation", "quality", "fidelity"),
+    "offline": ("reference",),
+}
+"""Names that stand for several rubrics."""
+
+_MAX_BYTES = 1_000_000
+_MAX_DEPTH = 20
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+_Path = tuple[str | int, ...]
+
+
+def names() -> list[str]:
+    """The built-in rubrics, in the order in which people meet them."""
+    return ["preservation", "quality", "fidelity", "reference", "lighting", "compliance"]
+
+
+def resolve(wanted: Sequence[str]) -> list[Rubric]:
+    """Names, sets and files to rubrics; one that is named twice is asked once."""
+    rubrics: dict[str, Rubric] = {}
+    for word in wanted:
+        for name in SETS.get(word, (word,)):
+            rubric = load(name)
+            if rubrics.setdefault(rubric.name, rubric).hash != rubric.hash:
+                raise RubricError(f'two different rubrics are called "{rubric.name}": rename one of them')
+    return list(rubrics.values())
+
+
+def load_one(word: str) -> Rubric:
+    """A single contract: a set means its fused question."""
+    if word not in SETS:
+        return load(word)
+    from editjudge.rubrics.fusing import fuse
+
+    return fuse(word, [load(name) for name in SETS[word]])
+
+
+@functools.cache
+def _builtin(name: str) -> Rubric:
+    return read(BUILTIN / f"{name}.yaml")
+
+
+def load(word: str) -> Rubric:
+    """One rubric, by its built-in name or the path of a YAML file."""
+    if word in names():
+        return _builtin(word)
+    path = Path(word)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        return read(path)
+    known = [*names(), *SETS]
+    raise RubricError(
+        f'no rubric is called "{word}"{near_miss(word, known)} '
+        f"Built in: {', '.join(known)}; or give the path of a YAML file."
+    )
+
+
+def read(path: Path) -> Rubric:
+    """A rubric file, checked."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise RubricError(f"{path}: larger than {_MAX_BYTES:,} bytes; that is not a rubric")
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RubricError(f"{path}: cannot be read as a rubric file: {error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, source: str = "rubric") -> Rubric:
+    """The text of a rubric file, checked."""
+    data, lines = _yaml(text, source)
+    if not isinstance(data, dict):
+        raise RubricError(f"{source}:1: expected keys such as name, images, factors and answer")
+    _spread_scale(data)
+    return _validate(data, lines, source)
+
+
+def dump(rubric: Rubric) -> str:
+    """The YAML file of a rubric; reading it back gives an equal one."""
+    import dataclasses
+
+    import yaml
+
+    data = json.loads(json.dumps(_pruned(dataclasses.asdict(rubric))))
+    data["factors"], scale = _gathered_scale(data["factors"])
+    if scale:
+        data = {"name": data.pop("name"), "scale": scale, **data}
+    return yaml.dump(data, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _validate(data: dict[str, Any], lines: dict[_Path, int], source: str) -> Rubric:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        # Strict JSON mode takes a list for a tuple but no string or 6.0 for an integer.
+        return TypeAdapter(Rubric).validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        complaints = [_complaint(dict(e), lines, source) for e in error.errors(include_url=False)]
+        raise RubricError("\n".join(dict.fromkeys(complaints))) from None
+
+
+def _complaint(error: dict[str, Any], lines: dict[_Path, int], source: str) -> str:
+    path: _Path = tuple(error["loc"])
+    where = path
+    while where and where not in lines:
+        where = where[:-1]
+    line = lines.get(where, 1)
+    key = ".".join(map(str, path)) or "rubric"
+    match error["type"]:
+        case "missing":
+            said = "missing"
+            if path[-1] == "scale":
+                said += ": give the rubric or this factor a scale"
+        case "unexpected_keyword_argument":
+            known = _fields_at(path[:-1])
+            said = f'unknown key "{path[-1]}"{near_miss(str(path[-1]), known)} Expected: {", ".join(known)}'
+        case _:
+            said = f"{error['msg'].removeprefix('Value error, ')}, found {error['input']!r:.80}"
+    return f"{source}:{line}: {key}: {said}"
+
+
+def _fields_at(path: _Path) -> list[str]:
+    """The keys that a place of the file may have."""
+    import dataclasses
+
+    from editjudge.rubrics import model
+
+    inside = {
+        "factors": model.Factor,
+        "scale": model.Scale,
+        "anchors": model.Anchor,
+        "answer": model.Answer,
+        "consistency": model.Consistency,
+        "template": model.Template,
+        "slots": model.Slot,
+    }
+    owner = next((inside[part] for part in reversed(path) if isinstance(part, str) and part in inside), Rubric)
+    fields = [field.name for field in dataclasses.fields(owner) if field.name != "members"]
+    return [*fields, "scale"] if owner is Rubric else fields
+
+
+def _spread_scale(data: dict[str, Any]) -> None:
+    """A rubric's scale is that of every factor that names none."""
+    if "scale" in data and isinstance(data.get("factors"), list):
+        scale = data.pop("scale")
+        for factor in data["factors"]:
+            if isinstance(factor, dict):
+                factor.setdefault("scale", scale)
+
+
+def _gathered_scale(factors: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    scale = factors[0]["scale"]
+    if any(factor["scale"] != scale for factor in factors):
+        return factors, None
+    return [{k: v for k, v in factor.items() if k != "scale"} for factor in factors], scale
+
+
+def _pruned(value: Any) -> Any:
+    """Without what is empty, so that a file shows what is there."""
+    if isinstance(value, dict):
+        return {k: _pruned(v) for k, v in value.items() if v not in (None, "", (), {}, [])}
+    return [_pruned(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _dumper() -> Any:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Long and many-line texts as blocks, which people can read and edit."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return Dumper
+
+
+def _yaml(text: str, source: str) -> tuple[Any, dict[_Path, int]]:
+    """A YAML document as plain data, and the line of each key.
+
+    Built from parser events on a stack of our own: the library's composer recurses and crashes the process on
+    deep nesting, takes the last of two equal keys, reads `no` as false, and expands aliases without bound.
+    """
+    import yaml
+
+    builder = _Builder(source)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            builder.take(event, yaml)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        raise RubricError(f"{source}:{line}: not YAML: {problem}") from None
+    return builder.document, builder.lines
+
+
+class _Builder:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.document: Any = None
+        self.lines: dict[_Path, int] = {}
+        self._open: list[dict[str, Any] | list[Any]] = []
+        self._path: list[str | int] = []
+        self._key: str | None = None
+
+    def take(self, event: Any, yaml: Any) -> None:
+        line = event.start_mark.line + 1
+        match event:
+            case yaml.AliasEvent():
+                self._refuse(line, "aliases (*name) are not used in rubric files")
+            case yaml.MappingStartEvent():
+                self._enter({}, line)
+            case yaml.SequenceStartEvent():
+                self._enter([], line)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._leave()
+            case yaml.ScalarEvent():
+                self._scalar(event, line)
+            case yaml.DocumentStartEvent() if self.document is not None:
+                self._refuse(line, "one document a file")
+
+    def _refuse(self, line: int, why: str) -> None:
+        raise RubricError(f"{self.source}:{line}: {why}")
+
+    def _scalar(self, event: Any, line: int) -> None:
+        if self._open and isinstance(self._open[-1], dict) and self._key is None:
+            key = str(event.value)
+            if key in self._open[-1]:
+                self._refuse(line, f'the key "{key}" stands twice')
+            self._key = key
+            self.lines[(*self._path, key)] = line
+            return
+        plain = event.implicit[0]
+        self._put(_plain(event.value) if plain else event.value, line)
+
+    def _enter(self, container: dict[str, Any] | list[Any], line: int) -> None:
+        if len(self._open) >= _MAX_DEPTH:
+            self._refuse(line, f"nested more than {_MAX_DEPTH} deep")
+        if self._open and isinstance(self._open[-1], dict) and self._key is None:
+            self._refuse(line, "a key must be a word")
+        if self._open:
+            parent = self._open[-1]
+            self._path.append(len(parent) if isinstance(parent, list) else str(self._key))
+            self.lines.setdefault(tuple(self._path), line)
+        self._place(container)
+        self._open.append(container)
+        self._key = None
+
+    def _leave(self) -> None:
+        self._open.pop()
+        if self._path:
+            self._path.pop()
+
+    def _put(self, value: Any, line: int) -> None:
+        parent = self._open[-1] if self._open else None
+        if isinstance(parent, list):
+            self.lines[(*self._path, len(parent))] = line
+        self._place(value)
+
+    def _place(self, value: Any) -> None:
+        if not self._open:
+            self.document = value
+        elif isinstance(parent := self._open[-1], list):
+            parent.append(value)
+        else:
+            parent[str(self._key)] = value
+            self._key = None
+
+
+def _plain(text: str) -> Any:
+    """An unquoted scalar: an integer, true, false, null, or simply text."""
+    if _INTEGER.fullmatch(text) and len(text) < 10:
+        return int(text)
+    return _WORDS.get(text, text)
