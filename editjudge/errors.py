@@ -54,6 +54,6 @@ class StoreError(WorldError):
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
-    """'; did you mean "quality"?' for a mistyped name, or nothing where no name comes close."""
+    """Ends a sentence about a mistyped name: '; did you mean "quality"?', or '.' where no name comes close."""
     close = difflib.get_close_matches(word, list(known), n=1)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    return f'; did you mean "{close[0]}"?' if close else "."

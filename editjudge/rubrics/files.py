@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,9 @@ def parse(text: str, source: str = "rubric") -> Rubric:
 
 def dump(rubric: Rubric) -> str:
     """The YAML file of a rubric; reading it back gives an equal one."""
-    import dataclasses
-
     import yaml
 
-    data = json.loads(json.dumps(_pruned(dataclasses.asdict(rubric))))
+    data = _told(rubric)
     data["factors"], scale = _gathered_scale(data["factors"])
     if scale:
         data = {"name": data.pop("name"), "scale": scale, **data}
@@ -137,8 +136,6 @@ def _complaint(error: dict[str, Any], lines: dict[_Path, int], source: str) -> s
 
 def _fields_at(path: _Path) -> list[str]:
     """The keys that a place of the file may have."""
-    import dataclasses
-
     from editjudge.rubrics import model
 
     inside = {
@@ -171,11 +168,17 @@ def _gathered_scale(factors: list[dict[str, Any]]) -> tuple[list[dict[str, Any]]
     return [{k: v for k, v in factor.items() if k != "scale"} for factor in factors], scale
 
 
-def _pruned(value: Any) -> Any:
-    """Without what is empty, so that a file shows what is there."""
-    if isinstance(value, dict):
-        return {k: _pruned(v) for k, v in value.items() if v not in (None, "", (), {}, [])}
-    return [_pruned(item) for item in value] if isinstance(value, list | tuple) else value
+def _told(value: Any) -> Any:
+    """As plain data, without the fields that have their default, so that a file shows what is its own."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: _told(v) for f in dataclasses.fields(value) if (v := getattr(value, f.name)) != _default(f)}
+    if isinstance(value, Mapping):
+        return {key: _told(item) for key, item in value.items()}
+    return [_told(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default_factory() if callable(field.default_factory) else field.default
 
 
 def _dumper() -> Any:

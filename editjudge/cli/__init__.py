@@ -1,0 +1,64 @@
+"""The command line: one module a verb, imported when the verb is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+import editjudge
+from editjudge.errors import EditjudgeError, near_miss
+
+VERBS = {
+    "parse": "Hold one raw reply against its rubric's contract.",
+    "rubric": "List, show, check and import rubrics.",
+}
+"""Verb and its one line of help, so that `--help` imports none of them."""
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"editjudge.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in VERBS:
+            ctx.fail(f'no verb is called "{args[0]}"{near_miss(args[0], VERBS)} Verbs: {", ".join(VERBS)}.')
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(editjudge.__version__, prog_name="editjudge")
+def app() -> None:
+    """Judge image edits factor by factor, with reasons, and tell whether a difference is real."""
+
+
+def main() -> None:
+    """The console script: errors of ours are told in words, without a traceback."""
+    try:
+        sys.exit(app.main(standalone_mode=False))
+    except EditjudgeError as error:
+        click.echo(f"editjudge: {error}", err=True)
+        sys.exit(1)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output (head, less) has gone: nothing is left to say, not even at exit.
+        sys.stdout = None
+        sys.exit(1)

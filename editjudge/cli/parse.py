@@ -1,0 +1,45 @@
+"""`editjudge parse`: one raw reply against its contract."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from editjudge.cli.output import emit, json_option, read_text, safe
+
+MAX_REPLY = 50_000_000
+
+
+@click.command()
+@click.argument("file", metavar="FILE|-")
+@click.option(
+    "--rubric", required=True, help="Name of a rubric or set, or a YAML file. A set means its fused contract."
+)
+@click.option("--id", "identifier", help="The identifier that the answer must echo; any is accepted without it.")
+@click.option("--strict", is_flag=True, help="Refuse reasons outside their word limits instead of noting them.")
+@json_option
+def command(file: str, rubric: str, identifier: str | None, strict: bool, as_json: bool) -> None:
+    """Hold one raw reply against its rubric's contract.
+
+    Exits with 0 if the reply is accepted and with 1 if it is refused. A refused reply has no scores.
+    """
+    from editjudge.rubrics.contract import Verdict, check
+    from editjudge.rubrics.files import load_one
+
+    outcome = check(load_one(rubric), read_text(file, MAX_REPLY), identifier=identifier, strict=strict)
+    accepted = isinstance(outcome, Verdict)
+    if as_json:
+        emit(outcome.as_json())
+    elif isinstance(outcome, Verdict):
+        for key, score in outcome.scores.items():
+            click.echo(f"{key}: {score}  {safe(outcome.justifications.get(key, ''))}".rstrip())
+    else:
+        click.echo(f"not accepted ({outcome.status})")
+        for remark in outcome.reasons:
+            click.echo(f"  {remark.code}: {safe(remark.message)}")
+    if not as_json:
+        for kind, remarks in (("violation", outcome.violations), ("note", outcome.notes)):
+            for remark in remarks:
+                click.echo(f"  {kind} {remark.code}: {safe(remark.message)}")
+    sys.exit(0 if accepted else 1)

@@ -1,0 +1,204 @@
+"""`editjudge rubric`: rubrics as data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from editjudge.cli.output import emit, json_option, read_text, safe
+from editjudge.errors import UsageError
+
+MAX_PROMPT = 1_000_000
+
+
+@click.group()
+def command() -> None:
+    """List, show, check and import rubrics.
+
+    A rubric is named by its built-in name, by a set (online, offline) or by the path of a YAML file.
+    """
+
+
+@command.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """The built-in rubrics and sets."""
+    from editjudge.rubrics.files import SETS, load, names
+
+    rubrics = [load(name) for name in names()]
+    if as_json:
+        emit(
+            {
+                "rubrics": [rubric.contract() | {"description": rubric.description} for rubric in rubrics],
+                "sets": {name: list(members) for name, members in SETS.items()},
+            }
+        )
+        return
+    for rubric in rubrics:
+        scales = ", ".join(dict.fromkeys(factor.scale.words for factor in rubric.factors))
+        click.echo(f"{rubric.name:<13} {rubric.description}")
+        click.echo(f"{'':<13} {len(rubric.factors)} x {scales}; sees {', '.join(rubric.images + rubric.texts)}")
+    for name, members in SETS.items():
+        click.echo(f"{name:<13} the set {' + '.join(members)}")
+
+
+@command.command()
+@click.argument("rubric")
+@click.option("--prompt", is_flag=True, help="The exact question for an example edit.")
+@click.option("--layout", default="images-first", show_default=True, help="images-first or published.")
+@json_option
+def show(rubric: str, prompt: bool, layout: str, as_json: bool) -> None:
+    """What a rubric takes in and what it accepts as an answer."""
+    from editjudge.rubrics.files import load_one
+    from editjudge.rubrics.schema import answer_schema
+
+    found = load_one(rubric)
+    if prompt:
+        _show_prompt(found, layout, as_json)
+    elif as_json:
+        emit(found.contract())
+    else:
+        contract = found.contract()
+        click.echo(f"{found.name}: {safe(found.description)}")
+        click.echo(f"hash     {contract['hash']}")
+        click.echo(f"images   {', '.join(found.images)}")
+        click.echo(f"texts    {', '.join(found.texts) or 'none'}")
+        click.echo(f"envelope {found.answer.envelope or '(top level)'}")
+        if found.answer.words:
+            click.echo(f"reasons  {found.answer.words[0]} to {found.answer.words[1]} words")
+        if found.answer.sections:
+            click.echo(f"sections {', '.join(found.answer.sections)}")
+        for factor in found.factors:
+            click.echo(f"factor   {factor.key}: {factor.scale.words}")
+        emit(answer_schema(found))
+
+
+def _show_prompt(rubric: object, layout: str, as_json: bool) -> None:
+    from editjudge.edit import Edit
+    from editjudge.errors import near_miss
+    from editjudge.rubrics.model import Rubric
+    from editjudge.rubrics.prompt import LAYOUTS, ImagePart, ask
+
+    assert isinstance(rubric, Rubric)  # noqa: S101
+    known = {layout: layout for layout in LAYOUTS}
+    if layout not in known:
+        raise UsageError(f'no layout is called "{layout}"{near_miss(layout, known)} Layouts: {", ".join(known)}')
+    edit = Edit("example", instruction="Make the left car blue.", referring_expression="the car nearest the tree")
+    question = ask(rubric, edit, {role: f"digest of the {role}" for role in rubric.images}, known[layout])
+    if as_json:
+        parts = [{"image": p.role} if isinstance(p, ImagePart) else {"text": p.text} for p in question.parts]
+        emit({"identifier": question.identifier, "layout": question.layout, "parts": parts})
+    else:
+        click.echo(str(question))
+
+
+@command.command()
+@click.argument("file")
+@json_option
+def check(file: str, as_json: bool) -> None:
+    """Look for what is wrong in a rubric file that still loads."""
+    from editjudge.rubrics.files import load
+    from editjudge.rubrics.lint import lint
+
+    findings = lint(load(file))
+    if as_json:
+        emit({"findings": [{"code": f.code, "where": f.where, "message": f.message} for f in findings]})
+    else:
+        for finding in findings:
+            click.echo(f"{safe(file)}: {finding.where}: {finding.code}: {safe(finding.message)}")
+        click.echo(f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing found")
+    sys.exit(1 if findings else 0)
+
+
+@command.command("import")
+@click.argument("prompt", metavar="PROMPT.txt")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Rubric file to write; standard output without it.",
+)
+@click.option("--name", help="Name of the rubric; the file's name without it.")
+@click.option("--factor", "factors", multiple=True, help="A factor's key, where the prompt does not name it.")
+@click.option("--scale", help="Legal scores: 1-5, or 5,3,1.")
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    help="A picture that is shown (input, edited, ground_truth), in order.",
+)
+@click.option("--slot", "slots", multiple=True, metavar="NAME=ROLE", help="Which input fills a placeholder.")
+@click.option("--words", metavar="LEAST-MOST", help="Word limits of a reason.")
+@click.option("--example", type=int, help="Which JSON example shows the answer, from 1.")
+@json_option
+def import_(
+    prompt: str,
+    output: Path | None,
+    name: str | None,
+    factors: tuple[str, ...],
+    scale: str | None,
+    images: tuple[str, ...],
+    slots: tuple[str, ...],
+    words: str | None,
+    example: int | None,
+    as_json: bool,
+) -> None:
+    """Turn a published prompt into a rubric file that keeps its words.
+
+    What the text says is inferred and told on standard error; what it does not say is asked for by name, and then
+    nothing is written and the exit code is 1.
+    """
+    from editjudge.rubrics.files import dump
+    from editjudge.rubrics.importing import Hints, import_prompt
+
+    hints = Hints(
+        factors=factors,
+        scale=_integers(scale) if scale else (),
+        images=images,
+        slots=dict(_pair(slot) for slot in slots),
+        words=_limits(words) if words else None,
+        example=example,
+    )
+    text = read_text(prompt, MAX_PROMPT).removeprefix("\ufeff")
+    result = import_prompt(text, name or Path(prompt).stem, hints)
+    if result.rubric and output:
+        output.write_text(dump(result.rubric), "utf-8", newline="")
+    if as_json:
+        asks = [{"about": ask.about, "why": ask.why, "option": ask.option} for ask in result.asks]
+        contract = result.rubric.contract() if result.rubric else None
+        emit({"contract": contract, "inferred": list(result.inferred), "asks": asks})
+    else:
+        for line in result.inferred:
+            click.echo(f"inferred {safe(line)}", err=True)
+        for ask in result.asks:
+            click.echo(f"needed   {safe(str(ask))}", err=True)
+        if result.rubric and not output:
+            click.echo(dump(result.rubric), nl=False)
+    if not result.rubric:
+        click.echo("nothing was written: say what is needed with these options and import again", err=True)
+        sys.exit(1)
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    from editjudge.rubrics.importing import values_of
+
+    values = values_of(text)
+    if not values:
+        raise UsageError(f'--scale "{text}": expected a range such as 1-5 or a list such as 5,3,1')
+    return values
+
+
+def _limits(text: str) -> tuple[int, int]:
+    low, dash, high = text.partition("-")
+    if not (dash and low.isdecimal() and high.isdecimal() and int(low) <= int(high)):
+        raise UsageError(f'--words "{text}": expected least and most, such as 15-30')
+    return int(low), int(high)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, role = text.partition("=")
+    if not (name and equals and role):
+        raise UsageError(f'--slot "{text}": expected NAME=ROLE, such as user_prompt=instruction')
+    return name, role

@@ -1,0 +1,460 @@
+"""Reply in, `Verdict` or `Failure` out.
+
+A verdict has every score, exactly as the reply said it, or there is no verdict: nothing is repaired, rounded,
+guessed or taken from one of two answers. Each remark carries a code that stays the same between releases.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from editjudge.errors import near_miss
+from editjudge.rubrics.model import Answer, Factor, Rubric
+from editjudge.rubrics.scanning import MAX_DEPTH, Candidate, Scan, TooComplex, scan, without_fences
+from editjudge.rubrics.strict_json import NotStrict, OtherNumber, decode
+
+Finish = Literal["stop", "length", "refusal"]
+"""How the provider says the reply ended."""
+
+MAX_REASONS = 40
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something to say about a reply."""
+
+    code: str
+    message: str
+    factor: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"code": self.code, "factor": self.factor, "message": self.message}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An accepted reply."""
+
+    status: ClassVar[Literal["ok"]] = "ok"
+
+    scores: Mapping[str, int]
+    justifications: Mapping[str, str]
+    violations: tuple[Remark, ...] = ()
+    """Where the reply broke a rule that does not touch its scores."""
+    notes: tuple[Remark, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "scores": dict(self.scores),
+            "justifications": dict(self.justifications),
+            "violations": _codes(self.violations),
+            "reasons": [],
+            "details": [remark.as_json() for remark in self.violations],
+            "notes": [remark.as_json() for remark in self.notes],
+        }
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A reply that is no answer."""
+
+    status: Literal["refused", "invalid", "truncated"]
+    """`refused`: the model declined. `invalid`: it broke the contract. `truncated`: it was cut off."""
+    reasons: tuple[Remark, ...]
+    violations: tuple[Remark, ...] = field(default=())
+    notes: tuple[Remark, ...] = field(default=())
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "scores": None,
+            "justifications": None,
+            "violations": _codes(self.violations),
+            "reasons": [remark.as_json() for remark in self.reasons],
+            "details": [remark.as_json() for remark in self.violations],
+            "notes": [remark.as_json() for remark in self.notes],
+        }
+
+
+def check(
+    rubric: Rubric,
+    reply: str,
+    *,
+    identifier: str | None = None,
+    strict: bool = False,
+    finish: Finish = "stop",
+) -> Verdict | Failure:
+    """Hold a reply against the rubric's contract.
+
+    `identifier` is the one the question stated; without it any is accepted. `strict` refuses reasons outside
+    their word limits instead of noting them.
+    """
+    if ended := _ended_early(reply, finish):
+        return ended
+    try:
+        found = scan(reply.removeprefix("\ufeff"), envelope_keys(rubric))
+    except TooComplex:
+        return _invalid("too_complex", "the reply has more braces than any answer")
+    if not found.candidates:
+        return _no_candidate(found)
+    chosen = _choose(found.candidates, json_last=bool(rubric.answer.sections))
+    if isinstance(chosen, Failure):
+        return chosen
+    answer, violations, notes = chosen
+    reading = _Reading(rubric)
+    reading.take(answer, identifier)
+    if not reading.reasons and rubric.consistency:
+        reading.reasons.extend(_inconsistent(rubric, found.before, reading.scores))
+    if reading.reasons:
+        return Failure("invalid", tuple(reading.reasons[:MAX_REASONS]))
+    violations += _around(rubric, found)
+    lengths, unchecked = _lengths(rubric, reading.justifications)
+    if strict and lengths:
+        return Failure("invalid", lengths, violations=violations, notes=notes)
+    return Verdict(reading.scores, reading.justifications, violations + lengths, notes + unchecked)
+
+
+def envelope_keys(rubric: Rubric) -> list[str]:
+    """Every key that an answer has at any level; an object with one of them claims to be the answer."""
+    answer = rubric.answer
+    keys = [answer.id_key, *answer.envelope.split("."), *answer.texts, *(f.key for f in rubric.factors)]
+    if answer.form == "entries":
+        keys += [answer.score_key, answer.reason_key]
+    return list(dict.fromkeys(key for key in keys if key))
+
+
+def top_keys(rubric: Rubric) -> list[str]:
+    """The keys of the answer's outermost object."""
+    answer = rubric.answer
+    inner = [answer.envelope] if answer.envelope else [factor.key for factor in rubric.factors]
+    return [*([answer.id_key] if answer.id_key else []), *answer.texts, *inner]
+
+
+def _codes(remarks: Iterable[Remark]) -> list[str]:
+    return list(dict.fromkeys(remark.code for remark in remarks))
+
+
+def _invalid(code: str, message: str) -> Failure:
+    return Failure("invalid", (Remark(code, message),))
+
+
+# --- what ends before the answer is looked at -----------------------------------------------------------------
+
+
+def _ended_early(reply: str, finish: Finish) -> Failure | None:
+    if finish == "refusal":
+        return Failure("refused", (Remark("refusal", "the model declined to answer"),))
+    if finish == "length":
+        return Failure("truncated", (Remark("truncated", "the reply was cut off at the token limit"),))
+    if not reply.strip("\ufeff \t\r\n\v\f"):
+        return _invalid("empty", "the reply is empty")
+    try:
+        reply.encode()
+    except UnicodeEncodeError:
+        return _invalid("not_text", "the reply holds half of a surrogate pair, which is not text")
+    return None
+
+
+# Only asked of replies that hold no answer at all, so a wide net costs nothing but the word for the failure.
+_DECLINES = re.compile(
+    r"\b(?:i(?:['’]m| am) (?:sorry|unable|not able|afraid)"
+    r"|i (?:can(?:no|['’])?t|can not|won['’]t|will not|must decline)\b"
+    r"|(?:as|being) an ai\b|not able to (?:assist|help|comply)|against (?:my|the|our) (?:content |usage )?polic)",
+    re.IGNORECASE,
+)
+_OPENING = 400
+"""A refusal says so at once; later in a text the same words describe the pictures."""
+
+
+def _no_candidate(found: Scan) -> Failure:
+    text = found.before.strip()
+    if found.ends_in_thought:
+        return Failure("truncated", (Remark("truncated", "the reply ends inside its own reasoning"),))
+    if not text:
+        return _invalid("empty", "the reply holds nothing but reasoning that was set aside")
+    if _DECLINES.search(text[:_OPENING]):
+        return Failure("refused", (Remark("refusal", "the model declined to answer"),))
+    return _invalid("no_answer", "the reply holds no JSON object with a key of the answer")
+
+
+# --- which object is the answer -------------------------------------------------------------------------------
+
+_Chosen = tuple[dict[str, Any], tuple[Remark, ...], tuple[Remark, ...]]
+
+
+def _choose(candidates: tuple[Candidate, ...], json_last: bool) -> _Chosen | Failure:
+    """The one object that is the answer; two different ones are nobody's answer, unless the last is asked for."""
+    considered = candidates[-1:] if json_last else candidates
+    values = []
+    for candidate in considered:
+        value = _value(candidate)
+        if isinstance(value, Failure):
+            return value
+        values.append(value)
+    answer = values[-1]
+    if any(_canonical(value) != _canonical(answer) for value in values):
+        return _invalid("ambiguous", f"the reply holds {len(values)} answers that differ; exactly one was asked for")
+    if len(candidates) == 1:
+        return answer, (), ()
+    if json_last and any(_canonical(_value(other)) != _canonical(answer) for other in candidates[:-1]):
+        return (
+            answer,
+            (),
+            (Remark("earlier_answer", "an earlier object was passed over: the last one counts"),),
+        )
+    return answer, (Remark("repeated_answer", f"the same answer stands {len(candidates)} times"),), ()
+
+
+def _canonical(value: dict[str, Any] | Failure) -> str | None:
+    """Equal for equal answers whatever the order of keys; unlike ==, it tells true from 1."""
+    return None if isinstance(value, Failure) else json.dumps(value, sort_keys=True)
+
+
+def _value(candidate: Candidate) -> dict[str, Any] | Failure:
+    if candidate.depth > MAX_DEPTH:
+        return _invalid("not_json", f"the JSON nests more than {MAX_DEPTH} deep")
+    try:
+        value = decode(candidate.text)
+    except NotStrict as error:
+        if error.at_end and not candidate.closed:
+            return Failure("truncated", (Remark("truncated", "the reply breaks off inside its JSON"),))
+        return _invalid(error.code, f"the answer is not strict JSON: {error}")
+    assert isinstance(value, dict)  # noqa: S101  (a text that starts with a brace decodes to an object or fails)
+    return value
+
+
+# --- what the object says -------------------------------------------------------------------------------------
+
+
+class _Reading:
+    """Collects scores and reasons from an answer, and everything that is wrong with it."""
+
+    def __init__(self, rubric: Rubric) -> None:
+        self.rubric = rubric
+        self.scores: dict[str, int] = {}
+        self.justifications: dict[str, str] = {}
+        self.reasons: list[Remark] = []
+
+    def take(self, value: dict[str, Any], identifier: str | None) -> None:
+        answer = self.rubric.answer
+        factors = {factor.key: factor for factor in self.rubric.factors}
+        inner_at_top = () if answer.envelope else tuple(factors)
+        self._keys(value, top_keys(self.rubric), inner_at_top)
+        if answer.id_key in value:
+            self._identifier(value[answer.id_key], identifier)
+        shared = self._shared(value)
+        inner = value.get(answer.envelope) if answer.envelope else value
+        if answer.envelope and answer.envelope not in value:
+            return
+        if answer.form == "list":
+            self._list(inner)
+        elif not isinstance(inner, dict):
+            self._wrong(answer.envelope, "an object with one entry a factor", inner)
+        else:
+            if answer.envelope:
+                self._keys(inner, list(factors), tuple(factors))
+            for key, factor in factors.items():
+                if key in inner:
+                    self._entry(factor, inner[key], shared)
+
+    def _keys(self, value: Mapping[str, Any], expected: list[str], factors: tuple[str, ...]) -> None:
+        for key in expected:
+            if key not in value:
+                kind = "factor" if key in factors else "key"
+                self._say(f"missing_{kind}", f'the {kind} "{key}" is missing', key if key in factors else None)
+        for key in value:
+            if key not in expected:
+                kind = "factor" if factors and set(expected) == set(factors) else "key"
+                hint = near_miss(key, expected)
+                self._say(f"unknown_{kind}", f'the {kind} "{key[:80]}" was not asked for{hint}')
+
+    def _identifier(self, said: object, asked: str | None) -> None:
+        key = self.rubric.answer.id_key
+        if not isinstance(said, str) or isinstance(said, OtherNumber):
+            self._wrong(str(key), "a string", said)
+        elif asked is not None and said != asked:
+            self._say("wrong_id", f'"{key}" is "{said[:80]}" but the question was about "{asked}"')
+
+    def _shared(self, value: Mapping[str, Any]) -> str | None:
+        first = None
+        for key in self.rubric.answer.texts:
+            if key in value:
+                text = value[key]
+                if not isinstance(text, str) or isinstance(text, OtherNumber):
+                    self._wrong(key, "text", text)
+                elif first is None:
+                    first = text
+        return first
+
+    def _list(self, inner: object) -> None:
+        factors = self.rubric.factors
+        if not isinstance(inner, list) or len(inner) != len(factors):
+            self._wrong(self.rubric.answer.envelope, f"a list of {len(factors)} scores", inner)
+            return
+        for factor, score in zip(factors, inner, strict=True):
+            self._score(factor, score)
+
+    def _entry(self, factor: Factor, entry: object, shared: str | None) -> None:
+        answer = self.rubric.answer
+        if answer.form == "scores":
+            self._score(factor, entry)
+            if shared is not None:
+                self.justifications[factor.key] = shared
+            return
+        expected = [answer.score_key, *([answer.reason_key] if answer.reason_key else [])]
+        if not isinstance(entry, dict):
+            self._wrong(factor.key, f"an object with {' and '.join(expected)}", entry, factor.key)
+            return
+        for key in expected:
+            if key not in entry:
+                self._say("missing_key", f'"{factor.key}" has no "{key}"', factor.key)
+        for key in entry:
+            if key not in expected:
+                hint = near_miss(key, expected)
+                self._say(
+                    "unknown_key",
+                    f'"{factor.key}" has a key "{key[:80]}" that was not asked for{hint}',
+                    factor.key,
+                )
+        if answer.score_key in entry:
+            self._score(factor, entry[answer.score_key])
+        if answer.reason_key in entry:
+            self._reason(factor, entry[answer.reason_key])
+        elif shared is not None:
+            self.justifications[factor.key] = shared
+
+    def _score(self, factor: Factor, said: object) -> None:
+        if factor.scale.accepts(said):
+            self.scores[factor.key] = said  # type: ignore[assignment]  # accepts() says it is an int
+            return
+        code = _score_code(said)
+        self._say(code, f'the score of "{factor.key}" is {_shown(said)}; expected {factor.scale.words}', factor.key)
+
+    def _reason(self, factor: Factor, said: object) -> None:
+        if isinstance(said, str) and not isinstance(said, OtherNumber):
+            self.justifications[factor.key] = said
+        else:
+            self._wrong(f"{factor.key}.{self.rubric.answer.reason_key}", "text", said, factor.key)
+
+    def _wrong(self, where: str, expected: str, found: object, factor: str | None = None) -> None:
+        self._say("wrong_type", f'"{where}" is {_shown(found)}; expected {expected}', factor)
+
+    def _say(self, code: str, message: str, factor: str | None = None) -> None:
+        if len(self.reasons) < MAX_REASONS:
+            self.reasons.append(Remark(code, message, factor))
+
+
+def _score_code(said: object) -> str:
+    match said:
+        case bool():
+            return "score_bool"
+        case int():
+            return "score_out_of_scale"
+        case OtherNumber():
+            return "score_out_of_scale" if re.fullmatch(r"-?\d+", said) else "score_decimal"
+        case str():
+            return "score_string"
+        case None:
+            return "score_null"
+    return "score_wrong_type"
+
+
+def _shown(value: object) -> str:
+    """A value as a message shows it: short, and as JSON has it."""
+    match value:
+        case OtherNumber():
+            return str(value)[:40]
+        case bool() | None:
+            return {True: "true", False: "false", None: "null"}[value]
+        case dict():
+            return "an object"
+        case list():
+            return f"a list of {len(value)}"
+        case str():
+            return f'the string "{value[:40]}"'
+    return str(value)
+
+
+# --- what stands around it, and whether it holds together -----------------------------------------------------
+
+
+def _around(rubric: Rubric, found: Scan) -> tuple[Remark, ...]:
+    after = without_fences(found.after)
+    if rubric.answer.sections:
+        remarks = [
+            Remark("missing_section", f'the section "## {title}" is missing')
+            for title in rubric.answer.sections
+            if not _heading(title).search(found.before)
+        ]
+        if after:
+            remarks.append(Remark("text_after_json", "text follows the JSON, which should come last"))
+        return tuple(remarks)
+    if after or without_fences(found.before):
+        return (Remark("prose", "text stands around the JSON where only JSON was asked for"),)
+    return ()
+
+
+def _heading(title: str) -> re.Pattern[str]:
+    words = r"[ \t]+".join(map(re.escape, title.split()))
+    return re.compile(rf"^[ \t]*#{{1,6}}[ \t]*{words}[ \t]*:?[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+
+
+def _inconsistent(rubric: Rubric, before: str, scores: Mapping[str, int]) -> Iterator[Remark]:
+    rule = rubric.consistency
+    assert rule is not None  # noqa: S101  (asked only of rubrics that have one)
+    marks = list(_marks(_section(before, rule.section, rubric.answer), (*rule.fails, *rule.passes)))
+    if not marks:
+        return
+    failing = next((mark for mark in marks if mark in rule.fails), None)
+    follows = rule.fail_score if failing else rule.pass_score
+    if (said := scores[rule.factor]) != follows:
+        why = f'a listed difference is marked "{failing}"' if failing else "every listed difference is allowed"
+        yield Remark("inconsistent", f"the score is {said}, but {why}, so it must be {follows}", rule.factor)
+
+
+def _section(text: str, title: str, answer: Answer) -> str:
+    """What stands under a heading; all of the text where the heading is missing."""
+    start = _heading(title).search(text)
+    if not start:
+        return text
+    rest = text[start.end() :]
+    ends = [m.start() for other in answer.sections if other != title and (m := _heading(other).search(rest))]
+    return rest[: min(ends)] if ends else rest
+
+
+def _marks(text: str, words: tuple[str, ...]) -> Iterator[str]:
+    ending = re.compile(rf":[ \t*_`]*({'|'.join(map(re.escape, words))})[ \t*_`.]*\Z", re.IGNORECASE)
+    for line in text.splitlines():
+        if match := ending.search(line[-60:]):
+            yield match[1].lower()
+
+
+# Han, kana, Thai, Lao, Myanmar, Khmer, Tibetan: written without spaces between words.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def _lengths(rubric: Rubric, justifications: Mapping[str, str]) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
+    """Reasons that are empty, too short or too long; and those that could not be counted."""
+    violations, notes = [], []
+    for key, text in justifications.items():
+        count = len(text.split())
+        if not count:
+            violations.append(Remark("justification_empty", f'the reason for "{key}" is empty', key))
+        elif rubric.answer.words is None:
+            continue
+        elif 2 * len(_UNSPACED.findall(text)) > len(text):
+            notes.append(Remark("words_not_counted", f'the script of the reason for "{key}" has no spaces', key))
+        else:
+            least, most = rubric.answer.words
+            if not least <= count <= most:
+                code = "justification_too_short" if count < least else "justification_too_long"
+                message = f'the reason for "{key}" has {count} words; asked were {least} to {most}'
+                violations.append(Remark(code, message, key))
+    return tuple(violations), tuple(notes)

@@ -1,0 +1,41 @@
+"""Several rubrics as one question: one envelope, all their factors, held to the same contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from editjudge.errors import RubricError
+from editjudge.rubrics.model import Rubric
+
+T = TypeVar("T")
+
+
+def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
+    """One rubric that asks what all of them ask; they must want the same form of answer."""
+    first, *others = rubrics
+    for other in others:
+        if other.answer != first.answer or other.template or other.consistency or first.template:
+            raise RubricError(
+                f'"{first.name}" and "{other.name}" want answers of different form, so they cannot share one question'
+            )
+    return Rubric(
+        name=name,
+        images=_union(rubric.images for rubric in rubrics),
+        texts=_union(rubric.texts for rubric in rubrics),
+        factors=tuple(factor for rubric in rubrics for factor in rubric.factors),
+        answer=first.answer,
+        description="; ".join(rubric.description for rubric in rubrics),
+        steps=_union(rubric.steps for rubric in rubrics),
+        constraints=_union(rubric.constraints for rubric in rubrics),
+        members=tuple(rubrics) if others else (),
+        **({} if others else {key: getattr(first, key) for key in _SINGLE}),
+    )
+
+
+_SINGLE = ("role", "task", "scope", "allowed", "forbidden", "ignored", "consistency", "template", "example")
+"""What a set of one rubric keeps as it is."""
+
+
+def _union(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))

@@ -1,0 +1,130 @@
+"""What can be wrong with a rubric that still loads: texts that contradict its data, and gaps a judge would fill."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from editjudge.edit import IMAGE_ROLES
+from editjudge.rubrics.contract import Failure, check
+from editjudge.rubrics.importing import placeholders_in, ranges_in, word_limits_in
+from editjudge.rubrics.model import Rubric
+
+
+@dataclass(frozen=True)
+class Finding:
+    code: str
+    where: str
+    message: str
+
+
+def lint(rubric: Rubric) -> list[Finding]:
+    """Everything that looks wrong, in the order of the file."""
+    return [
+        *_scales(rubric),
+        *_words(rubric),
+        *_factors(rubric),
+        *_placeholders(rubric),
+        *_contradictions(rubric),
+        *_example(rubric),
+    ]
+
+
+def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
+    """Every text that a judge reads, and where in the file it stands."""
+    for name in ("role", "task"):
+        yield name, getattr(rubric, name)
+    for name in ("scope", "allowed", "forbidden", "ignored", "steps", "constraints"):
+        for index, text in enumerate(getattr(rubric, name)):
+            yield f"{name}.{index}", text
+    for factor in rubric.factors:
+        at = f"factors.{factor.key}"
+        yield f"{at}.definition", factor.definition
+        yield f"{at}.excludes", factor.excludes
+        for name in ("examine", "consider"):
+            for index, text in enumerate(getattr(factor, name)):
+                yield f"{at}.{name}.{index}", text
+        for index, anchor in enumerate(factor.anchors):
+            yield f"{at}.anchors.{index}", "\n".join(anchor.when)
+        yield f"{at}.scale.labels", "\n".join(factor.scale.labels.values())
+    yield "answer.reason", rubric.answer.reason
+    if rubric.template:
+        yield "template.text", rubric.template.text
+
+
+def _scales(rubric: Rubric) -> Iterator[Finding]:
+    for where, text in _texts(rubric):
+        factors = [f for f in rubric.factors if where.startswith(f"factors.{f.key}.")] or rubric.factors
+        for said in ranges_in(text):
+            if not any(set(said) <= set(factor.scale.values) for factor in factors):
+                words = " / ".join(dict.fromkeys(factor.scale.words for factor in factors))
+                message = f"the text says {said[0]} to {said[-1]}, the scale is {words}"
+                yield Finding("scale_contradicts", where, message)
+
+
+def _words(rubric: Rubric) -> Iterator[Finding]:
+    for where, text in _texts(rubric):
+        for said in word_limits_in(text):
+            if rubric.answer.words and said != rubric.answer.words:
+                low, high = rubric.answer.words
+                message = f"the text says {said[0]} to {said[1]} words, answer.words is {low} to {high}"
+                yield Finding("words_contradict", where, message)
+
+
+def _factors(rubric: Rubric) -> Iterator[Finding]:
+    if rubric.template:
+        return  # its own text describes the factors
+    for factor in rubric.factors:
+        if not factor.anchors:
+            yield Finding("no_anchors", f"factors.{factor.key}", "says nowhere which score is deserved when")
+        if not factor.definition:
+            yield Finding("no_definition", f"factors.{factor.key}", "says nowhere what is judged")
+
+
+def _placeholders(rubric: Rubric) -> Iterator[Finding]:
+    shown = {*rubric.images, *rubric.texts}
+    filled = {slot.mark for slot in rubric.template.slots} if rubric.template else set()
+    for where, text in _texts(rubric):
+        for mark in placeholders_in(text):
+            if mark not in filled and not (rubric.template and rubric.template.braces == "format"):
+                yield Finding("unfilled_placeholder", where, f"no input fills {mark}")
+    for slot in rubric.template.slots if rubric.template else ():
+        if slot.role not in shown:
+            kind = "images" if slot.role in IMAGE_ROLES else "texts"
+            message = f"{slot.mark} wants {slot.role}, which {kind} does not list"
+            yield Finding("unfilled_placeholder", "template.slots", message)
+        if rubric.template and slot.mark not in rubric.template.text:
+            yield Finding("unfilled_placeholder", "template.slots", f"{slot.mark} does not occur in the text")
+
+
+_STOP = frozenset(
+    "a an and any are as at be by do for from in is it its not of on or such than that the to where with".split()
+)
+
+
+def _stems(text: str) -> frozenset[str]:
+    words = (word for word in re.findall(r"[a-z]+", text.lower()) if word not in _STOP)
+    return frozenset(re.sub(r"(?:ings?|ed|e?s)$", "", word) for word in words)
+
+
+_SAME = 0.6
+"""Share of content words (Jaccard) from which two lines are taken for the same difference."""
+
+
+def _contradictions(rubric: Rubric) -> Iterator[Finding]:
+    for kind in ("allowed", "ignored"):
+        for index, text in enumerate(getattr(rubric, kind)):
+            for other in rubric.forbidden:
+                mine, theirs = _stems(text), _stems(other)
+                if mine and theirs and len(mine & theirs) / len(mine | theirs) >= _SAME:
+                    yield Finding("both_allowed_and_forbidden", f"{kind}.{index}", f"also forbidden: {other[:80]}")
+
+
+def _example(rubric: Rubric) -> Iterator[Finding]:
+    if not rubric.example:
+        return
+    outcome = check(rubric, rubric.example)
+    remarks = outcome.reasons if isinstance(outcome, Failure) else outcome.violations
+    for remark in remarks:
+        yield Finding("example_refused", "example", f"{remark.code}: {remark.message}")

@@ -1,0 +1,126 @@
+"""Where in a reply the answer stands: thoughts set aside, candidate objects found, the rest kept as prose.
+
+One pass over the text without recursion: a reply is untrusted, and may be megabytes of brackets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+MAX_TOKENS = 500_000
+"""Braces, brackets and strings looked at before a reply is given up; the largest built-in answer has about 100."""
+MAX_DEPTH = 32
+"""Deeper than any contract; beyond it the JSON decoder would recurse."""
+
+_OUTSIDE = re.compile(r"\{|<(?P<close>/?)think(?:ing)?>", re.IGNORECASE)
+# Possessive, and an unfinished string or escape runs to the end of the text: no start is tried twice.
+_INSIDE = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[][{}]', re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An outermost `{...}` that holds a key of the envelope."""
+
+    text: str
+    closed: bool
+    depth: int
+
+
+@dataclass(frozen=True)
+class Scan:
+    candidates: tuple[Candidate, ...]
+    before: str
+    """What stands outside thoughts and candidates, before the last candidate (all of it where there is none)."""
+    after: str
+    """What stands after the last candidate."""
+    ends_in_thought: bool = False
+    """A thought was opened and never closed, so no answer can follow it."""
+
+
+class TooComplex(ValueError):
+    """More braces than any answer has."""
+
+
+def scan(text: str, keys: Collection[str]) -> Scan:
+    """The candidates of a reply, and the prose around them."""
+    key = re.compile("""["'](?:{})["']""".format("|".join(map(re.escape, keys))))
+    found: list[Candidate] = []
+    prose: list[str] = []
+    prose_before = 0
+    position = tokens = 0
+    while match := _OUTSIDE.search(text, position):
+        prose.append(text[position : match.start()])
+        if match["close"] is None:
+            end, closed, depth, tokens = _object_end(text, match.start(), tokens)
+            block = text[match.start() : end]
+            if key.search(block):
+                found.append(Candidate(block, closed, depth))
+                prose_before = len(prose)
+            else:
+                prose.append(block)
+            position = end
+        elif match["close"]:
+            # Some templates swallow the opening tag: all that came before was thought.
+            found, prose, prose_before = [], [], 0
+            position = match.end()
+        else:
+            close = _closing(text, match.end())
+            if close is None:
+                return _result(found, prose, prose_before, ends_in_thought=True)
+            position = close
+    prose.append(text[position:])
+    return _result(found, prose, prose_before)
+
+
+def blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of every closed outermost `{...}`."""
+    position = tokens = 0
+    while (start := text.find("{", position)) >= 0:
+        position, closed, _, tokens = _object_end(text, start, tokens)
+        if closed:
+            yield start, position
+
+
+def without_fences(text: str) -> str:
+    """Prose less the lines that only open or close a code block."""
+    return _FENCE.sub("", text).strip()
+
+
+def _result(found: list[Candidate], prose: list[str], prose_before: int, ends_in_thought: bool = False) -> Scan:
+    split = prose_before if found else len(prose)
+    return Scan(tuple(found), "\n".join(prose[:split]), "\n".join(prose[split:]), ends_in_thought)
+
+
+_CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+
+
+def _closing(text: str, position: int) -> int | None:
+    match = _CLOSING.search(text, position)
+    return match.end() if match else None
+
+
+def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:
+    """Where the object that opens at `start` ends, whether it is closed, how deep it nests, tokens seen."""
+    braces = nesting = deepest = 0
+    for match in _INSIDE.finditer(text, start):
+        tokens += 1
+        if tokens > MAX_TOKENS:
+            raise TooComplex
+        mark = match.group()
+        if mark == "{":
+            braces += 1
+            nesting += 1
+        elif mark == "}":
+            braces -= 1
+            nesting -= 1
+            if braces == 0:
+                return match.end(), True, deepest, tokens
+        elif mark == "[":
+            nesting += 1
+        elif mark == "]":
+            nesting -= 1
+        deepest = max(deepest, nesting)
+    return len(text), False, deepest, tokens
