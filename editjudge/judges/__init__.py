@@ -1,0 +1,1 @@
+"""Who answers: vision-language models over HTTP, recorded replies, and the embedded judge."""

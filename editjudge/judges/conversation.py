@@ -1,0 +1,96 @@
+"""What goes to a judge and what comes back, whatever the wire format between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from editjudge.judgement import Usage
+from editjudge.rubrics.contract import Finish
+from editjudge.rubrics.prompt import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as it is sent."""
+
+    media_type: str
+    base64: bytes
+    """Encoded once per run, and spliced into every body that shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A reply that was no answer, and what the judge was told about it."""
+
+    reply: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One question and, after a reply that was refused, what was said since."""
+
+    parts: tuple[Part, ...]
+    pictures: Mapping[str, Picture]
+    """By role; every image part has one."""
+    turns: tuple[Turn, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    """The JSON schema to request; None where the answer is not JSON alone, or the server does not take one."""
+    schema_name: str = "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """How a model is asked. None leaves a setting to the server."""
+
+    temperature: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    reasoning_effort: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Passed through as they are (`-J key=value`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An HTTP POST, less the host and the key."""
+
+    path: str
+    body: tuple[bytes, ...]
+    """In pieces, so that a picture of megabytes is never copied into a body."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a server answered, in one form for all of them."""
+
+    text: str
+    finish: Finish = "stop"
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+    request_id: str | None = None
+
+
+ProblemKind = Literal["rate limit", "server", "timeout", "connection", "request", "key", "model", "refusal", "schema"]
+
+
+class Problem(Exception):
+    """A request that brought no reply."""
+
+    def __init__(
+        self, kind: ProblemKind, message: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """`rate limit`, `server`, `timeout`, `connection`: worth another try. `request`: this question was refused as
+        malformed. `key`, `model`: no question will fare better. `refusal`: declined before a model saw it.
+        `schema`: the server does not take the JSON schema."""
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def passing(self) -> bool:
+        return self.kind in ("rate limit", "server", "timeout", "connection")

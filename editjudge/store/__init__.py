@@ -1,0 +1,1 @@
+"""What was judged, kept for good: one schema, SQLite by default."""
