@@ -7,6 +7,7 @@ validator, a form in the browser, a column of a report) derives from these objec
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -216,7 +217,7 @@ class Rubric:
     def factor(self, key: str) -> Factor:
         return next(factor for factor in self.factors if factor.key == key)
 
-    @property
+    @functools.cached_property
     def hash(self) -> str:
         """Of all that can change the question or the verdict, so not of the name or the description."""
         content = dataclasses.asdict(self)

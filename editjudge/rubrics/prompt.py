@@ -26,6 +26,9 @@ the order in which prompts are usually written."""
 
 LAYOUTS: tuple[Layout, ...] = ("images-first", "published")
 
+RENDERING = 1
+"""Part of every task's key: raised when this module comes to word a question differently for the same rubric."""
+
 _LABELS = {
     "input": "Input image: the picture before the edit.",
     "edited": "Edited image: the picture after the edit, as the editing model returned it.",

@@ -1,0 +1,104 @@
+"""HTTP to judges: the one module that imports the client.
+
+aiohttp, chosen by `bench/throughput.py`. Bodies go out in pieces, so that megabytes of base64 are shared between the
+requests that show a picture instead of being copied into each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+
+from editjudge.judges.conversation import Problem
+
+MAX_REPLY_BYTES = 20_000_000
+"""No answer comes near it; a server that sends more is broken or hostile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+
+
+class _Pieces(aiohttp.Payload):
+    """A body of known length, sent piece by piece and as often as needed."""
+
+    _autoclose = True
+
+    def __init__(self, pieces: tuple[bytes, ...]) -> None:
+        super().__init__(pieces, content_type="application/json")
+        self._size = sum(map(len, pieces))
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return b"".join(self._value).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        for piece in self._value:
+            await writer.write(piece)
+
+
+class Transport:
+    """Connections to judges, kept open and reused for as long as a run lasts."""
+
+    def __init__(self, *, timeout: float = 300.0) -> None:
+        self._timeout = timeout
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        # Concurrency is the pace's business, so the connector sets no limit of its own. Cookies would tie requests
+        # together; the environment names proxies, as it does for the vendors' own clients.
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+            timeout=aiohttp.ClientTimeout(total=self._timeout, connect=30),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=True,
+            auto_decompress=True,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session:
+            await self._session.close()
+
+    async def post(self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...]) -> Response:
+        """Send and read to the end; raises `Problem` where no complete response came."""
+        if self._session is None:
+            raise RuntimeError("a transport is used inside `async with`")
+        started = time.monotonic()
+        try:
+            async with self._session.post(
+                url, data=_Pieces(body), headers=headers, allow_redirects=False
+            ) as response:
+                data = await _bounded(response)
+                return Response(response.status, response.headers, data, time.monotonic() - started)
+        except TimeoutError:
+            raise Problem("timeout", f"no complete answer within {self._timeout:g} s") from None
+        except aiohttp.ClientConnectorDNSError as error:
+            raise Problem("connection", f"the host {error.host} cannot be found") from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise Problem("key", f"the certificate of {error.host} cannot be trusted") from None
+        except aiohttp.ClientConnectorError as error:
+            raise Problem("connection", f"no connection to {error.host}:{error.port}: {error.strerror}") from None
+        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
+            raise Problem("connection", f"the connection broke: {type(error).__name__}") from None
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    data = bytearray()
+    async for chunk in response.content.iter_any():
+        data += chunk
+        if len(data) > MAX_REPLY_BYTES:
+            raise Problem("server", f"the server sent more than {MAX_REPLY_BYTES:,} bytes")
+    return bytes(data)

@@ -1,0 +1,103 @@
+"""Recorded replies, held to the same contract as live ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from editjudge.edit import Edit
+from editjudge.errors import ManifestError
+from editjudge.images import Limits
+from editjudge.judgement import Exchange, Judgement
+from editjudge.judges.work import Load, Work
+from editjudge.rubrics.contract import Failure, Remark, Verdict, check
+from editjudge.rubrics.model import Rubric
+
+_Place = tuple[str, str, int]
+
+
+class Replay:
+    """Repeats what a file of `{"item", "rubric", "reply", "repeat"?}` lines recorded.
+
+    A further line for the same item, rubric and repeat is the next attempt.
+    """
+
+    limits: Limits | None = None
+
+    def __init__(self, path: str, *, strict: bool = False) -> None:
+        self.spec = f"replay:{path}"
+        self._strict = strict
+        self._replies = _read(Path(path))
+
+    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+        replies = self._replies.get((edit.id, rubric.name, repeat), [])
+        digest = hashlib.sha256(json.dumps(replies).encode()).hexdigest()
+        # The item's id is what a recorded answer must echo, so here it can change the verdict.
+        return {"judge": "replay", "item": edit.id, "replies": digest, "strict": self._strict}
+
+    async def judge(self, work: Work, load: Load) -> Judgement:
+        replies = self._replies.get((work.edit.id, work.task.rubric, work.task.repeat))
+        if not replies:
+            reason = Remark("no_recorded_reply", f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}')
+            return work.judgement("unreachable", reasons=(reason,))
+        exchanges: list[Exchange] = []
+        outcome: Verdict | Failure | None = None
+        for reply in replies:
+            outcome = check(work.rubric, reply, identifier=work.edit.id, strict=self._strict)
+            reasons = outcome.reasons if isinstance(outcome, Failure) else ()
+            exchanges.append(Exchange(reply, outcome.status, reasons=reasons))
+            if isinstance(outcome, Verdict):
+                break
+        return verdict_of(work, outcome, exchanges)
+
+
+def verdict_of(work: Work, outcome: Verdict | Failure | None, exchanges: list[Exchange], **said: Any) -> Judgement:
+    """The judgement that the last reply decides."""
+    kept = tuple(exchanges)
+    match outcome:
+        case Verdict():
+            return work.judgement(
+                "ok",
+                scores=outcome.scores,
+                justifications=outcome.justifications,
+                violations=outcome.violations,
+                notes=outcome.notes,
+                exchanges=kept,
+                **said,
+            )
+        case Failure():
+            return work.judgement(outcome.status, reasons=outcome.reasons, exchanges=kept, **said)
+    raise ValueError("a judgement needs at least one reply")
+
+
+def _read(path: Path) -> dict[_Place, list[str]]:
+    replies: dict[_Place, list[str]] = {}
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    place, reply = _line(line, f"{path}:{number}")
+                    replies.setdefault(place, []).append(reply)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(f"{path}: cannot be read as recorded replies: {error}") from None
+    return replies
+
+
+def _line(line: str, where: str) -> tuple[_Place, str]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ManifestError(f"{where}: not JSON: {error}") from None
+    expected = {"item": str, "rubric": str, "reply": str}
+    if not isinstance(row, dict):
+        raise ManifestError(f"{where}: expected an object with item, rubric and reply")
+    for key, kind in expected.items():
+        if not isinstance(row.get(key), kind):
+            raise ManifestError(f'{where}: "{key}" must be text, found {row.get(key)!r:.60}')
+    repeat = row.get("repeat", 0)
+    if type(repeat) is not int or repeat < 0:
+        raise ManifestError(f'{where}: "repeat" must be a whole number from 0, found {repeat!r:.60}')
+    return (row["item"], row["rubric"], repeat), row["reply"]

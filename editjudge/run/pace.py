@@ -1,0 +1,218 @@
+"""How fast a judge is asked: adaptive concurrency, one finite retry policy, and a circuit that opens when it is down.
+
+A 429 says that the rate is too high, so concurrency shrinks. A 5xx or a timeout says that the server is in trouble,
+which fewer requests may or may not cure, so concurrency only stops growing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from editjudge.errors import JudgeError
+from editjudge.judges.conversation import Problem
+
+T = TypeVar("T")
+
+CEILING = 256
+"""Where automatic concurrency stops growing; beyond it one process is bound by its CPU (see docs/benchmarks.md)."""
+START = 8
+"""Where automatic concurrency begins: it doubles every round trip until the first 429."""
+_SHRINK = 0.7
+_CALM = 10.0
+"""Seconds without growth after a 5xx or a timeout."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The one retry policy: nothing else in the program sends a request again for want of an answer."""
+
+    tries: int = 10
+    """At 32 % failing requests, as in the fault tests, one ask in 90,000 stays unanswered."""
+    first: float = 0.5
+    longest: float = 30.0
+    patience: float = 300.0
+    """A server that wants a longer pause than this is as good as down."""
+
+    def pause(self, problem: Problem, failures: int, chance: random.Random) -> float:
+        """Seconds to wait; what the server asks for is the least, and nobody retries in step with others."""
+        jitter = chance.uniform(0.5, 1.0)
+        backoff = min(self.longest, self.first * 2.0 ** min(failures - 1, 20)) * jitter
+        if problem.retry_after is None:
+            return backoff
+        return problem.retry_after * (1 + 0.1 * jitter)
+
+
+class JudgeDown(JudgeError):
+    """A judge that answers nobody: the run stops, and what is not judged yet stays to be judged."""
+
+
+@dataclass
+class Circuit:
+    """Opens after many failures in a row without a success, and lets one request through at a time to see."""
+
+    judge: str
+    threshold: int = 15
+    """Failures in a row. At 32 % failing requests that happens once in 26 million by chance."""
+    patience: float = 120.0
+    """Seconds that a judge may stay down before the run gives up."""
+    say: Callable[[str], None] = field(default=lambda message: None)
+    _failures: int = 0
+    _opened: float | None = None
+    _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def open(self) -> bool:
+        return self._opened is not None
+
+    def succeeded(self) -> None:
+        self._failures = 0
+        if self._opened is not None:
+            self._opened = None
+            self.say(f"{self.judge} answers again")
+
+    def failed(self, problem: Problem, in_flight: int = 1) -> None:
+        """`in_flight` requests fail together when one limit is met, which alone does not make a judge down."""
+        self._failures += 1
+        threshold = max(self.threshold, 2 * in_flight)
+        if problem.kind == "request" and self._failures >= threshold:
+            raise JudgeDown(f"{self.judge} refused {self._failures} questions in a row: {problem}")
+        if self._opened is None and self._failures >= threshold:
+            self._opened = time.monotonic()
+            self.say(f"{self.judge} is down ({problem}); waiting up to {self.patience:g} s for it")
+        elif self._opened is not None and time.monotonic() - self._opened > self.patience:
+            raise JudgeDown(
+                f"{self.judge} did not answer for {self.patience:g} s: {problem}. "
+                "Nothing is lost: run the same command again to go on."
+            )
+
+    @asynccontextmanager
+    async def passage(self) -> AsyncIterator[None]:
+        """Nothing to wait for while the judge answers; one at a time while it does not."""
+        if self.open:
+            async with self._probing:
+                yield
+        else:
+            yield
+
+
+class Pace:
+    """Slots for requests to one judge; how many there are follows what the judge can take."""
+
+    def __init__(
+        self,
+        judge: str,
+        *,
+        concurrency: int | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        retry: Retry | None = None,
+        circuit: Circuit | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.judge = judge
+        self.ceiling = concurrency or CEILING
+        self.limit = float(concurrency or START)
+        self.retry = retry or Retry()
+        self.circuit = circuit or Circuit(judge)
+        self.in_flight = 0
+        self.rate_limited = 0
+        """429s so far."""
+        self._grows_fast = True
+        self._calm_until = 0.0
+        self._shrunk = -1.0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
+        self._chance = random.Random(seed)  # noqa: S311  (spreads retries, guards nothing)
+
+    async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
+        """Send until there is a reply, within the retry policy: the reply and how many sends brought none."""
+        failures = 0
+        while True:
+            for meter, amount in zip(self._meters, (1, tokens), strict=True):
+                await meter.pass_by(amount)
+            started = time.monotonic()
+            try:
+                async with self.circuit.passage():
+                    reply = await send()
+            except Problem as problem:
+                failures += 1
+                self._heed(problem, started)
+                pause = self.retry.pause(problem, failures, self._chance)
+                out_of_tries = failures >= self.retry.tries and not self.circuit.open
+                # While the circuit is open a judge is waited for: its tasks must not burn into failures.
+                if not problem.passing or out_of_tries or pause > self.retry.patience:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                self._praise()
+                return reply, failures
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """A place among those who may ask now, in the order of asking."""
+        while self.in_flight >= int(self.limit):
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except BaseException:
+                if turn.done() and not turn.cancelled():
+                    self._wake()  # the turn was given to one who left: pass it on
+                raise
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            self._wake()
+
+    def _wake(self) -> None:
+        free = int(self.limit) - self.in_flight
+        while free > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                free -= 1
+
+    def _praise(self) -> None:
+        self.circuit.succeeded()
+        if self.limit < self.ceiling and time.monotonic() >= self._calm_until:
+            # One more slot for every success doubles the limit each round trip; later, one for every round trip.
+            self.limit = min(self.ceiling, self.limit + (1 if self._grows_fast else 1 / self.limit))
+            self._wake()
+
+    def _heed(self, problem: Problem, started: float) -> None:
+        if problem.kind == "rate limit":
+            self.rate_limited += 1
+            self._grows_fast = False
+            if started > self._shrunk:  # those sent before the last cut say nothing about the rate since
+                self._shrunk = time.monotonic()
+                self.limit = max(1.0, self.limit * _SHRINK)
+        else:
+            self._calm_until = time.monotonic() + _CALM
+        if problem.kind not in ("refusal", "schema"):
+            self.circuit.failed(problem, self.in_flight)
+
+
+class _Meter:
+    """At most so many per minute, evenly: a burst at the start of each minute is what providers punish."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._spacing = 60.0 / per_minute if per_minute else 0.0
+        self._next = 0.0
+
+    async def pass_by(self, amount: float) -> None:
+        if not self._spacing or not amount:
+            return
+        now = time.monotonic()
+        turn = max(now, self._next)
+        self._next = turn + self._spacing * amount
+        if turn > now:
+            await asyncio.sleep(turn - now)

@@ -1,0 +1,98 @@
+"""What a run has to do: edits x rubrics x a judge x repeats, each with the key of all that can change its answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from editjudge.edit import Edit
+from editjudge.errors import ImageError
+from editjudge.images import Known, Limits, plan
+from editjudge.judgement import Status, Task
+from editjudge.judges.work import Judge, Work
+from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import RENDERING, Layout
+
+KEY_VERSION = 1
+
+Look = Callable[[Edit, str], Known | None]
+"""What is known of a picture of an edit, by role; None where there is none. Raises `ImageError`."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a run asks of every edit."""
+
+    rubrics: Sequence[Rubric]
+    repeats: int = 1
+    layout: Layout = "images-first"
+
+
+def works(edits: Iterable[Edit], shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:
+    """Everything to be asked of one judge, edit by edit, so that what shares pictures stands together."""
+    for edit in edits:
+        for rubric in shape.rubrics:
+            yield from _of_one(edit, rubric, shape, judge, look)
+
+
+def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:
+    digests: dict[str, str] = {}
+    recipes: dict[str, str] = {}
+    problem = None
+    if judge.limits is not None:
+        problem = _pictures(edit, rubric, judge.limits, look, digests, recipes) or _texts(edit, rubric)
+    question = {
+        "version": KEY_VERSION,
+        "rendering": RENDERING,
+        "rubric": rubric.hash,
+        "layout": shape.layout,
+        "images": {role: [digests.get(role), recipes.get(role)] for role in rubric.images},
+        "texts": {role: getattr(edit, role) for role in rubric.texts},
+    }
+    for repeat in range(shape.repeats):
+        key = _key(question, judge.identity(edit, rubric, repeat), repeat)
+        task = Task(edit.id, rubric.name, judge.spec, repeat, key)
+        yield Work(task, edit, rubric, digests, recipes, shape.layout, problem)
+
+
+def _key(question: Mapping[str, object], identity: Mapping[str, object], repeat: int) -> str:
+    canonical = json.dumps([question, identity, repeat], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _pictures(
+    edit: Edit, rubric: Rubric, limits: Limits, look: Look, digests: dict[str, str], recipes: dict[str, str]
+) -> tuple[Status, Remark] | None:
+    """Digest and recipe of each picture that the rubric shows, or why it cannot be shown."""
+    problem: tuple[Status, Remark] | None = None
+    for role in rubric.images:
+        try:
+            known = look(edit, role)
+        except ImageError as error:
+            problem = problem or ("bad_image", Remark("bad_image", str(error)))
+            continue
+        if known is None:
+            # What the model never produced outweighs whatever else is wrong.
+            problem = _absent(role) if role == "edited" else problem or _absent(role)
+            continue
+        digests[role] = known.digest
+        if known.info is None:
+            problem = problem or ("bad_image", Remark("bad_image", known.problem))
+        else:
+            recipes[role] = plan(known.info, limits)
+    return problem
+
+
+def _absent(role: str) -> tuple[Status, Remark]:
+    if role == "edited":
+        return "missing_output", Remark("missing_output", "the editing model produced no picture")
+    return "missing_input", Remark("missing_input", f"the rubric shows the {role}, and there is none")
+
+
+def _texts(edit: Edit, rubric: Rubric) -> tuple[Status, Remark] | None:
+    if "instruction" in rubric.texts and not edit.instruction.strip():
+        return "missing_input", Remark("missing_input", "the rubric needs an instruction, and it is empty")
+    return None
