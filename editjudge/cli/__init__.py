@@ -9,10 +9,16 @@ from typing import Any
 import click
 
 import editjudge
-from editjudge.errors import EditjudgeError, near_miss
+from editjudge.cli.output import safe
+from editjudge.errors import EditjudgeError, UsageError, near_miss
 
 VERBS = {
+    "audit": "Look a manifest over before it is judged: missing and broken files, duplicates, no-op edits.",
+    "export": "Write a run's judgements as JSONL or CSV.",
+    "judge": "Judge one edit and print the answer.",
     "parse": "Hold one raw reply against its rubric's contract.",
+    "run": "Judge every edit of a manifest; running again resumes.",
+    "runs": "List, show, remove and repeat runs.",
     "rubric": "List, show, check and import rubrics.",
 }
 """Verb and its one line of help, so that `--help` imports none of them."""
@@ -50,8 +56,8 @@ def main() -> None:
     try:
         sys.exit(app.main(standalone_mode=False))
     except EditjudgeError as error:
-        click.echo(f"editjudge: {error}", err=True)
-        sys.exit(1)
+        click.echo(f"editjudge: {safe(str(error))}", err=True)
+        sys.exit(2 if isinstance(error, UsageError) else 1)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -78,9 +78,7 @@ class Transport:
             raise RuntimeError("a transport is used inside `async with`")
         started = time.monotonic()
         try:
-            async with self._session.post(
-                url, data=_Pieces(body), headers=headers, allow_redirects=False
-            ) as response:
+            async with self._session.post(url, data=_Pieces(body), headers=headers, allow_redirects=False) as response:
                 data = await _bounded(response)
                 return Response(response.status, response.headers, data, time.monotonic() - started)
         except TimeoutError:

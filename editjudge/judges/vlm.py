@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from editjudge.edit import Edit
 from editjudge.errors import JudgeError
 from editjudge.images import Limits
-from editjudge.judgement import Exchange, Judgement, SchemaMode
+from editjudge.judgement import Exchange, Judgement, SchemaMode, Status
 from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Reply, Turn
 from editjudge.judges.http import Transport
 from editjudge.judges.providers import Endpoint
@@ -41,7 +40,7 @@ class Talker:
         reasks: int = REASKS,
         strict: bool = False,
         want_schema: bool = True,
-        price: Callable[[Any], float | None] = lambda usage: None,
+        price: Callable[[Any], float | None] = lambda _: None,
     ) -> None:
         self.spec = spec
         self.limits: Limits | None = endpoint.limits
@@ -54,7 +53,6 @@ class Talker:
         self._want_schema = want_schema
         self._schema_mode: SchemaMode = endpoint.schema_mode if want_schema else "prompt only"
         self._price = price
-        self._wire = importlib.import_module(endpoint.wire)
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
         return {
@@ -67,7 +65,7 @@ class Talker:
 
     async def judge(self, work: Work, load: Load) -> Judgement:
         question = work.question()
-        pictures = {}
+        pictures: dict[str, Picture] = {}
         for role in work.rubric.images:
             encoded = await load(role)
             pictures[role] = Picture(encoded.media_type, encoded.base64)
@@ -117,12 +115,12 @@ class Talker:
     ) -> tuple[Reply, float, int]:
         schema = answer_schema(work.rubric) if self._mode(work.rubric) != "prompt only" else None
         conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name)
-        request = self._wire.request(conversation, self._endpoint, self._parameters)
+        request = self._endpoint.request(conversation, self._parameters)
         url, headers = self._endpoint.address(request)
 
         async def send() -> tuple[Reply, float]:
             response = await self._transport.post(url, headers, request.body)
-            return self._wire.reply(response.status, response.headers, response.body), response.seconds
+            return self._endpoint.reply(response.status, response.headers, response.body), response.seconds
 
         try:
             (reply, seconds), retries = await self.pace.persist(send)
@@ -137,14 +135,12 @@ class Talker:
         """A schema makes a server write JSON and nothing else, so it cannot be used where sections are asked for."""
         return "prompt only" if rubric.answer.sections else self._schema_mode
 
-    def _no_reply(
-        self, work: Work, problem: Problem, exchanges: list[Exchange], mode: SchemaMode
-    ) -> Judgement:
+    def _no_reply(self, work: Work, problem: Problem, exchanges: list[Exchange], mode: SchemaMode) -> Judgement:
         if problem.kind in ("key", "model"):
             raise JudgeError(f"{self.spec}: {problem}") from None
         code = problem.kind.replace(" ", "_")
         reason = Remark(code, str(problem))
-        status = "refused" if problem.kind == "refusal" else "unreachable"
+        status: Status = "refused" if problem.kind == "refusal" else "unreachable"
         failed = Exchange("", status, finish="error", reasons=(reason,))
         kept = (*exchanges, failed)
         return work.judgement(status, reasons=(reason,), exchanges=kept, schema_mode=mode, cost=self._cost(exchanges))

@@ -28,6 +28,8 @@ class Work:
     """Of the edit's pictures, by role."""
     recipes: Mapping[str, str] = field(default_factory=dict)
     """How each picture is prepared for this judge, by role."""
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Width and height of each picture, by role."""
     layout: Layout = "images-first"
     problem: tuple[Status, Remark] | None = None
     """Why no judge can be asked, where that is known beforehand."""

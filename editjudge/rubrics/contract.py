@@ -6,9 +6,10 @@ guessed or taken from one of two answers. Each remark carries a code that stays 
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -100,7 +101,7 @@ def check(
         found = scan(reply.removeprefix("\ufeff"), envelope_keys(rubric))
     except TooComplex:
         return _invalid("too_complex", "the reply has more braces than any answer")
-    if not found.candidates:
+    if found.ends_in_thought or not found.candidates:
         return _no_candidate(found)
     chosen = _choose(found.candidates, json_last=bool(rubric.answer.sections))
     if isinstance(chosen, Failure):
@@ -109,7 +110,7 @@ def check(
     reading = _Reading(rubric)
     reading.take(answer, identifier)
     if not reading.reasons and rubric.consistency:
-        reading.reasons.extend(_inconsistent(rubric, found.before, reading.scores))
+        reading.reasons.extend(_inconsistent(rubric, f"{found.before}\n{found.after}", reading.scores))
     if reading.reasons:
         return Failure("invalid", tuple(reading.reasons[:MAX_REASONS]))
     violations += _around(rubric, found)
@@ -252,7 +253,7 @@ class _Reading:
         if answer.envelope and answer.envelope not in value:
             return
         if answer.form == "list":
-            self._list(inner)
+            self._list(inner, shared)
         elif not isinstance(inner, dict):
             self._wrong(answer.envelope, "an object with one entry a factor", inner)
         else:
@@ -267,11 +268,15 @@ class _Reading:
             if key not in value:
                 kind = "factor" if key in factors else "key"
                 self._say(f"missing_{kind}", f'the {kind} "{key}" is missing', key if key in factors else None)
-        for key in value:
-            if key not in expected:
-                kind = "factor" if factors and set(expected) == set(factors) else "key"
-                hint = near_miss(key, expected)
-                self._say(f"unknown_{kind}", f'the {kind} "{key[:80]}" was not asked for{hint}')
+        kind = "factor" if factors and set(expected) == set(factors) else "key"
+        for key, hint in self._strangers(value, expected):
+            self._say(f"unknown_{kind}", f'the {kind} "{key}" was not asked for{hint}')
+
+    def _strangers(self, value: Mapping[str, Any], expected: list[str]) -> Iterator[tuple[str, str]]:
+        """Keys that were not asked for, and what may have been meant; not all, since a reply may have a million."""
+        strangers = (key[:80] for key in value if key not in expected)
+        for key in itertools.islice(strangers, MAX_REASONS):
+            yield key, near_miss(key, expected)
 
     def _identifier(self, said: object, asked: str | None) -> None:
         key = self.rubric.answer.id_key
@@ -291,13 +296,15 @@ class _Reading:
                     first = text
         return first
 
-    def _list(self, inner: object) -> None:
+    def _list(self, inner: object, shared: str | None) -> None:
         factors = self.rubric.factors
         if not isinstance(inner, list) or len(inner) != len(factors):
             self._wrong(self.rubric.answer.envelope, f"a list of {len(factors)} scores", inner)
             return
         for factor, score in zip(factors, inner, strict=True):
             self._score(factor, score)
+            if shared is not None:
+                self.justifications[factor.key] = shared
 
     def _entry(self, factor: Factor, entry: object, shared: str | None) -> None:
         answer = self.rubric.answer
@@ -313,14 +320,8 @@ class _Reading:
         for key in expected:
             if key not in entry:
                 self._say("missing_key", f'"{factor.key}" has no "{key}"', factor.key)
-        for key in entry:
-            if key not in expected:
-                hint = near_miss(key, expected)
-                self._say(
-                    "unknown_key",
-                    f'"{factor.key}" has a key "{key[:80]}" that was not asked for{hint}',
-                    factor.key,
-                )
+        for key, hint in self._strangers(entry, expected):
+            self._say("unknown_key", f'"{factor.key}" has a key "{key}" that was not asked for{hint}', factor.key)
         if answer.score_key in entry:
             self._score(factor, entry[answer.score_key])
         if answer.reason_key in entry:
@@ -385,11 +386,12 @@ def _shown(value: object) -> str:
 
 def _around(rubric: Rubric, found: Scan) -> tuple[Remark, ...]:
     after = without_fences(found.after)
-    if rubric.answer.sections:
+    if sections := rubric.answer.sections:
+        present = {title for title, _, _ in _headings(found.before, sections)}
         remarks = [
             Remark("missing_section", f'the section "## {title}" is missing')
-            for title in rubric.answer.sections
-            if not _heading(title).search(found.before)
+            for title in sections
+            if title not in present
         ]
         if after:
             remarks.append(Remark("text_after_json", "text follows the JSON, which should come last"))
@@ -399,18 +401,22 @@ def _around(rubric: Rubric, found: Scan) -> tuple[Remark, ...]:
     return ()
 
 
-def _heading(title: str) -> re.Pattern[str]:
-    words = r"[ \t]+".join(map(re.escape, title.split()))
-    return re.compile(rf"^[ \t]*#{{1,6}}[ \t]*{words}[ \t]*:?[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+def _headings(text: str, titles: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+    """Where headings stand: title, start and end of the line."""
+    # Possessive, and one pass for all titles: megabytes of spaces or of empty lines cost no more than reading them.
+    words = "|".join("({})".format(r"[ \t]++".join(map(re.escape, title.split()))) for title in titles)
+    heading = re.compile(rf"^[ \t]*+#{{1,6}}[ \t]*+(?:{words})[ \t]*+:?[ \t]*+\r?$", re.IGNORECASE | re.MULTILINE)
+    for match in heading.finditer(text):
+        yield titles[(match.lastindex or 1) - 1], match.start(), match.end()
 
 
-def _inconsistent(rubric: Rubric, before: str, scores: Mapping[str, int]) -> Iterator[Remark]:
+def _inconsistent(rubric: Rubric, text: str, scores: Mapping[str, int]) -> Iterator[Remark]:
     rule = rubric.consistency
     assert rule is not None  # noqa: S101  (asked only of rubrics that have one)
-    marks = list(_marks(_section(before, rule.section, rubric.answer), (*rule.fails, *rule.passes)))
+    marks = set(_marks(_section(text, rule.section, rubric.answer), (*rule.fails, *rule.passes)))
     if not marks:
         return
-    failing = next((mark for mark in marks if mark in rule.fails), None)
+    failing = next((mark for mark in rule.fails if mark in marks), None)
     follows = rule.fail_score if failing else rule.pass_score
     if (said := scores[rule.factor]) != follows:
         why = f'a listed difference is marked "{failing}"' if failing else "every listed difference is allowed"
@@ -418,26 +424,30 @@ def _inconsistent(rubric: Rubric, before: str, scores: Mapping[str, int]) -> Ite
 
 
 def _section(text: str, title: str, answer: Answer) -> str:
-    """What stands under a heading; all of the text where the heading is missing."""
-    start = _heading(title).search(text)
-    if not start:
-        return text
-    rest = text[start.end() :]
-    ends = [m.start() for other in answer.sections if other != title and (m := _heading(other).search(rest))]
-    return rest[: min(ends)] if ends else rest
+    """What stands under a heading, each time it stands there; all of the text where the heading is missing."""
+    headings = list(_headings(text, tuple(dict.fromkeys((title, *answer.sections)))))
+    ends = [start for _, start, _ in headings[1:]] + [len(text)]
+    parts = [text[start:end] for (said, _, start), end in zip(headings, ends, strict=False) if said == title]
+    return "\n".join(parts) if parts else text
 
 
-def _marks(text: str, words: tuple[str, ...]) -> Iterator[str]:
-    ending = re.compile(rf":[ \t*_`]*({'|'.join(map(re.escape, words))})[ \t*_`.]*\Z", re.IGNORECASE)
+def _marks(text: str, marks: tuple[str, ...]) -> Iterator[str]:
+    words = "|".join("({})".format(r"\s+".join(map(re.escape, mark.split()))) for mark in marks)
+    ending = re.compile(rf":[ \t*_`]*(?:{words})[ \t*_`.]*\Z", re.IGNORECASE)
     for line in text.splitlines():
-        if match := ending.search(line[-60:]):
-            yield match[1].lower()
+        if ":" in line and (match := ending.search(line.rstrip()[-60:])):
+            yield marks[(match.lastindex or 1) - 1]
 
 
 # Han, kana, Thai, Lao, Myanmar, Khmer, Tibetan: written without spaces between words.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+
+
+def _unspaced(text: str) -> bool:
+    beginning = text[:1000]  # many times the longest reason that is asked for
+    return 2 * len(_UNSPACED.findall(beginning)) > len(beginning)
 
 
 def _lengths(rubric: Rubric, justifications: Mapping[str, str]) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
@@ -449,7 +459,7 @@ def _lengths(rubric: Rubric, justifications: Mapping[str, str]) -> tuple[tuple[R
             violations.append(Remark("justification_empty", f'the reason for "{key}" is empty', key))
         elif rubric.answer.words is None:
             continue
-        elif 2 * len(_UNSPACED.findall(text)) > len(text):
+        elif _unspaced(text):
             notes.append(Remark("words_not_counted", f'the script of the reason for "{key}" has no spaces', key))
         else:
             least, most = rubric.answer.words

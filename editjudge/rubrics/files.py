@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os.path
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from editjudge.errors import RubricError, near_miss
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import Rubric, Template
 
 BUILTIN = Path(__file__).parent / "builtin"
 SETS: dict[str, tuple[str, ...]] = {
@@ -22,8 +23,15 @@ SETS: dict[str, tuple[str, ...]] = {
 
 _MAX_BYTES = 1_000_000
 _MAX_DEPTH = 20
+_MAX_COMPLAINTS = 20
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_NUMBERLIKE = re.compile(r"[-+.\s\d]*\d[-+.\s\d]*")
+"""Several spellings of one integer would be several keys here and one label later."""
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Line breaks to YAML, which reads the first of them back as a plain newline; quoted they are escaped.
+_OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 
 _Path = tuple[str | int, ...]
 
@@ -63,11 +71,13 @@ def load(word: str) -> Rubric:
     if word in names():
         return _builtin(word)
     path = Path(word)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
+    if path.suffix in (".yaml", ".yml") or os.path.isfile(path):  # unlike path.is_file(), it raises on no name
         return read(path)
+    if word in SETS:
+        raise RubricError(f'"{word}" is a set; here one rubric is wanted, such as {SETS[word][0]}')
     known = [*names(), *SETS]
     raise RubricError(
-        f'no rubric is called "{word}"{near_miss(word, known)} '
+        f'no rubric is called "{_shown(word)}"{near_miss(word, known)} '
         f"Built in: {', '.join(known)}; or give the path of a YAML file."
     )
 
@@ -78,8 +88,11 @@ def read(path: Path) -> Rubric:
         if path.stat().st_size > _MAX_BYTES:
             raise RubricError(f"{path}: larger than {_MAX_BYTES:,} bytes; that is not a rubric")
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RubricError(f"{path}: cannot be read as a rubric file: {error}") from error
+    except UnicodeDecodeError as error:
+        raise RubricError(f"{path}: not a rubric file: not UTF-8 at byte {error.start}") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RubricError(f"{_shown(str(path))}: cannot be read: {why}") from None
     return parse(text, str(path))
 
 
@@ -89,7 +102,10 @@ def parse(text: str, source: str = "rubric") -> Rubric:
     if not isinstance(data, dict):
         raise RubricError(f"{source}:1: expected keys such as name, images, factors and answer")
     _spread_scale(data)
-    return _validate(data, lines, source)
+    rubric = _validate(data, lines, source)
+    if rubric.template:
+        _check_template(rubric.template, lines.get(("template", "text"), 1), source)
+    return rubric
 
 
 def dump(rubric: Rubric) -> str:
@@ -110,17 +126,30 @@ def _validate(data: dict[str, Any], lines: dict[_Path, int], source: str) -> Rub
         # Strict JSON mode takes a list for a tuple but no string or 6.0 for an integer.
         return TypeAdapter(Rubric).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        complaints = [_complaint(dict(e), lines, source) for e in error.errors(include_url=False)]
-        raise RubricError("\n".join(dict.fromkeys(complaints))) from None
+        errors = error.errors(include_url=False)
+        complaints = list(dict.fromkeys(_complaint(dict(e), lines, source) for e in errors[:_MAX_COMPLAINTS]))
+        if len(errors) > _MAX_COMPLAINTS:
+            complaints.append(f"{source}: and {len(errors) - _MAX_COMPLAINTS} more")
+        raise RubricError("\n".join(complaints)) from None
+
+
+def _check_template(template: Template, line: int, source: str) -> None:
+    from editjudge.rubrics.prompt import pieces
+
+    try:
+        list(pieces(template))
+    except ValueError as error:
+        said = f"template.text: {error}; under `braces: format` a brace that is meant as such is doubled"
+        raise RubricError(f"{source}:{line}: {said}") from None
 
 
 def _complaint(error: dict[str, Any], lines: dict[_Path, int], source: str) -> str:
-    path: _Path = tuple(error["loc"])
+    path = _blamed(tuple(error["loc"]), error, lines)
     where = path
     while where and where not in lines:
         where = where[:-1]
     line = lines.get(where, 1)
-    key = ".".join(map(str, path)) or "rubric"
+    key = _shown(".".join(map(str, path))) or "rubric"
     match error["type"]:
         case "missing":
             said = "missing"
@@ -128,10 +157,32 @@ def _complaint(error: dict[str, Any], lines: dict[_Path, int], source: str) -> s
                 said += ": give the rubric or this factor a scale"
         case "unexpected_keyword_argument":
             known = _fields_at(path[:-1])
-            said = f'unknown key "{path[-1]}"{near_miss(str(path[-1]), known)} Expected: {", ".join(known)}'
+            found = str(path[-1])
+            said = f'unknown key "{_shown(found)}"{near_miss(found, known)} Expected: {", ".join(known)}'
+        case "literal_error":
+            said = f"{error['msg']}, found {error['input']!r:.80}"
+            said += near_miss(str(error["input"]), re.findall(r"'(\w+)'", error["msg"])).rstrip(".")
+        case "value_error":
+            said = error["msg"].removeprefix("Value error, ")
         case _:
-            said = f"{error['msg'].removeprefix('Value error, ')}, found {error['input']!r:.80}"
+            said = f"{error['msg']}, found {error['input']!r:.80}"
     return f"{source}:{line}: {key}: {said}"
+
+
+def _blamed(path: _Path, error: dict[str, Any], lines: dict[_Path, int]) -> _Path:
+    """Where in the file the fault lies: in the scale that the factors share, or at the key that a message names."""
+    if path[:1] == ("factors",) and path[2:3] == ("scale",) and path[:3] not in lines and ("scale",) in lines:
+        path = path[2:]
+    if error["type"] == "value_error":
+        words = re.findall(r"[a-z]+", error["msg"].removeprefix("Value error, "))
+        keys = ((*path, key) for word in words for key in (word, f"{word}s"))
+        path = next((key for key in keys if key in lines), path)
+    return path
+
+
+def _shown(text: str) -> str:
+    """A stranger's text in a message, without anything that a terminal would obey."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _fields_at(path: _Path) -> list[str]:
@@ -154,11 +205,13 @@ def _fields_at(path: _Path) -> list[str]:
 
 def _spread_scale(data: dict[str, Any]) -> None:
     """A rubric's scale is that of every factor that names none."""
-    if "scale" in data and isinstance(data.get("factors"), list):
-        scale = data.pop("scale")
-        for factor in data["factors"]:
-            if isinstance(factor, dict):
-                factor.setdefault("scale", scale)
+    if "scale" not in data:
+        return
+    scale = data.pop("scale")
+    factors = data.get("factors")
+    for factor in factors if isinstance(factors, list) else ():
+        if isinstance(factor, dict):
+            factor.setdefault("scale", scale)
 
 
 def _gathered_scale(factors: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
@@ -191,7 +244,9 @@ def _dumper() -> Any:
             return True
 
     def text(dumper: Any, value: str) -> Any:
-        style = "|" if "\n" in value else None
+        if _SURROGATE.search(value):
+            raise RubricError(f'"{_shown(value[:80])}" holds half of a surrogate pair, which no file can hold')
+        style = '"' if _OTHER_BREAKS.search(value) else "|" if "\n" in value else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
@@ -227,9 +282,12 @@ class _Builder:
         self._open: list[dict[str, Any] | list[Any]] = []
         self._path: list[str | int] = []
         self._key: str | None = None
+        self._documents = 0
 
     def take(self, event: Any, yaml: Any) -> None:
         line = event.start_mark.line + 1
+        if getattr(event, "tag", None):
+            self._refuse(line, "tags (!name) are not used in rubric files")
         match event:
             case yaml.AliasEvent():
                 self._refuse(line, "aliases (*name) are not used in rubric files")
@@ -241,8 +299,10 @@ class _Builder:
                 self._leave()
             case yaml.ScalarEvent():
                 self._scalar(event, line)
-            case yaml.DocumentStartEvent() if self.document is not None:
-                self._refuse(line, "one document a file")
+            case yaml.DocumentStartEvent():
+                self._documents += 1
+                if self._documents > 1:
+                    self._refuse(line, "one document a file")
 
     def _refuse(self, line: int, why: str) -> None:
         raise RubricError(f"{self.source}:{line}: {why}")
@@ -251,7 +311,9 @@ class _Builder:
         if self._open and isinstance(self._open[-1], dict) and self._key is None:
             key = str(event.value)
             if key in self._open[-1]:
-                self._refuse(line, f'the key "{key}" stands twice')
+                self._refuse(line, f'the key "{_shown(key)}" stands twice')
+            if _NUMBERLIKE.fullmatch(key) and repr(_plain(key)) != key:
+                self._refuse(line, f'the key "{_shown(key)}" is not a plain integer')
             self._key = key
             self.lines[(*self._path, key)] = line
             return

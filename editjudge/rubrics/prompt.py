@@ -111,13 +111,15 @@ def _our_prompt(rubric: Rubric, edit: Edit, name: str | None, layout: Layout) ->
     else:
         yield TextPart(_who(rubric))
         yield from _inputs(rubric, edit)
-    for member in rubric.members or (rubric,):
-        yield TextPart(_what(member, alone=not rubric.members))
+    parts = rubric.members or (rubric,)
+    for number, part in enumerate(parts, 1):
+        yield TextPart(_what(part, f"# Part {number} of {len(parts)}" if rubric.members else "# Your task"))
     yield TextPart(_how(rubric, name))
 
 
 def _who(rubric: Rubric) -> str:
-    return "\n\n".join(["# Your role", *(member.role for member in rubric.members or (rubric,))])
+    roles = [member.role for member in rubric.members or (rubric,) if member.role]
+    return "\n\n".join(["# Your role", *roles]) if roles else ""
 
 
 def _inputs(rubric: Rubric, edit: Edit) -> Iterator[Part]:
@@ -145,9 +147,9 @@ def _mark(text: str) -> str:
     return mark
 
 
-def _what(rubric: Rubric, alone: bool) -> str:
-    """The task and its factors."""
-    blocks = ["# Your task" if alone else f"# Part: {rubric.name}", rubric.task, _bullets(rubric.scope)]
+def _what(rubric: Rubric, heading: str) -> str:
+    """The task and its factors; not the rubric's name, which is free to change."""
+    blocks = [heading, rubric.task, _bullets(rubric.scope)]
     blocks += _titled("Differences that are allowed:", rubric.allowed)
     blocks += _titled("Differences that are not allowed:", rubric.forbidden)
     blocks += _titled("Differences to ignore:", rubric.ignored)
@@ -172,7 +174,7 @@ def _factor(factor: Factor) -> Iterator[str]:
 
 
 def _frozen(scale: Scale) -> tuple[str, str]:
-    labels = "".join(f"\n{value} = {label}" for value, label in scale.labels.items())
+    labels = "".join(f"\n{value} = {scale.labels[value]}" for value in scale.values if value in scale.labels)
     return scale.words, labels
 
 
@@ -194,8 +196,9 @@ def _answer_format(rubric: Rubric, name: str | None) -> str:
     if answer.sections:
         *reasoning, last = answer.sections
         headings = ", then ".join(f'"## {title}"' for title in reasoning)
+        first = f"Write your reasoning under the heading{'s' if len(reasoning) > 1 else ''} {headings}, and then"
         text = (
-            f'Write your reasoning under the headings {headings}, and then, under the heading "## {last}", '
+            f'{first if reasoning else "Write"}, under the heading "## {last}", '
             f"exactly one JSON object of this form{factors}. The JSON is the last thing in your reply:"
         )
     else:
@@ -235,17 +238,25 @@ def _beside(rubric: Rubric, edit: Edit, name: str | None) -> str:
 
 
 def _filled(template: Template, rubric: Rubric, edit: Edit, inline: set[str]) -> Iterator[Part]:
-    """The prompt with its slots filled, each exactly once: what is put in is never looked at again."""
+    """The prompt with its slots filled, each exactly once: what is put in is never looked at again.
+
+    A picture is shown once, and so is a text below a heading; further marks for it stay as they are written.
+    """
+    shown: set[str] = set()
     for piece in pieces(template):
         if isinstance(piece, str):
             yield TextPart(piece)
         elif piece.role in rubric.images:
-            if piece.keep or piece.role not in inline:
+            if piece.keep or piece.role not in inline - shown:
                 yield TextPart(piece.mark)
-            if piece.role in inline:
+            if piece.role in inline - shown:
                 yield from ([] if piece.keep else [TextPart(_LABELS[piece.role])])
                 yield ImagePart(piece.role)
+            shown.add(piece.role)
+        elif piece.role not in rubric.texts or (piece.keep and piece.role in shown):
+            yield TextPart(piece.mark)
         else:
+            shown.add(piece.role)
             text = getattr(edit, piece.role)
             if piece.keep:
                 yield TextPart(f"{piece.mark}\n{_quoted(piece.role, text)}")
@@ -258,23 +269,38 @@ def _filled(template: Template, rubric: Rubric, edit: Edit, inline: set[str]) ->
 def pieces(template: Template) -> Iterator[str | Slot]:
     """The prompt's own words, and the slots between them, in order."""
     slots = {slot.mark: slot for slot in template.slots}
-    if template.braces == "format":
-        for literal, field, _, _ in string.Formatter().parse(template.text):
-            yield from _split(literal, slots)
-            if field is not None:
-                yield slots[f"{{{field}}}"]
-    else:
+    if template.braces == "literal":
         yield from _split(template.text, slots)
+        return
+    literal = ""
+    for words, field, spec, conversion in string.Formatter().parse(template.text):
+        literal += words
+        if field is None:
+            continue
+        mark = f"{{{field}}}"
+        if spec or conversion or mark not in slots:
+            literal += f"{{{field}{'!' if conversion else ''}{conversion or ''}{':' if spec else ''}{spec}}}"
+            continue
+        yield from _split(literal, slots)
+        yield slots[mark]
+        literal = ""
+    yield from _split(literal, slots)
 
 
 def _split(text: str, slots: Mapping[str, Slot]) -> Iterator[str | Slot]:
-    if not slots:
-        yield text
-        return
-    marks = "|".join(map(re.escape, sorted(slots, key=len, reverse=True)))
-    for piece in re.split(f"({marks})", text):
-        if piece:
-            yield slots.get(piece, piece)
+    """A placeholder counts wherever it stands; a heading at the start of a line."""
+    marks = sorted(filter(None, slots), key=len, reverse=True)
+    starts = {mark: r"^[ \t]*" if slots[mark].keep else "" for mark in marks}
+    pattern = "|".join(f"{starts[mark]}(?P<slot{number}>{re.escape(mark)})" for number, mark in enumerate(marks))
+    position = 0
+    for match in re.finditer(pattern, text, re.MULTILINE) if marks else ():
+        start = match.start(str(match.lastgroup))
+        if start > position:
+            yield text[position:start]
+        yield slots[text[start : match.end()]]
+        position = match.end()
+    if position < len(text):
+        yield text[position:]
 
 
 # --- text -----------------------------------------------------------------------------------------------------

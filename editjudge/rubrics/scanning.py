@@ -9,12 +9,13 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-MAX_TOKENS = 500_000
+MAX_TOKENS = 100_000
 """Braces, brackets and strings looked at before a reply is given up; the largest built-in answer has about 100."""
 MAX_DEPTH = 32
 """Deeper than any contract; beyond it the JSON decoder would recurse."""
 
-_OUTSIDE = re.compile(r"\{|<(?P<close>/?)think(?:ing)?>", re.IGNORECASE)
+_TAG = re.compile(r"</?think(?:ing)?>", re.IGNORECASE)
+_OUTSIDE = re.compile(rf"\{{|{_TAG.pattern}", re.IGNORECASE)
 # Possessive, and an unfinished string or escape runs to the end of the text: no start is tried twice.
 _INSIDE = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[][{}]', re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
@@ -22,7 +23,7 @@ _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Candidate:
-    """An outermost `{...}` that holds a key of the envelope."""
+    """An outermost `{...}` that holds a key of the envelope, or breaks off in its first."""
 
     text: str
     closed: bool
@@ -46,32 +47,33 @@ class TooComplex(ValueError):
 
 def scan(text: str, keys: Collection[str]) -> Scan:
     """The candidates of a reply, and the prose around them."""
-    key = re.compile("""["'](?:{})["']""".format("|".join(map(re.escape, keys))))
+    key = re.compile("""["'](?:{})["']""".format("|".join(map(_spelled, keys))))
     found: list[Candidate] = []
     prose: list[str] = []
-    prose_before = 0
-    position = tokens = 0
-    while match := _OUTSIDE.search(text, position):
-        prose.append(text[position : match.start()])
-        if match["close"] is None:
-            end, closed, depth, tokens = _object_end(text, match.start(), tokens)
-            block = text[match.start() : end]
-            if key.search(block):
-                found.append(Candidate(block, closed, depth))
-                prose_before = len(prose)
-            else:
-                prose.append(block)
-            position = end
-        elif match["close"]:
+    prose_before = kept = position = plain = tokens = 0
+    # Before `plain` braces are known to be prose, but a thought may still open or close among them.
+    while match := _TAG.search(text, position, plain) or _OUTSIDE.search(text, max(position, plain)):
+        start, position = match.span()
+        if match.group() == "{":
+            end, closed, depth, tokens = _object_end(text, start, tokens)
+            if not key.search(text, start, end) and (closed or not _cut_in_key(text[start:end], keys)):
+                plain = end
+                continue
+            prose.append(text[kept:start])
+            prose_before = len(prose)
+            found.append(Candidate(text[start:end], closed, depth))
+            kept = position = end
+        elif match.group().startswith("</"):
             # Some templates swallow the opening tag: all that came before was thought.
             found, prose, prose_before = [], [], 0
-            position = match.end()
+            kept = position
         else:
-            close = _closing(text, match.end())
-            if close is None:
+            prose.append(text[kept:start])
+            end_of_thought = _closing(text, position)
+            if end_of_thought is None:
                 return _result(found, prose, prose_before, ends_in_thought=True)
-            position = close
-    prose.append(text[position:])
+            kept = position = end_of_thought
+    prose.append(text[kept:])
     return _result(found, prose, prose_before)
 
 
@@ -94,12 +96,25 @@ def _result(found: list[Candidate], prose: list[str], prose_before: int, ends_in
     return Scan(tuple(found), "\n".join(prose[:split]), "\n".join(prose[split:]), ends_in_thought)
 
 
-_CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+def _spelled(key: str) -> str:
+    """A pattern for a key, each character plain or as the escape that JSON reads as the same."""
+    return "".join(rf"(?:{re.escape(mark)}|\\u(?i:{ord(mark):04x}))" for mark in key)
+
+
+def _cut_in_key(block: str, keys: Collection[str]) -> bool:
+    """Whether an object breaks off before its first key is out: too early to hold one, and yet an answer begun."""
+    said = block[1:].lstrip()
+    return any(f'"{key}'.startswith(said) for key in keys)
 
 
 def _closing(text: str, position: int) -> int | None:
-    match = _CLOSING.search(text, position)
-    return match.end() if match else None
+    """Where the thought that opened before `position` ends; one inside it does not end it."""
+    depth = 1
+    for match in _TAG.finditer(text, position):
+        depth += -1 if match.group().startswith("</") else 1
+        if depth == 0:
+            return match.end()
+    return None
 
 
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 
@@ -27,11 +28,19 @@ def decode(text: str) -> Any:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        at_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-        raise NotStrict("not_json", f"{error.msg} at character {error.pos}", at_end) from None
+        raise NotStrict("not_json", f"{error.msg} at character {error.pos}", _breaks_off(text, error)) from None
     if "\\u" in text:
         _refuse_surrogates(value)
     return value
+
+
+# What an escape, a word or a number can be cut to.
+_STUMP = re.compile(r"u[0-9a-fA-F]{0,4}|tr?u?|fa?l?s?|nu?l?|-|\.|[eE][-+]?")
+
+
+def _breaks_off(text: str, error: json.JSONDecodeError) -> bool:
+    rest = text[error.pos :].rstrip()
+    return not rest or error.msg.startswith("Unterminated string") or bool(_STUMP.fullmatch(rest))
 
 
 def _integer(text: str) -> int | OtherNumber:

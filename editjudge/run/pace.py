@@ -62,7 +62,7 @@ class Circuit:
     """Failures in a row. At 32 % failing requests that happens once in 26 million by chance."""
     patience: float = 120.0
     """Seconds that a judge may stay down before the run gives up."""
-    say: Callable[[str], None] = field(default=lambda message: None)
+    say: Callable[[str], None] = field(default=lambda _: None)
     _failures: int = 0
     _opened: float | None = None
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from editjudge.edit import Edit
 from editjudge.errors import ImageError
-from editjudge.images import Known, Limits, plan
+from editjudge.images import Known, plan
 from editjudge.judgement import Status, Task
 from editjudge.judges.work import Judge, Work
 from editjudge.rubrics.contract import Remark
@@ -39,11 +39,13 @@ def works(edits: Iterable[Edit], shape: Shape, judge: Judge, look: Look) -> Iter
 
 
 def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:
-    digests: dict[str, str] = {}
-    recipes: dict[str, str] = {}
+    shown: dict[str, Known] = {}
     problem = None
     if judge.limits is not None:
-        problem = _pictures(edit, rubric, judge.limits, look, digests, recipes) or _texts(edit, rubric)
+        problem = _pictures(edit, rubric, look, shown) or _texts(edit, rubric)
+    digests = {role: known.digest for role, known in shown.items()}
+    recipes = {role: plan(known.info, judge.limits) for role, known in shown.items() if known.info and judge.limits}
+    sizes = {role: known.info.shown for role, known in shown.items() if known.info}
     question = {
         "version": KEY_VERSION,
         "rendering": RENDERING,
@@ -55,7 +57,7 @@ def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: Look) 
     for repeat in range(shape.repeats):
         key = _key(question, judge.identity(edit, rubric, repeat), repeat)
         task = Task(edit.id, rubric.name, judge.spec, repeat, key)
-        yield Work(task, edit, rubric, digests, recipes, shape.layout, problem)
+        yield Work(task, edit, rubric, digests, recipes, sizes, shape.layout, problem)
 
 
 def _key(question: Mapping[str, object], identity: Mapping[str, object], repeat: int) -> str:
@@ -63,10 +65,8 @@ def _key(question: Mapping[str, object], identity: Mapping[str, object], repeat:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _pictures(
-    edit: Edit, rubric: Rubric, limits: Limits, look: Look, digests: dict[str, str], recipes: dict[str, str]
-) -> tuple[Status, Remark] | None:
-    """Digest and recipe of each picture that the rubric shows, or why it cannot be shown."""
+def _pictures(edit: Edit, rubric: Rubric, look: Look, shown: dict[str, Known]) -> tuple[Status, Remark] | None:
+    """Fills in what is known of each picture that the rubric shows; says why it cannot be asked, if it cannot."""
     problem: tuple[Status, Remark] | None = None
     for role in rubric.images:
         try:
@@ -78,11 +78,9 @@ def _pictures(
             # What the model never produced outweighs whatever else is wrong.
             problem = _absent(role) if role == "edited" else problem or _absent(role)
             continue
-        digests[role] = known.digest
+        shown[role] = known
         if known.info is None:
             problem = problem or ("bad_image", Remark("bad_image", known.problem))
-        else:
-            recipes[role] = plan(known.info, limits)
     return problem
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks, and the loopback server that stands in for paid judges."""

@@ -1,0 +1,36 @@
+"""`editjudge audit`: a manifest looked over before money is spent on it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from editjudge.cli.output import emit, json_option, safe
+
+_SHOWN = 50
+"""Findings of a kind that people are shown; `--json` has them all."""
+
+
+@click.command()
+@click.argument("manifest", type=click.Path(path_type=Path))
+@click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
+@json_option
+def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
+    """Look a manifest over before it is judged.
+
+    Finds missing and broken files, duplicate ids and pictures, edits that changed nothing, changed sizes, empty
+    instructions and contradictory labels. Exits with 1 if there is a finding.
+    """
+    from editjudge.manifest import audit
+
+    found = audit(manifest, allow_outside=allow_outside)
+    if as_json:
+        emit(found.as_json())
+    else:
+        for finding in found.findings[:_SHOWN]:
+            click.echo(safe(str(finding)))
+        if len(found.findings) > _SHOWN:
+            click.echo(f"and {len(found.findings) - _SHOWN:,} more; --json has them all")
+    sys.exit(1 if found.findings else 0)

@@ -1,0 +1,110 @@
+"""`editjudge judge`: one edit, answered on the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from editjudge.cli.options import asking_options, default_judge
+from editjudge.cli.output import emit, json_option, safe
+from editjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from editjudge.judgement import Judgement
+    from editjudge.judges.registry import Options
+    from editjudge.rubrics.model import Rubric
+
+_FILE = click.Path(path_type=Path)
+FAILED = 3
+
+
+@click.command()
+@click.option("--input", "input_", type=_FILE, help="The picture before the edit.")
+@click.option("--edited", type=_FILE, required=True, help="The picture after the edit.")
+@click.option("--instruction", default="", help="What was asked for.")
+@click.option("--ground-truth", type=_FILE, help="The picture as a correct edit leaves it.")
+@click.option("--mask", type=_FILE, help="White where the edit belongs.")
+@click.option("--referring-expression", default="", help="Which object is meant.")
+@click.option("--id", "item", help="Identifier of the edit; the name of the edited picture without it.")
+@click.option(
+    "--rubric",
+    "rubrics",
+    multiple=True,
+    default=("online",),
+    show_default=True,
+    help="Rubric, set or YAML file; repeatable.",
+)
+@click.option("--judge", "judges", multiple=True, help="Who judges: measured, replay:FILE or provider/model.")
+@click.option("--envelope", is_flag=True, help="Print each rubric's own answer format.")
+@asking_options
+@json_option
+def command(
+    input_: Path | None,
+    edited: Path,
+    instruction: str,
+    ground_truth: Path | None,
+    mask: Path | None,
+    referring_expression: str,
+    item: str | None,
+    rubrics: tuple[str, ...],
+    judges: tuple[str, ...],
+    envelope: bool,
+    options: Options,
+    as_json: bool,
+) -> None:
+    """Judge one edit and print the answer.
+
+    Exits with 3 where a judgement failed; a failure has no scores.
+    """
+    from editjudge.edit import Edit
+    from editjudge.judgement import DONE, row
+    from editjudge.rubrics.files import SETS, resolve
+    from editjudge.run.job import wait_for
+    from editjudge.run.single import judge_edit
+
+    chosen = default_judge(judges)
+    if len(chosen) > 1:
+        raise UsageError("one judge at a time; `editjudge run` takes several")
+    edit = Edit(item or edited.stem, input_, edited, instruction, ground_truth, mask, referring_expression)
+    asked = resolve(rubrics)
+    judgements = wait_for(judge_edit(edit, asked, chosen[0], options))
+    if envelope:
+        for rubric, judgement in zip(asked, judgements, strict=True):
+            click.echo(_own_format(rubric, judgement, edit.id))
+    elif as_json:
+        rows = [row(judgement, edit.id, edit.model, edit.group) for judgement in judgements]
+        alone = len(rubrics) == 1 and rubrics[0] not in SETS
+        emit((rows[0] if alone else {}) | {"judgements": rows})
+    else:
+        for judgement in judgements:
+            _tell(judgement)
+    sys.exit(0 if all(judgement.status in DONE for judgement in judgements) else FAILED)
+
+
+def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
+    from editjudge.rubrics.envelope import envelope
+
+    failed = "; ".join(f"{remark.code}: {remark.message}" for remark in judgement.reasons)
+    why_not = {factor.key: judgement.abstained.get(factor.key, failed) for factor in rubric.factors}
+    reasons = judgement.justifications or {}
+    document = json.dumps(envelope(rubric, item, judgement.scores or {}, reasons, why_not), indent=2)
+    *before, last = rubric.answer.sections or ("",)
+    if not last:
+        return document
+    said = " ".join(dict.fromkeys(reasons.get(key) or why for key, why in why_not.items()))
+    return "\n\n".join([*(f"## {title}\n{safe(said)}" for title in before), f"## {last}\n{document}"])
+
+
+def _tell(judgement: Judgement) -> None:
+    click.echo(f"{judgement.rubric} by {safe(judgement.judge)}: {judgement.status}")
+    for key, score in (judgement.scores or {}).items():
+        reason = (judgement.justifications or {}).get(key, "")
+        click.echo(f"  {key}: {score}  {safe(reason)}".rstrip())
+    for key, why in judgement.abstained.items():
+        click.echo(f"  {key}: -  {safe(why)}")
+    for remark in (*judgement.reasons, *judgement.violations):
+        click.echo(f"  {remark.code}: {safe(remark.message)}")

@@ -1,0 +1,110 @@
+"""Options that several verbs share, and what they mean."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from editjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from editjudge.judges.registry import Options
+    from editjudge.store.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+store_option = click.option(
+    "--store",
+    "store_place",
+    default=lambda: os.environ.get("EDITJUDGE_STORE", "editjudge.db"),
+    show_default="EDITJUDGE_STORE, else editjudge.db",
+    help="Where judgements are kept: a SQLite file.",
+)
+
+_ASKING = (
+    click.option("--base-url", help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
+    click.option("--temperature", type=float, help="Left to the server without it."),
+    click.option("--seed", type=int, help="Left to the server without it."),
+    click.option("--max-tokens", type=int, help="Most tokens of an answer."),
+    click.option("--reasoning-effort", help="For models that think: low, medium, high."),
+    click.option(
+        "-J", "extra", multiple=True, metavar="KEY=VALUE", help="Passed to the server as it is; JSON or text."
+    ),
+    click.option("--schema/--no-schema", default=True, help="Request structured output where the server takes it."),
+    click.option(
+        "--reasks",
+        type=click.IntRange(0, 10),
+        default=2,
+        show_default=True,
+        help="Times a reply that is no answer is asked for again.",
+    ),
+    click.option(
+        "--timeout", type=click.FloatRange(min=0.1), default=300.0, show_default=True, help="Seconds for one request."
+    ),
+    click.option("--prices", type=click.Path(path_type=Path), help="Price file of your own (EDITJUDGE_PRICES)."),
+    click.option("--strict", is_flag=True, help="Refuse reasons outside their word limits instead of noting them."),
+)
+
+
+def asking_options(verb: F) -> F:
+    """How judges are asked; the verb gets them as one `options`."""
+
+    @functools.wraps(verb)
+    def collected(**given: Any) -> Any:
+        names = ("base_url", "temperature", "seed", "max_tokens", "reasoning_effort", "extra", "schema", "reasks")
+        asked = {name: given.pop(name) for name in (*names, "timeout", "prices", "strict")}
+        return verb(options=_options(**asked), **given)
+
+    decorated: Any = collected
+    for option in reversed(_ASKING):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]  # click's decorators keep the function
+
+
+def _options(
+    *,
+    temperature: float | None,
+    seed: int | None,
+    max_tokens: int | None,
+    reasoning_effort: str | None,
+    extra: tuple[str, ...],
+    **others: Any,
+) -> Options:
+    from editjudge.judges.conversation import Parameters
+    from editjudge.judges.registry import Options
+
+    passed = dict(_pair(text) for text in extra)
+    return Options(Parameters(temperature, seed, max_tokens, reasoning_effort, passed), **others)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise UsageError(f'-J "{text}": expected KEY=VALUE')
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def default_judge(named: tuple[str, ...]) -> tuple[str, ...]:
+    """Those named, else the one of the environment, else the embedded one, which is said."""
+    if named:
+        return named
+    if own := os.environ.get("EDITJUDGE_JUDGE"):
+        return (own,)
+    click.echo("judge: measured (embedded; name another with --judge or EDITJUDGE_JUDGE)", err=True)
+    return ("measured",)
+
+
+def open_store(place: str, *, readonly: bool = False) -> Store:
+    """The store; a verb that only reads does not make one."""
+    from editjudge.store.store import Store
+
+    return Store.open(place, readonly=readonly)

@@ -1,0 +1,115 @@
+"""How far a run is: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from editjudge.run.engine import Tally
+
+_EVERY = 10.0
+"""Seconds between plain lines: a log of an hour stays readable."""
+
+
+class Plain:
+    """Lines on standard error."""
+
+    def __init__(self, total: int | None) -> None:
+        self._total = total
+        self._said = time.monotonic()
+
+    def __call__(self, tally: Tally) -> None:
+        if time.monotonic() - self._said >= _EVERY:
+            self._said = time.monotonic()
+            click.echo(describe(tally, self._total), err=True)
+
+    def say(self, message: str) -> None:
+        click.echo(message, err=True)
+
+    def close(self) -> None:
+        pass
+
+
+class Bar:
+    """A Rich progress bar on standard error."""
+
+    def __init__(self, total: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("judging"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[told]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=total, told="")
+        self._progress.start()
+        self._drawn = 0.0
+
+    def __call__(self, tally: Tally) -> None:
+        if time.monotonic() - self._drawn > 0.1:  # a terminal shows no more, and each drawing costs a millisecond
+            self._drawn = time.monotonic()
+            self._progress.update(self._task, completed=tally.total, told=_told(tally))
+
+    def say(self, message: str) -> None:
+        self._progress.console.print(message, markup=False, highlight=False)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+def watcher(total: int | None) -> Plain | Bar:
+    return Bar(total) if sys.stderr.isatty() else Plain(total)
+
+
+def describe(tally: Tally, total: int | None) -> str:
+    """One line: how many, how fast, what it cost, what failed."""
+    return f"{tally.total:,}{f' of {total:,}' if total else ''} judged, {_told(tally)}"
+
+
+def _told(tally: Tally) -> str:
+    seconds = max(time.monotonic() - tally.started, 1e-9)
+    parts = [f"{tally.asked / seconds:.1f}/s"]
+    if tally.cached:
+        parts.append(f"{tally.cached:,} cached")
+    parts.append(f"${tally.cost:.2f}" + (" + unknown" if tally.unpriced else ""))
+    failed = {status: n for status, n in tally.statuses.items() if status not in ("ok", "abstained")}
+    parts.append("failed: " + ", ".join(f"{n} {status}" for status, n in failed.items()) if failed else "0 failed")
+    return ", ".join(parts)
+
+
+def edits_in(manifest: Path) -> int | None:
+    """About how many edits a manifest holds, from its size alone; None where that takes reading it."""
+    if manifest.suffix.lower() in (".jsonl", ".ndjson", ".csv") and manifest.is_file():
+        with manifest.open("rb") as file:
+            lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+        return lines - (manifest.suffix.lower() == ".csv")
+    return None
+
+
+def table(columns: list[str], rows: list[list[Any]]) -> str:
+    """Columns side by side in plain text, the first to the left and numbers to the right."""
+    texts = [columns, *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[n]) for row in texts) for n in range(len(columns))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(w) if not _is_number(rows, n) else cell.rjust(w)
+            for n, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in texts
+    )
+
+
+def _is_number(rows: list[list[Any]], column: int) -> bool:
+    return bool(rows) and all(
+        str(row[column]).replace(".", "").replace("/", "").isdigit() or row[column] == "-" for row in rows
+    )

@@ -1,0 +1,233 @@
+"""`editjudge run`: the main job."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from editjudge.cli.options import asking_options, default_judge, open_store, store_option
+from editjudge.cli.output import emit, json_option, safe
+from editjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from editjudge.judges.registry import Options
+    from editjudge.run.job import Job, Manner, Outcome
+    from editjudge.store.store import Store
+
+EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
+TOO_MANY_FAILED = 3
+
+
+@click.command()
+@click.argument("manifest", type=click.Path(path_type=Path))
+@click.option(
+    "--rubric",
+    "rubrics",
+    multiple=True,
+    default=("online",),
+    show_default=True,
+    help="Rubric, set or YAML file; repeatable.",
+)
+@click.option(
+    "--judge", "judges", multiple=True, help="Who judges: measured, replay:FILE or provider/model; repeatable."
+)
+@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Times each question is asked.")
+@click.option("--fuse", is_flag=True, help="Ask a set in one question instead of rubric by rubric.")
+@click.option("--layout", type=click.Choice(["images-first", "published"]), default="images-first", show_default=True)
+@store_option
+@click.option("--name", help="Name of the run; made from its contents without it.")
+@click.option("--concurrency", default="auto", show_default=True, help="auto, or the most requests in flight.")
+@click.option("--rpm", type=click.FloatRange(min=0, min_open=True), help="Most requests per minute and judge.")
+@click.option("--tpm", type=click.FloatRange(min=0, min_open=True), help="Most tokens per minute and judge.")
+@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Stop before more than this is spent.")
+@click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits.")
+@click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
+@click.option(
+    "--max-failures",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of judgements that may fail before the exit code is 3.",
+)
+@click.option("--rehash", is_flag=True, help="Read every picture again instead of trusting its size and time.")
+@click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
+@click.option("--allow-urls", is_flag=True, help="Fetch pictures from http(s) addresses.")
+@asking_options
+@json_option
+def command(
+    manifest: Path,
+    rubrics: tuple[str, ...],
+    judges: tuple[str, ...],
+    repeats: int,
+    fuse: bool,
+    layout: Any,
+    store_place: str,
+    name: str | None,
+    concurrency: str,
+    rpm: float | None,
+    tpm: float | None,
+    budget: float | None,
+    limit: int | None,
+    dry_run: bool,
+    max_failures: float,
+    rehash: bool,
+    allow_outside: bool,
+    allow_urls: bool,
+    options: Options,
+    as_json: bool,
+) -> None:
+    """Judge every edit of a manifest, and keep what was said.
+
+    Running the same command again resumes: what is judged already is not asked again, what failed is. Ctrl-C lets
+    what is in flight finish; twice stops at once.
+    """
+    from editjudge.run.job import Job, Manner
+
+    job = Job(
+        manifest=manifest,
+        rubrics=rubrics,
+        judges=default_judge(judges),
+        repeats=repeats,
+        layout=layout,
+        fuse=fuse,
+        limit=limit,
+        allow_outside=allow_outside,
+        allow_urls=allow_urls,
+        options=options,
+    )
+    manner = Manner(
+        name=name,
+        concurrency=_concurrency(concurrency),
+        requests_per_minute=rpm,
+        tokens_per_minute=tpm,
+        budget=budget,
+        rehash=rehash,
+    )
+    if dry_run:
+        _dry_run(job, store_place, as_json)
+        return
+    with open_store(store_place) as store:
+        sys.exit(conduct(job, store, manner, max_failures, as_json))
+
+
+def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json: bool) -> int:
+    """Run with progress and a summary; the exit code."""
+    import dataclasses
+
+    from editjudge.cli.progress import edits_in, watcher
+    from editjudge.run.job import execute
+
+    edits = edits_in(job.manifest)
+    if edits is not None and job.limit is not None:
+        edits = min(edits, job.limit)
+    tasks = edits and edits * len(job.load_rubrics()) * len(job.judges) * job.repeats
+    shown = watcher(tasks)
+    manner = dataclasses.replace(manner, say=shown.say, observe=shown, control=lambda c: _on_interrupt(c, shown.say))
+    started = time.monotonic()
+    try:
+        outcome = asyncio.run(execute(job, store, manner))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        click.echo("stopped at once; run the same command again to go on", err=True)
+        return EXIT["interrupted"]
+    finally:
+        shown.close()
+    _tell(outcome, time.monotonic() - started, as_json)
+    if outcome.ending != "finished":
+        return EXIT[outcome.ending]
+    share = outcome.summary.failed / max(outcome.summary.total, 1)
+    return TOO_MANY_FAILED if share > max_failures else 0
+
+
+def _on_interrupt(control: Any, say: Any) -> None:
+    """Ctrl-C once stops feeding, twice cancels."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def interrupted() -> None:
+        if control.stopping == "interrupted" and task:
+            task.cancel()
+            return
+        control.stop("interrupted")
+        say("finishing what is in flight; Ctrl-C again stops at once")
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, interrupted)
+
+
+def _concurrency(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
+        raise UsageError(f"--concurrency {safe(text)}: expected auto or a number from 1 to 10,000")
+    return int(text)
+
+
+def _tell(outcome: Outcome, seconds: float, as_json: bool) -> None:
+    tally, summary = outcome.tally, outcome.summary
+    cost = None if tally.unpriced else tally.cost
+    if as_json:
+        told = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
+        told |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
+        told |= {"error": str(outcome.error) if outcome.error else None}
+        emit(told | summary.as_json())
+    else:
+        _tell_people(outcome, seconds, cost)
+    if outcome.error:
+        click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
+    elif outcome.ending != "finished":
+        click.echo(f"stopped ({outcome.ending}); run the same command again to go on", err=True)
+
+
+def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
+    from editjudge.cli.progress import table
+
+    tally, summary = outcome.tally, outcome.summary
+    rows = [
+        [
+            safe(judge),
+            safe(model) or "-",
+            rubric,
+            factor,
+            "-" if cell.mean is None else f"{cell.mean:.2f}",
+            f"{cell.ok}/{cell.n}",
+        ]
+        for (judge, model, rubric, factor), cell in summary.cells.items()
+    ]
+    click.echo(table(["judge", "model", "rubric", "factor", "mean", "ok/n"], rows))
+    failed = [f"{n:,} {status}" for status, n in sorted(summary.statuses.items()) if status not in ("ok", "abstained")]
+    price = "cost unknown" if cost is None else f"${cost:.4f}"
+    click.echo(
+        f"\nrun {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "
+        f"{', '.join(failed) if failed else 'none failed'}; {tally.asked:,} asked, {tally.cached:,} cached, "
+        f"{tally.replies:,} replies, {price}, {seconds:.1f} s"
+    )
+
+
+def _dry_run(job: Job, store_place: str, as_json: bool) -> None:
+    from editjudge.run.forecast import forecast
+
+    estimates, todo = forecast(job, store_place)
+    if as_json:
+        emit(
+            {
+                "judges": [e.as_json() for e in estimates],
+                "tasks": todo.tasks,
+                "done": todo.done,
+                "cannot_be_asked": todo.problems,
+            }
+        )
+        return
+    click.echo(f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked")
+    for status, count in todo.problems.items():
+        click.echo(f"  {count:,} {status}")
+    for e in estimates:
+        price = "unknown price" if e.price is None else f"about ${e.price:.2f}"
+        click.echo(
+            f"{safe(e.judge)}: {e.calls:,} calls, {e.images:,} images, about {e.input_tokens:,} tokens in and "
+            f"{e.output_tokens:,} out, {price} (list prices of {e.as_of})"
+        )

@@ -1,0 +1,108 @@
+"""`editjudge runs`: what was run, and doing it again."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from editjudge.cli.options import open_store, store_option
+from editjudge.cli.output import emit, json_option, safe
+
+if TYPE_CHECKING:
+    from editjudge.store.store import Run
+
+
+@click.group()
+def command() -> None:
+    """List, show, remove and repeat runs. RUN is a run's name or id."""
+
+
+@command.command("list")
+@store_option
+@json_option
+def list_(store_place: str, as_json: bool) -> None:
+    """Every run of the store."""
+    with open_store(store_place, readonly=True) as store:
+        found = store.runs()
+    if as_json:
+        emit({"runs": [_told(run) for run in found]})
+        return
+    for run in found:
+        when = datetime.datetime.fromtimestamp(run.created).isoformat(" ", "minutes")
+        click.echo(f"{run.id:>4}  {when}  {run.state:<11}  {safe(run.name)}")
+
+
+@command.command()
+@click.argument("run")
+@store_option
+@json_option
+def show(run: str, store_place: str, as_json: bool) -> None:
+    """A run's frozen spec and what became of it."""
+    with open_store(store_place, readonly=True) as store:
+        found = store.find_run(run)
+        counts = store.counts(found)
+    rows = [{"judge": j, "rubric": r, "status": s, "n": n} for (j, r, s), n in counts.items()]
+    if as_json:
+        emit(_told(found) | {"counts": rows})
+        return
+    click.echo(f"{safe(found.name)} ({found.id}): {found.state}, spec {found.spec_hash[:16]}")
+    for key, value in found.spec.items():
+        click.echo(f"  {key}: {safe(str(value))}")
+    for row in rows:
+        click.echo(f"  {row['n']:>7,} {row['status']:<14} {row['rubric']} by {safe(str(row['judge']))}")
+
+
+@command.command()
+@click.argument("run")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@store_option
+@json_option
+def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
+    """Remove a run, and what was said for it alone."""
+    with open_store(store_place) as store:
+        found = store.find_run(run)
+        if not (yes or as_json):
+            click.confirm(f"Remove run {safe(found.name)} and every reply that only it has?", abort=True)
+        store.remove_run(found)
+    if as_json:
+        emit({"removed": found.name})
+    else:
+        click.echo(f"removed {safe(found.name)}")
+
+
+@command.command()
+@click.argument("run")
+@click.option("--max-failures", type=click.FloatRange(0, 1), default=0.0, show_default=True)
+@store_option
+@json_option
+def again(run: str, max_failures: float, store_place: str, as_json: bool) -> None:
+    """Do a run again from its frozen spec: what failed is asked again, what is done is not."""
+    from editjudge.cli.run import conduct
+    from editjudge.errors import RubricError
+    from editjudge.run.job import Job, Manner
+
+    with open_store(store_place) as store:
+        found = store.find_run(run)
+        job = Job.from_spec(found.spec)
+        now = {rubric.name: rubric.hash for rubric in job.load_rubrics()}
+        if now != found.spec["rubrics"]:
+            changed = [name for name, hash_ in found.spec["rubrics"].items() if now.get(name) != hash_]
+            raise RubricError(f"{', '.join(changed)} changed since the run: its questions cannot be asked again")
+        sys.exit(conduct(job, store, Manner(name=found.name), max_failures, as_json))
+
+
+def _told(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "name": run.name,
+        "state": run.state,
+        "created": run.created,
+        "updated": run.updated,
+        "spec": dict(run.spec),
+        "spec_hash": run.spec_hash,
+        "summary": dict(run.summary) if run.summary else None,
+        "version": run.version,
+    }

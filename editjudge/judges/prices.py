@@ -1,0 +1,93 @@
+"""What asking costs: list prices from a dated file, and estimates of tokens before anything is sent."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from editjudge.errors import InputError
+from editjudge.judgement import Usage
+from editjudge.rubrics.model import Rubric
+
+BUILTIN = Path(__file__).parent / "prices.yaml"
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+    def of(self, usage: Usage) -> float | None:
+        """What a reply cost; None where the server did not say what it counted."""
+        if usage.input_tokens is None or usage.output_tokens is None:
+            return None
+        cached = min(usage.cached_tokens or 0, usage.input_tokens)
+        at_cached = self.input if self.cached is None else self.cached
+        return (
+            (usage.input_tokens - cached) * self.input + cached * at_cached + usage.output_tokens * self.output
+        ) / 1e6
+
+
+@dataclass(frozen=True)
+class Prices:
+    as_of: str
+    models: Mapping[str, Price]
+
+    def of(self, spec: str) -> Price | None:
+        """The price of a judge, a dated snapshot at that of its model; None where it is unknown."""
+        if spec in self.models:
+            return self.models[spec]
+        undated = re.sub(r"[-@](?:\d{4}-?\d{2}-?\d{2}|latest)$", "", spec)
+        return self.models.get(undated)
+
+
+@functools.cache
+def prices(path: Path | None = None) -> Prices:
+    """From a file of the user's, else from the one that comes with the program."""
+    import yaml
+
+    chosen = path or (Path(own) if (own := os.environ.get("EDITJUDGE_PRICES")) else BUILTIN)
+    try:
+        data = yaml.safe_load(chosen.read_text("utf-8"))
+        models = {spec: Price(**numbers) for spec, numbers in data["models"].items()}
+        for spec, price in models.items():
+            if not all(isinstance(n, int | float) and n >= 0 for n in (price.input, price.output, price.cached or 0)):
+                raise TypeError(f"{spec}: prices are numbers from 0")
+        return Prices(str(data["as_of"]), models)
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{chosen}: not a price file ({error}); expected `as_of` and `models`, each with input and output"
+        ) from None
+
+
+def image_tokens(provider: str, width: int, height: int) -> int:
+    """About what a picture counts, by the provider's published rule; the server's own count is what is recorded."""
+    if provider == "anthropic":
+        shrink = min(1.0, 1568 / max(width, height))
+        return math.ceil(width * shrink * height * shrink / 750)
+    if provider == "google":
+        return 258 * max(1, math.ceil(width / 768) * math.ceil(height / 768))
+    # OpenAI's rule for gpt-4o and gpt-4.1, which others come close to: 170 a tile of 512 pixels, and 85.
+    shrink = min(1.0, 2048 / max(width, height))
+    shrink *= min(1.0, 768 / (min(width, height) * shrink))
+    return 85 + 170 * math.ceil(width * shrink / 512) * math.ceil(height * shrink / 512)
+
+
+def text_tokens(text: str) -> int:
+    """About: four characters of English a token, which is on the high side for rubric text."""
+    return math.ceil(len(text) / 4)
+
+
+def answer_tokens(rubric: Rubric) -> int:
+    """About what an answer takes: a word is a token and a half, and each factor has keys around its score."""
+    words = rubric.answer.words[1] if rubric.answer.words else 80
+    sections = 150 * len(rubric.answer.sections)
+    return 30 + sections + len(rubric.factors) * (20 + math.ceil(1.5 * words))

@@ -1,0 +1,348 @@
+"""Who can be asked, as data: addresses, keys, what pictures they take, and what they promise about a schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import os
+import re
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal, NoReturn, Protocol, cast
+
+from editjudge.errors import UsageError, near_miss
+from editjudge.images import Limits
+from editjudge.judgement import SchemaMode
+from editjudge.judges.conversation import Conversation, Parameters, Reply, Request
+
+
+class Secret:
+    """A key that shows itself only when asked by name: not in messages, logs, tracebacks or pickles."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def redacted(self, text: str) -> str:
+        """The text without the key, for words that come from elsewhere."""
+        return text.replace(self._value, "[key]")
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key is never pickled; resolve the judge again where it is asked")
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Secret:
+        return self
+
+
+class Wire(Protocol):
+    """What the modules of `judges.wire` have in common."""
+
+    def request(self, conversation: Conversation, model: str, parameters: Parameters, **options: Any) -> Request: ...
+
+    def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply: ...
+
+
+AuthStyle = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]
+"""`bearer` goes into the header Authorization; the others are headers of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """The defaults of one name before the slash."""
+
+    wire: str
+    base_url: str | None = None
+    base_variables: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()
+    """The first that is set counts."""
+    needs_key: bool = False
+    auth: AuthStyle = "bearer"
+    limits: Limits = field(default_factory=Limits)
+    schema_mode: SchemaMode = "enforced"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Passed on to the wire format."""
+    unsupported: frozenset[str] = frozenset()
+    """Settings that have no place in the requests of this provider, and are left out of them."""
+    version_variables: tuple[str, ...] = ()
+    """Azure's dated API versions. Where none is named, its undated v1 API is used."""
+
+
+_OPENAI = "editjudge.judges.wire.openai"
+_ANTHROPIC = "editjudge.judges.wire.anthropic"
+_GOOGLE = "editjudge.judges.wire.google"
+
+_OLD_FIELD: Mapping[str, Any] = {"max_tokens_field": "max_tokens"}
+_PLAIN = Limits(frozenset({"jpeg", "png"}))
+"""llama.cpp and what is built on it read pictures with stb_image, which knows no WebP; unknown servers read these."""
+_PILLOW = Limits(frozenset({"jpeg", "png", "webp", "gif"}))
+
+PROVIDERS: Mapping[str, Provider] = {
+    "openai": Provider(
+        _OPENAI,
+        "https://api.openai.com/v1",
+        ("OPENAI_BASE_URL",),
+        ("OPENAI_API_KEY",),
+        needs_key=True,
+        limits=Limits(max_bytes=20_000_000),  # documented per image for years; larger ones now pass on some models
+    ),
+    "anthropic": Provider(
+        _ANTHROPIC,
+        "https://api.anthropic.com",
+        ("ANTHROPIC_BASE_URL",),
+        ("ANTHROPIC_API_KEY",),
+        needs_key=True,
+        auth="x-api-key",
+        # 10 MiB a picture, counted after base64; sides of more than 8000 pixels are refused.
+        limits=Limits(max_side=8_000, max_bytes=10 * 2**20 * 3 // 4),
+        unsupported=frozenset({"seed"}),
+    ),
+    "google": Provider(
+        _GOOGLE,
+        "https://generativelanguage.googleapis.com",
+        ("GOOGLE_GEMINI_BASE_URL",),
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),  # in the order of Google's own client
+        needs_key=True,
+        auth="x-goog-api-key",
+        # No GIF. The limit is on the whole request, 20 MB where it is lowest: three pictures of 5 MB in base64.
+        limits=Limits(frozenset({"jpeg", "png", "webp", "heic"}), max_bytes=4_900_000),
+    ),
+    "openrouter": Provider(
+        _OPENAI,
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_BASE_URL",),
+        ("OPENROUTER_API_KEY",),
+        needs_key=True,
+        schema_mode="requested",  # depends on who serves the model at the moment
+        options=_OLD_FIELD,
+    ),
+    "azure": Provider(
+        _OPENAI,
+        None,
+        ("AZURE_OPENAI_ENDPOINT",),
+        ("AZURE_OPENAI_API_KEY",),
+        needs_key=True,
+        auth="api-key",
+        limits=Limits(max_bytes=20_000_000),
+        version_variables=("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION"),
+    ),
+    "vllm": Provider(
+        _OPENAI,
+        "http://localhost:8000/v1",
+        ("VLLM_BASE_URL",),
+        ("VLLM_API_KEY",),
+        limits=_PILLOW,
+        options=_OLD_FIELD,
+    ),
+    "sglang": Provider(
+        _OPENAI,
+        "http://localhost:30000/v1",
+        ("SGLANG_BASE_URL",),
+        ("SGLANG_API_KEY",),
+        limits=_PILLOW,
+        options=_OLD_FIELD,
+    ),
+    "ollama": Provider(
+        _OPENAI,
+        "http://localhost:11434/v1",
+        ("OLLAMA_BASE_URL",),
+        ("OLLAMA_API_KEY",),
+        limits=_PLAIN,
+        options=_OLD_FIELD,
+    ),
+    "llamacpp": Provider(
+        _OPENAI,
+        "http://localhost:8080/v1",
+        ("LLAMACPP_BASE_URL",),
+        ("LLAMA_API_KEY",),
+        limits=_PLAIN,
+        options=_OLD_FIELD,
+    ),
+    "lmstudio": Provider(
+        _OPENAI,
+        "http://localhost:1234/v1",
+        ("LMSTUDIO_BASE_URL",),
+        ("LM_API_TOKEN",),
+        limits=_PLAIN,
+        options=_OLD_FIELD,
+    ),
+    "openai-compatible": Provider(
+        _OPENAI,
+        None,
+        ("OPENAI_COMPATIBLE_BASE_URL",),
+        ("OPENAI_COMPATIBLE_API_KEY",),  # not OPENAI_API_KEY, which is nobody else's business
+        limits=_PLAIN,
+        schema_mode="requested",
+        options=_OLD_FIELD,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One model at one address, ready to be asked."""
+
+    provider: str
+    model: str
+    url: str
+    """Base URL, without a slash at the end."""
+    wire: str
+    limits: Limits
+    schema_mode: SchemaMode
+    key: Secret | None = field(default=None, compare=False)
+    auth: AuthStyle = "bearer"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Without the key."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    unsupported: frozenset[str] = frozenset()
+    """Settings that are left out of the requests."""
+    warnings: tuple[str, ...] = ()
+
+    def request(self, conversation: Conversation, parameters: Parameters) -> Request:
+        return self._wire().request(conversation, self.model, parameters, **self.options)
+
+    def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+        return self._wire().reply(status, headers, body)
+
+    def address(self, request: Request) -> tuple[str, dict[str, str]]:
+        """Where a request goes, and its headers: the one place where the key is put among them."""
+        query = f"?{urllib.parse.urlencode(self.query)}" if self.query else ""
+        headers = {"content-type": "application/json", **self.headers, **request.headers}
+        if self.key is not None:
+            bearer = self.auth == "bearer"
+            key = self.key.reveal()
+            headers["authorization" if bearer else self.auth] = f"Bearer {key}" if bearer else key
+        return f"{self.url}/{request.path}{query}", headers
+
+    def with_options(self, **options: Any) -> Endpoint:
+        """The same, with further options of its wire format."""
+        return dataclasses.replace(self, options={**self.options, **options})
+
+    def _wire(self) -> Wire:
+        return cast(Wire, import_module(self.wire))
+
+
+def resolve(spec: str, base_url: str | None = None, environ: Mapping[str, str] = os.environ) -> Endpoint:
+    """The endpoint that `provider/model` names. Keys come from the environment and from nowhere else."""
+    name, model = split(spec)
+    provider = PROVIDERS[name]
+    base = _base_url(name, provider, base_url, environ)
+    key, warnings = _key(spec, provider, environ)
+    if key and base.startswith("http://") and not _is_loopback(base):
+        host = urllib.parse.urlsplit(base).hostname
+        warnings = (*warnings, f"the key of {name} goes to {host} unencrypted; use https")
+    version = next((environ[v] for v in provider.version_variables if environ.get(v)), None)
+    url, query = _azure(base, model, version) if name == "azure" else (base, {})
+    return Endpoint(
+        provider=name,
+        model=model,
+        url=url,
+        wire=provider.wire,
+        limits=provider.limits,
+        schema_mode=_schema_mode(provider, base),
+        key=key,
+        auth=provider.auth,
+        query=query,
+        options=provider.options,
+        unsupported=provider.unsupported,
+        warnings=warnings,
+    )
+
+
+def split(spec: str) -> tuple[str, str]:
+    """Provider and model, at the first slash: `openrouter/qwen/qwen2.5-vl-72b` is Qwen's model at OpenRouter."""
+    name, slash, model = spec.partition("/")
+    if name not in PROVIDERS:
+        known = ", ".join(PROVIDERS)
+        hint = near_miss(name.lower(), PROVIDERS)
+        raise UsageError(f'no provider is called "{name}"{hint} Known as provider/model: {known}')
+    if not slash or not model.strip():
+        raise UsageError(f'"{spec}" names no model; expected {name}/MODEL')
+    return name, model.strip()
+
+
+# --- addresses ------------------------------------------------------------------------------------------------
+
+
+def _base_url(name: str, provider: Provider, given: str | None, environ: Mapping[str, str]) -> str:
+    if given:
+        return checked_url(given, "--base-url")
+    for variable in provider.base_variables:
+        if environ.get(variable):
+            return checked_url(environ[variable], variable)
+    if provider.base_url is None:
+        raise UsageError(f"{name} needs an address: give --base-url or set {provider.base_variables[0]}")
+    return provider.base_url
+
+
+def checked_url(url: str, source: str) -> str:
+    """A base URL without the slash at its end. Messages do not repeat it where it may hold a password."""
+    url = url.strip()
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, _ = parts.hostname, parts.port  # a port that is no number shows only here
+    except ValueError as error:
+        raise UsageError(f"{source} is not a URL: {error}") from None
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(f"{source} holds a user name or password; keys belong in the environment")
+    if parts.scheme not in ("http", "https") or not host:
+        raise UsageError(f'{source} is "{url}"; expected a URL that begins with http:// or https:// and names a host')
+    if parts.query or parts.fragment:
+        raise UsageError(f"{source} has a query or fragment; expected the part before it")
+    if re.search(r"[\s\x00-\x1f\x7f\\]", url):
+        raise UsageError(f"{source} holds characters that no URL has")
+    if called := re.search(r"/(?:chat/completions|v1/messages)/?$", parts.path):
+        raise UsageError(f"{source} ends in {called[0]}, which is added to it; leave that out")
+    return url.rstrip("/")
+
+
+def _is_loopback(url: str) -> bool:
+    host = urllib.parse.urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _azure(base: str, deployment: str, version: str | None) -> tuple[str, dict[str, str]]:
+    """A resource's address becomes that of its v1 API, or of one deployment where a dated version is named."""
+    resource = base.removesuffix("/openai")
+    if resource.endswith("/openai/v1"):
+        return resource, {}
+    if version is None:
+        return f"{resource}/openai/v1", {}
+    return f"{resource}/openai/deployments/{urllib.parse.quote(deployment, safe='')}", {"api-version": version}
+
+
+def _schema_mode(provider: Provider, base: str) -> SchemaMode:
+    """What a vendor promises holds at the vendor's address; whoever answers elsewhere has promised nothing."""
+    moved = provider.needs_key and provider.base_url is not None and base != provider.base_url
+    return "requested" if moved else provider.schema_mode
+
+
+# --- keys -----------------------------------------------------------------------------------------------------
+
+
+def _key(spec: str, provider: Provider, environ: Mapping[str, str]) -> tuple[Secret | None, tuple[str, ...]]:
+    found = {name: environ[name].strip() for name in provider.key_variables if environ.get(name, "").strip()}
+    if not found:
+        if provider.needs_key:
+            raise UsageError(f"{spec} needs a key: set {' or '.join(provider.key_variables)}")
+        return None, ()
+    variable, value = next(iter(found.items()))
+    if not re.fullmatch(r"[\x21-\x7e]+", value):  # also keeps a line break from becoming a header
+        raise UsageError(f"{variable} holds characters that no key has; was something else pasted with it?")
+    differ = len(set(found.values())) > 1
+    return Secret(value), (f"{' and '.join(found)} differ; {variable} is used",) if differ else ()

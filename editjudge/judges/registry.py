@@ -1,0 +1,79 @@
+"""Judges by their spec: `measured`, `replay:FILE`, `provider/model`."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from editjudge.errors import UsageError
+from editjudge.judgement import Usage
+from editjudge.judges.conversation import Parameters
+from editjudge.judges.work import Judge, Pacing
+
+
+@dataclass(frozen=True)
+class Options:
+    """How judges are asked, beyond which ones."""
+
+    parameters: Parameters = field(default_factory=Parameters)
+    base_url: str | None = None
+    schema: bool = True
+    """Request structured output where the server takes it."""
+    strict: bool = False
+    reasks: int = 2
+    timeout: float = 300.0
+    prices: Path | None = None
+
+
+def is_local(spec: str) -> bool:
+    """Whether nothing is sent to anybody."""
+    return spec == "measured" or spec.startswith("replay:")
+
+
+async def open_judge(spec: str, options: Options, pacing: Callable[[str], Pacing], resources: AsyncExitStack) -> Judge:
+    """The judge of a spec; what it holds open is closed with `resources`."""
+    if spec.startswith("replay:"):
+        from editjudge.judges.replay import Replay
+
+        return Replay(spec.removeprefix("replay:"), strict=options.strict)
+    if spec == "measured":
+        return _measured()
+    from editjudge.judges.http import Transport
+    from editjudge.judges.providers import resolve
+    from editjudge.judges.vlm import Talker
+
+    endpoint = resolve(spec, options.base_url)
+    transport = await resources.enter_async_context(Transport(timeout=options.timeout))
+    return Talker(
+        spec,
+        endpoint,
+        options.parameters,
+        pacing(spec),
+        transport,
+        reasks=options.reasks,
+        strict=options.strict,
+        want_schema=options.schema,
+        price=functools.partial(cost, spec, options.prices),
+    )
+
+
+def cost(spec: str, prices_file: Path | None, usage: Usage) -> float | None:
+    """What a reply cost; None where the price is unknown."""
+    from editjudge.judges.prices import prices
+
+    price = prices(prices_file).of(spec)
+    return price.of(usage) if price else None
+
+
+def _measured() -> Judge:
+    if importlib.util.find_spec("editjudge.judges.measured") is None:
+        raise UsageError(
+            "the embedded judge `measured` is not installed: pip install 'editjudge[measured]', "
+            "or name a judge with --judge provider/model"
+        )
+    judge: Judge = importlib.import_module("editjudge.judges.measured").Measured()
+    return judge

@@ -1,0 +1,287 @@
+"""The pieces that the three wire formats share: bodies with pictures spliced in as bytes, and failures in one form."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import re
+import time
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from editjudge.errors import UsageError
+from editjudge.judges.conversation import Conversation, Picture, Problem, ProblemKind
+from editjudge.rubrics.prompt import ImagePart, Part
+
+# --- bodies ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spliced:
+    """Stands in a document for a JSON string: `prefix`, and then base64 that is handed on without being copied."""
+
+    base64: bytes
+    prefix: str = ""
+
+
+def encode(document: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """The document as JSON, in pieces: a picture's base64 is one of them, the very object that came in.
+
+    The same document is the same bytes. Keys keep their order, which in a schema says what is answered first.
+    """
+    pieces: list[bytes] = []
+    text: list[str] = []
+    for fragment in _fragments(document):
+        if isinstance(fragment, bytes):
+            pieces += (_utf8("".join(text)), fragment)
+            text = []
+        else:
+            text.append(fragment)
+    return (*pieces, _utf8("".join(text)))
+
+
+def _fragments(node: object) -> Iterator[str | bytes]:
+    if isinstance(node, Spliced):
+        yield _json(node.prefix)[:-1]
+        yield node.base64
+        yield '"'
+    elif not _shows_pictures(node):
+        yield _json(node)
+    elif isinstance(node, Mapping):
+        opening = "{"
+        for key, value in node.items():
+            yield f"{opening}{_json(key)}:"
+            yield from _fragments(value)
+            opening = ","
+        yield "}"
+    elif isinstance(node, list | tuple):
+        opening = "["
+        for value in node:
+            yield opening
+            yield from _fragments(value)
+            opening = ","
+        yield "]"
+
+
+def _shows_pictures(node: object) -> bool:
+    if isinstance(node, Mapping):
+        return any(map(_shows_pictures, node.values()))
+    if isinstance(node, list | tuple):
+        return any(map(_shows_pictures, node))
+    return isinstance(node, Spliced)
+
+
+def _json(node: object) -> str:
+    try:
+        return json.dumps(node, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"a request cannot be written as JSON: {error}") from None
+
+
+def _plain(node: object) -> dict[str, Any]:
+    """Mappings that are not dicts, which the JSON encoder does not know."""
+    if isinstance(node, Mapping):
+        return dict(node)
+    raise TypeError(f"{type(node).__name__} has no form in JSON")
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        near = ascii(text[max(0, error.start - 20) : error.end + 20])
+        raise UsageError(f"a request holds half of a surrogate pair, which is not text: {near}") from None
+
+
+def picture_of(conversation: Conversation, part: ImagePart) -> Picture:
+    try:
+        return conversation.pictures[part.role]
+    except KeyError:
+        raise UsageError(f'the question shows the image "{part.role}", and no such picture was given') from None
+
+
+def last_image(parts: tuple[Part, ...]) -> int | None:
+    """Where the last picture stands."""
+    return next((i for i in reversed(range(len(parts))) if isinstance(parts[i], ImagePart)), None)
+
+
+def echoed(reply: str) -> str:
+    """A reply of a model as it can be sent back. Half a surrogate pair, which a model can produce, cannot be."""
+    return reply.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def merged(body: Mapping[str, Any], extra: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, Any]:
+    """The body with what the user adds to it, and nothing replaced by it. Sorted, so that equal extras are equal bytes.
+
+    Objects are merged, so that one setting can be added to those that stand there already.
+    """
+    whole = dict(body)
+    for key in sorted(extra):
+        value, here = extra[key], whole.get(key)
+        if key in reserved:
+            raise UsageError(f'the parameter "{key}" is written by editjudge itself and cannot be set')
+        if isinstance(here, Mapping) and isinstance(value, Mapping):
+            whole[key] = merged(here, value, frozenset())
+        elif key in whole:
+            raise UsageError(f'the parameter "{key}" is set already; set it in one place only')
+        else:
+            whole[key] = value
+    return whole
+
+
+# --- responses ------------------------------------------------------------------------------------------------
+
+
+def document(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body; empty where there is none."""
+    try:
+        return mapping(json.loads(body))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def first(value: object) -> dict[str, Any] | None:
+    """The first object of a list."""
+    return value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else None
+
+
+def string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def total(*counts: int | None) -> int | None:
+    known = [number for number in counts if number is not None]
+    return sum(known) if known else None
+
+
+def header(headers: Mapping[str, str], *names: str) -> str | None:
+    """The first of these headers that is there, however it is spelled."""
+    lower = {key.lower(): value for key, value in headers.items()}
+    return next((lower[name] for name in names if lower.get(name)), None)
+
+
+# --- failures -------------------------------------------------------------------------------------------------
+
+MAX_WAIT = 600.0
+"""Seconds. Whoever asks for more has a quota by the hour or the day: asking once every ten minutes bothers nobody,
+and an absurd number cannot stop a run."""
+MAX_MESSAGE = 300
+_READ = 4_000
+"""Characters of an error that are looked at; a page of HTML says nothing more after them."""
+
+
+def failure(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    message: str,
+    *,
+    kind: ProblemKind | None = None,
+    retry_after: float | None = None,
+) -> Problem:
+    """An HTTP error as a problem. The kind is that of the status unless the error itself says more."""
+    kind = kind or kind_of(status)
+    said = cleaned(message or _page(body)) or "no reason given"
+    wait = bounded(retry_after) if retry_after is not None else retry_after_of(headers)
+    worth_waiting = kind in ("rate limit", "server", "timeout")
+    return Problem(kind, f"HTTP {status}: {said}", status=status, retry_after=wait if worth_waiting else None)
+
+
+def no_answer(body: bytes) -> Problem:
+    """A success that is none: a proxy's page, a cut body, JSON of another kind."""
+    said = cleaned(_page(body))
+    return Problem("server", f"the server sent no answer: {said}" if said else "the server sent no answer", status=200)
+
+
+_KINDS: dict[int, ProblemKind] = {
+    401: "key",
+    402: "key",  # no credit left
+    403: "key",
+    404: "model",
+    405: "model",  # nothing at this address takes questions
+    408: "timeout",
+    409: "server",
+    425: "server",
+    429: "rate limit",
+    499: "server",  # a proxy says that we hung up, which we did not
+    504: "timeout",
+    524: "timeout",
+}
+
+
+def kind_of(status: int) -> ProblemKind:
+    if status in _KINDS:
+        return _KINDS[status]
+    if 300 <= status < 400:
+        return "model"  # redirects are not followed with a key in hand; the base URL is wrong
+    return "request" if 400 <= status < 500 else "server"
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to wait."""
+    if (milliseconds := _number(header(headers, "retry-after-ms"))) is not None:
+        return bounded(milliseconds / 1000)
+    said = header(headers, "retry-after")
+    if (seconds := _number(said)) is not None:
+        return bounded(seconds)
+    if (until := _timestamp(said)) is None:
+        return None
+    # By the server's own clock where it tells the time: ours may be wrong.
+    now = _timestamp(header(headers, "date"))
+    return bounded(until - (time.time() if now is None else now))
+
+
+def bounded(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_WAIT)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _timestamp(text: str | None) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(text).timestamp() if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _page(body: bytes) -> str:
+    """The words of a body that is not what was expected, say the page of a proxy."""
+    text = body[:_READ].decode("utf-8", "replace")
+    text = re.sub(r"(?is)<(script|style)\b.*?(</\1>|\Z)", " ", text)
+    return re.sub(r"<[^>]*>?", " ", text)
+
+
+# Providers repeat the key they refuse, whole or with its middle starred out.
+_KEYS = re.compile(
+    r"""(?ix)
+    (?<![a-z0-9]) (?: sk|rk|pk|gsk|hf|xai ) [-_] [\w.*…-]+          # OpenAI, Anthropic, OpenRouter and their like
+    | AIza [\w*.…-]+ | \bAQ\.[\w*.…-]+ | \bya29\.[\w.-]+             # Google
+    | \bbearer \s+ (?!token|auth) [\w.~+/=*…-]+ | \bbasic \s+ [\w+/=]{16,}
+    | \b(?:x-)?(?:goog-)?api[-_ ]?key["']? \s* (?: provided \s*)? [:=] \s* ["']? [^\s"',;]+
+    | [?&] (?:key|api[-_]key|access_token|token) = [^\s&"']+
+    | (?<![a-z0-9]) (?=[a-z]*\d) [a-z0-9]{32,} (?![a-z0-9])           # Azure, and whatever else looks like it
+    """
+)
+
+
+def cleaned(message: str) -> str:
+    """A server's words as a terminal may show them: one short line, no control characters, no key."""
+    line = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in message[:_READ])
+    line = _KEYS.sub("[key]", " ".join(line.split()))
+    return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"

@@ -1,0 +1,83 @@
+"""What a run will cost: the most for one task, and the estimate for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from editjudge.errors import UsageError
+from editjudge.judges.prices import Price, answer_tokens, image_tokens, prices, text_tokens
+from editjudge.judges.registry import Options, is_local
+from editjudge.judges.work import Work
+
+
+@dataclass
+class Estimate:
+    """What one judge is going to be asked."""
+
+    judge: str
+    calls: int = 0
+    images: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    price: float | None = None
+    """In US dollars; None: unknown."""
+    as_of: str = ""
+    """The date of the price list."""
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+class Costs:
+    """Prices of a run's judges, applied to its tasks."""
+
+    def __init__(self, options: Options, budget: float | None, judges: Sequence[str]) -> None:
+        self._options = options
+        self._prices = {spec: _price(spec, options) for spec in judges}
+        unknown = [spec for spec, price in self._prices.items() if price is None]
+        if budget is not None and unknown:
+            raise UsageError(
+                f"--budget needs to know what {', '.join(unknown)} costs: add it to a price file and give --prices FILE"
+            )
+
+    def most(self, work: Work) -> float:
+        """What a task costs if every ask is needed and every answer is as long as it may be."""
+        price = self._prices[work.task.judge]
+        if price is None or work.problem:
+            return 0.0
+        asks = 1 + self._options.reasks
+        output = self._options.parameters.max_tokens or 4 * answer_tokens(work.rubric)
+        return asks * (input_tokens(work) * price.input + output * price.output) / 1e6
+
+    def estimate(self, judge: str) -> Estimate:
+        """An empty estimate, to be added to."""
+        return Estimate(
+            judge, price=None if self._prices[judge] is None else 0.0, as_of=prices(self._options.prices).as_of
+        )
+
+    def add(self, estimate: Estimate, works: Iterable[Work]) -> None:
+        """What is likely: one ask a task."""
+        price = self._prices[estimate.judge]
+        for work in works:
+            if work.problem is None and not is_local(estimate.judge):
+                asked, answered = input_tokens(work), answer_tokens(work.rubric)
+                estimate.calls += 1
+                estimate.images += len(work.rubric.images)
+                estimate.input_tokens += asked
+                estimate.output_tokens += answered
+                if price and estimate.price is not None:
+                    estimate.price += (asked * price.input + answered * price.output) / 1e6
+
+
+def input_tokens(work: Work) -> int:
+    """About what a question counts, pictures and text."""
+    provider = work.task.judge.partition("/")[0]
+    pictures = sum(image_tokens(provider, *work.sizes[role]) for role in work.rubric.images)
+    return pictures + text_tokens(str(work.question()))
+
+
+def _price(spec: str, options: Options) -> Price | None:
+    return Price(0.0, 0.0) if is_local(spec) else prices(options.prices).of(spec)

@@ -1,0 +1,200 @@
+"""A run from beginning to end: what was asked for becomes judges, a plan, an engine and a summary."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from editjudge import manifest
+from editjudge.edit import Edit
+from editjudge.errors import UsageError
+from editjudge.judges.conversation import Parameters
+from editjudge.judges.registry import Options, open_judge
+from editjudge.rubrics.files import SETS, load_one, resolve
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import Layout
+from editjudge.run.cost import Costs
+from editjudge.run.engine import Access, Control, Ending, Engine, Tally
+from editjudge.run.fetching import fetch
+from editjudge.run.pace import Circuit, Pace
+from editjudge.run.plan import Shape
+from editjudge.run.summary import Summary, summarise
+from editjudge.store.store import Store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be judged, by whom and how: all that can change an answer."""
+
+    manifest: Path
+    rubrics: tuple[str, ...]
+    judges: tuple[str, ...]
+    repeats: int = 1
+    layout: Layout = "images-first"
+    fuse: bool = False
+    limit: int | None = None
+    allow_outside: bool = False
+    allow_urls: bool = False
+    options: Options = field(default_factory=Options)
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise UsageError(f"--repeats {self.repeats}: at least one")
+        if not self.judges or not self.rubrics:
+            raise UsageError("a run needs at least one rubric and one judge")
+        if len(set(self.judges)) < len(self.judges):
+            raise UsageError("a judge is named twice; use --repeats to ask it more than once")
+
+    def load_rubrics(self) -> list[Rubric]:
+        if not self.fuse:
+            return resolve(self.rubrics)
+        return [load_one(word) for word in self.rubrics] if set(self.rubrics) & set(SETS) else resolve(self.rubrics)
+
+    def edits(self) -> Iterator[Edit]:
+        return manifest.read(
+            self.manifest, allow_outside=self.allow_outside, allow_urls=self.allow_urls, limit=self.limit
+        )
+
+    def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
+        """Frozen with the run: enough to do it again, and nothing secret."""
+        asked = dataclasses.asdict(self.options)
+        for name in ("timeout", "prices"):
+            del asked[name]
+        return {
+            "manifest": str(self.manifest.resolve()),
+            "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
+            "asked_for": list(self.rubrics),
+            "judges": list(self.judges),
+            "repeats": self.repeats,
+            "layout": self.layout,
+            "fuse": self.fuse,
+            "limit": self.limit,
+            "allow_outside": self.allow_outside,
+            "allow_urls": self.allow_urls,
+            "options": asked,
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> Job:
+        """What a run was asked for, as it was frozen."""
+        options = dict(spec["options"])
+        parameters = Parameters(**options.pop("parameters"))
+        return cls(
+            manifest=Path(spec["manifest"]),
+            rubrics=tuple(spec["asked_for"]),
+            judges=tuple(spec["judges"]),
+            repeats=spec["repeats"],
+            layout=spec["layout"],
+            fuse=spec["fuse"],
+            limit=spec["limit"],
+            allow_outside=spec["allow_outside"],
+            allow_urls=spec["allow_urls"],
+            options=Options(parameters, **options),
+        )
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a run goes about it: nothing here changes an answer."""
+
+    name: str | None = None
+    concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    budget: float | None = None
+    rehash: bool = False
+    say: Callable[[str], None] = lambda _: None
+    observe: Callable[[Tally], None] = lambda _: None
+    control: Callable[[Control], None] = lambda _: None
+    """Handed the means to stop the run before it starts."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    run_id: int
+    name: str
+    ending: Ending
+    tally: Tally
+    summary: Summary
+    error: BaseException | None = None
+
+
+async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
+    """Run to the end, or as far as budget, patience and the user allow; then say what there is."""
+    rubrics = job.load_rubrics()
+    spec = job.spec(rubrics)
+    run = store.open_run(manner.name or _name(job, spec), spec)
+    store.add_rubrics(rubrics)
+    shape = Shape(rubrics, job.repeats, job.layout)
+    costs = Costs(job.options, manner.budget, job.judges)
+    async with AsyncExitStack() as resources:
+        judges = [await open_judge(spec, job.options, _pacing(manner), resources) for spec in job.judges]
+        engine = Engine(
+            store,
+            run.id,
+            shape,
+            access=access(job, manner.rehash),
+            budget=manner.budget,
+            reserve=costs.most,
+            observe=manner.observe,
+        )
+        manner.control(engine.control)
+        ending = await engine.run(job.edits, judges)
+    rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
+    summary = summarise(rows, {rubric.name: [factor.key for factor in rubric.factors] for rubric in rubrics})
+    store.mark(run, "interrupted" if ending == "failed" else ending, summary.as_json())
+    return Outcome(run.id, run.name, ending, engine.tally, summary, engine.control.error)
+
+
+def run_sync(job: Job, store: Store, manner: Manner) -> Outcome:
+    """The same for callers that are not asynchronous, inside a running event loop or not."""
+    return wait_for(execute(job, store, manner))
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, in a thread of its own where this one already has an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+def access(job: Job, rehash: bool = False) -> Access:
+    """Pictures come from the manifest's folder, and from nowhere else unless that was allowed."""
+    folder = job.manifest if job.manifest.is_dir() else job.manifest.parent
+    root = None if job.allow_outside else folder
+    return Access(root, fetch if job.allow_urls else None, rehash)
+
+
+def _pacing(manner: Manner) -> Callable[[str], Pace]:
+    def pace(spec: str) -> Pace:
+        return Pace(
+            spec,
+            concurrency=manner.concurrency,
+            requests_per_minute=manner.requests_per_minute,
+            tokens_per_minute=manner.tokens_per_minute,
+            circuit=Circuit(spec, say=manner.say),
+        )
+
+    return pace
+
+
+def _name(job: Job, spec: dict[str, Any]) -> str:
+    """The same for the same spec, so that running again without a name resumes."""
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+    return f"{job.manifest.stem}-{digest[:8]}"

@@ -1,0 +1,53 @@
+"""One edit, judged now, without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from editjudge.edit import Edit
+from editjudge.errors import ImageError
+from editjudge.images import Digests, Encoded, Known, Pictures
+from editjudge.judgement import Judgement
+from editjudge.judges.registry import Options, open_judge
+from editjudge.judges.work import Judge, Work
+from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.model import Rubric
+from editjudge.run.pace import Pace
+from editjudge.run.plan import Shape, works
+
+
+async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: Options) -> list[Judgement]:
+    """A judgement for each rubric, in their order."""
+    digests = Digests()
+
+    def look(edit: Edit, role: str) -> Known | None:
+        source = getattr(edit, role)
+        return None if source is None else digests.known(source)
+
+    async with AsyncExitStack() as resources:
+        judge = await open_judge(spec, options, Pace, resources)
+        planned = list(works([edit], Shape(rubrics), judge, look))
+        pictures = Pictures()
+        return [await judged(judge, work, pictures) for work in planned]
+
+
+async def judged(judge: Judge, work: Work, pictures: Pictures) -> Judgement:
+    """What the judge says, or why it cannot be asked."""
+    if work.problem:
+        status, remark = work.problem
+        return work.judgement(status, reasons=(remark,))
+
+    async def load(role: str) -> Encoded:
+        source = getattr(work.edit, role)
+        if judge.limits is None:
+            raise ImageError(f"{judge.spec} takes no pictures")
+        encoded = await pictures.encoded_soon(source, judge.limits)
+        if encoded.digest != work.digests[role]:
+            raise ImageError(f"the {role} of {work.edit.id} changed while it was being judged")
+        return encoded
+
+    try:
+        return await judge.judge(work, load)
+    except ImageError as error:
+        return work.judgement("bad_image", reasons=(Remark("bad_image", str(error)),))

@@ -1,0 +1,383 @@
+"""What a picture's header says about it, by content and without decoding a pixel.
+
+The headers of JPEG, PNG, WebP, GIF and BMP are read by hand, although Pillow can: a run over 100,000 edits looks
+at 300,000 pictures before the first question is asked, Pillow takes ten times as long for each, and it opens a
+file that ends early without a word. The tests compare the two on generated files.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Format = Literal["jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"]
+Mode = Literal["gray", "rgb", "palette", "cmyk", "other"]
+
+MEDIA_TYPES: dict[Format, str] = {
+    "jpeg": "image/jpeg",
+    "png": "image/png",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "bmp": "image/bmp",
+    "tiff": "image/tiff",
+    "heic": "image/heic",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """What is known of a picture before it is decoded."""
+
+    format: Format
+    width: int
+    """As stored; `shown` is what people see."""
+    height: int
+    size: int
+    """Of the file, in bytes."""
+    mode: Mode = "rgb"
+    bits: int = 8
+    """Of one channel."""
+    has_alpha: bool = False
+    orientation: int = 1
+    """As EXIF counts: 1 is upright, 5 to 8 lie on their side."""
+    has_icc: bool = False
+    animated: bool = False
+    """More than one frame or page."""
+    lossless: bool = True
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """Width and height after the orientation is applied."""
+        return (self.height, self.width) if self.orientation >= 5 else (self.width, self.height)
+
+
+class Unreadable(ValueError):
+    """Why bytes are no picture, as the end of a sentence that begins with the picture's name."""
+
+
+def format_of(data: bytes) -> Format:
+    """The format that the first bytes show; whatever the file is called does not count."""
+    for magic, found in _MAGIC:
+        if data.startswith(magic):
+            return found
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "webp"
+    if data[4:8] == b"ftyp" and data[8:12] in _HEIC_BRANDS:
+        return "heic"
+    raise Unreadable(f"{_what_else(data)}; expected {', '.join(sorted(MEDIA_TYPES)).upper()}")
+
+
+def header(data: bytes, found: Format) -> ImageInfo:
+    """What the header of a JPEG, PNG, WebP, GIF or BMP says. Truncated files are refused where that shows."""
+    try:
+        return _READERS[found](data)
+    except (struct.error, IndexError):
+        raise Unreadable(f"is a {found.upper()} that ends early: a truncated file") from None
+
+
+_MAGIC: tuple[tuple[bytes, Format], ...] = (
+    (b"\xff\xd8\xff", "jpeg"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"GIF87a", "gif"),
+    (b"GIF89a", "gif"),
+    (b"BM", "bmp"),
+    (b"II*\0", "tiff"),
+    (b"MM\0*", "tiff"),
+)
+_HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+
+
+def _what_else(data: bytes) -> str:
+    """The commonest things that stand where a picture should, so that the message says what happened."""
+    start = data[:256].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if not data:
+        return "is empty"
+    if start.startswith(b"%pdf"):
+        return "is a PDF, not a picture"
+    if b"<svg" in data[:4096].lower():
+        return "is an SVG drawing, which has no pixels until somebody draws it"
+    if start.startswith((b"<!doctype html", b"<html")):
+        return "is a web page, perhaps an error page that was saved as a picture"
+    if start.startswith(b"version https://git-lfs"):
+        return "is a Git LFS pointer: the picture itself was not fetched"
+    if data[4:8] == b"ftyp":
+        return f"is of a kind that is not read ({data[8:12].decode('latin-1').strip()})"
+    return f"is no picture that can be read (it begins with {data[:8]!r})"
+
+
+def _refuse_garbage(data: bytes, end: int) -> None:
+    """What follows the picture's end must be something that cameras put there."""
+    tail = data[end : end + 64]
+    # Phones append a gain map or a second view (JPEG), a clip (MP4) or Samsung's trailer; disks pad with zeros.
+    known = tail.startswith(b"\xff\xd8\xff") or tail[4:8] == b"ftyp" or data.endswith(b"SEFT")
+    if tail.strip(b"\0") and not known:
+        raise Unreadable(f"has {len(data) - end:,} bytes of something else after the picture's end")
+
+
+def _orientation(exif: bytes) -> int:
+    """Tag 274 of the first directory; damaged EXIF means that nobody turned the picture."""
+    exif = exif.removeprefix(b"Exif\0\0")
+    order = {b"II": "<", b"MM": ">"}.get(exif[:2])
+    if order is None:
+        return 1
+    try:
+        (first,) = struct.unpack_from(order + "I", exif, 4)
+        (entries,) = struct.unpack_from(order + "H", exif, first)
+        for at in range(first + 2, first + 2 + 12 * entries, 12):
+            tag, kind = struct.unpack_from(order + "HH", exif, at)
+            if tag == 274:
+                (value,) = struct.unpack_from(order + ("I" if kind == 4 else "H"), exif, at + 8)
+                return value if 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
+
+
+# --- JPEG -----------------------------------------------------------------------------------------------------
+
+# C4 (Huffman tables), C8 (reserved) and CC (arithmetic tables) share the range of the frame headers.
+_FRAME_HEADERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD8)})
+_JPEG_MODES: dict[int, Mode] = {1: "gray", 3: "rgb", 4: "cmyk"}
+
+
+def _jpeg(data: bytes) -> ImageInfo:
+    frame: tuple[int, int, int, int] | None = None
+    orientation, has_icc, at = 1, False, 2
+    while True:
+        at = data.find(b"\xff", at)
+        code = data[at + 1] if at >= 0 else 0xD9
+        if code == 0xDA:
+            break
+        if code == 0xD9:
+            raise Unreadable("is a JPEG that ends before its picture begins")
+        if code in (0xFF, 0x00) or code in _WITHOUT_LENGTH:
+            at += 1 if code == 0xFF else 2
+            continue
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        if code in _FRAME_HEADERS:
+            frame = struct.unpack_from(">BHHB", data, at + 4)
+        elif code == 0xE1 and data.startswith(b"Exif\0\0", at + 4):
+            orientation = _orientation(data[at + 4 : at + 2 + length])
+        elif code == 0xE2 and data.startswith(b"ICC_PROFILE\0", at + 4):
+            has_icc = True
+        at += 2 + length
+    if frame is None:
+        raise Unreadable("is a JPEG without a frame header")
+    _jpeg_end(data, at)
+    bits, height, width, channels = frame
+    return ImageInfo(
+        "jpeg",
+        width,
+        height,
+        len(data),
+        mode=_JPEG_MODES.get(channels, "other"),
+        bits=bits,
+        orientation=orientation,
+        has_icc=has_icc,
+        lossless=False,
+    )
+
+
+def _jpeg_end(data: bytes, scan: int) -> None:
+    if data.endswith(b"\xff\xd9"):
+        return
+    # Compressed data has no FF D9 in it, so that the first one is the end.
+    end = data.find(b"\xff\xd9", scan)
+    if end < 0:
+        raise Unreadable("is a JPEG without an end: a truncated file")
+    _refuse_garbage(data, end + 2)
+
+
+# --- PNG ------------------------------------------------------------------------------------------------------
+
+_PNG_MODES: dict[int, tuple[Mode, bool]] = {
+    0: ("gray", False),
+    2: ("rgb", False),
+    3: ("palette", False),
+    4: ("gray", True),
+    6: ("rgb", True),
+}
+# 64 MB in the 8 KB pieces that libpng writes is 8,192 chunks; somebody who writes more wants us to count.
+_MAX_CHUNKS = 100_000
+
+
+def _png(data: bytes) -> ImageInfo:
+    length, kind, width, height, bits, colour = struct.unpack_from(">I4sIIBB", data, 8)
+    if kind != b"IHDR" or length != 13:
+        raise Unreadable("is a PNG without a header")
+    if zlib.crc32(data[12:29]) != struct.unpack_from(">I", data, 29)[0]:
+        raise Unreadable("is a PNG whose header fails its checksum: a damaged file")
+    if colour not in _PNG_MODES:
+        raise Unreadable(f"is a PNG of the unknown colour type {colour}")
+    chunks, end = _png_chunks(data)
+    if b"IDAT" not in chunks:
+        raise Unreadable("is a PNG without a picture in it")
+    _refuse_garbage(data, end)
+    mode, has_alpha = _PNG_MODES[colour]
+    frames = _slice(data, chunks.get(b"acTL"))[:4]
+    return ImageInfo(
+        "png",
+        width,
+        height,
+        len(data),
+        mode=mode,
+        bits=8 if mode == "palette" else bits,
+        has_alpha=has_alpha or b"tRNS" in chunks,
+        orientation=_orientation(_slice(data, chunks.get(b"eXIf"))),
+        has_icc=b"iCCP" in chunks,
+        animated=int.from_bytes(frames, "big") > 1,
+    )
+
+
+def _png_chunks(data: bytes) -> tuple[dict[bytes, tuple[int, int]], int]:
+    """Where the first chunk of each kind lies, and where the picture ends."""
+    chunks: dict[bytes, tuple[int, int]] = {}
+    at = 8
+    unpack = struct.Struct(">I4s").unpack_from
+    for _ in range(_MAX_CHUNKS):
+        if at + 12 > len(data):
+            raise Unreadable("is a PNG without an end: a truncated file")
+        length, kind = unpack(data, at)
+        if kind == b"IEND":
+            return chunks, at + 12 + length
+        if kind not in chunks:
+            chunks[kind] = (at + 8, at + 8 + length)
+        at += 12 + length
+    raise Unreadable(f"is a PNG of more than {_MAX_CHUNKS:,} chunks")
+
+
+def _slice(data: bytes, span: tuple[int, int] | None) -> bytes:
+    return data[span[0] : span[1]] if span else b""
+
+
+# --- WebP -----------------------------------------------------------------------------------------------------
+
+
+def _webp(data: bytes) -> ImageInfo:
+    end = 8 + int.from_bytes(data[4:8], "little")
+    if end > len(data):
+        raise Unreadable(f"is a WebP of {end:,} bytes of which {len(data):,} are there: a truncated file")
+    chunks = _webp_chunks(data, end)
+    kind, at, _ = chunks[0]
+    width, height, flags = _webp_size(data, kind, at)
+    _refuse_garbage(data, end + (end & 1))
+    frames = [start for name, start, _ in chunks if name == b"ANMF"]
+    exif = next((data[start : start + size] for name, start, size in chunks if name == b"EXIF"), b"")
+    return ImageInfo(
+        "webp",
+        width,
+        height,
+        len(data),
+        has_alpha=bool(flags & 0x10),
+        orientation=_orientation(exif),
+        has_icc=any(name == b"ICCP" for name, _, _ in chunks),
+        animated=len(frames) > 1,
+        lossless=any(name == b"VP8L" for name, _, _ in chunks) or _webp_frame(data, frames) == b"VP8L",
+    )
+
+
+def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, int, int]]:
+    found: list[tuple[bytes, int, int]] = []
+    at = 12
+    unpack = struct.Struct("<4sI").unpack_from
+    while at + 8 <= end:
+        name, length = unpack(data, at)
+        if at + 8 + length > end:
+            raise Unreadable(f"is a WebP whose {name!r} chunk reaches past its end: a damaged file")
+        found.append((name, at + 8, length))
+        if len(found) > _MAX_CHUNKS:
+            raise Unreadable(f"is a WebP of more than {_MAX_CHUNKS:,} chunks")
+        at += 8 + length + (length & 1)
+    if not found:
+        raise Unreadable("is a WebP without a picture in it")
+    return found
+
+
+def _webp_size(data: bytes, kind: bytes, at: int) -> tuple[int, int, int]:
+    """Width, height and the flags of the extended header, of which 16 means that there is alpha."""
+    if kind == b"VP8X":
+        size = int.from_bytes(data[at + 4 : at + 10], "little")
+        return (size & 0xFFFFFF) + 1, (size >> 24) + 1, data[at]
+    if kind == b"VP8L" and data[at] == 0x2F:
+        (size,) = struct.unpack_from("<I", data, at + 1)
+        return (size & 0x3FFF) + 1, (size >> 14 & 0x3FFF) + 1, 0x10 if size >> 28 & 1 else 0
+    if kind == b"VP8 " and data[at + 3 : at + 6] == b"\x9d\x01\x2a":
+        width, height = struct.unpack_from("<HH", data, at + 6)
+        return width & 0x3FFF, height & 0x3FFF, 0
+    raise Unreadable("is a WebP without a picture header")
+
+
+def _webp_frame(data: bytes, frames: list[int]) -> bytes:
+    """How the first frame of an animation is coded."""
+    return data[frames[0] + 16 : frames[0] + 20] if frames else b""
+
+
+# --- GIF and BMP ----------------------------------------------------------------------------------------------
+
+
+def _gif(data: bytes) -> ImageInfo:
+    width, height, flags = struct.unpack_from("<HHB", data, 6)
+    at = 13 + _palette_bytes(flags)
+    frames, has_alpha = 0, False
+    while data[at] != 0x3B and frames < 2:
+        if data[at] == 0x2C:
+            frames += 1
+            left, top, wide, high, flags = struct.unpack_from("<HHHHB", data, at + 1)
+            if frames == 1:  # a first frame that is larger than the screen makes the screen larger
+                width, height = max(width, left + wide), max(height, top + high)
+            at = _after_blocks(data, at + 11 + _palette_bytes(flags)) if frames == 1 else at
+        elif data[at] == 0x21:
+            has_alpha |= frames == 0 and data[at + 1] == 0xF9 and bool(data[at + 3] & 1)
+            at = _after_blocks(data, at + 2)
+        elif data[at] == 0:
+            at += 1
+        else:
+            raise Unreadable(f"is a GIF with an unknown block ({data[at]:#x}): a damaged file")
+    if frames == 0:
+        raise Unreadable("is a GIF without a picture in it")
+    if frames == 1:
+        _refuse_garbage(data, at + 1)
+    elif not data[-64:].rstrip(b"\0").endswith(b";"):
+        raise Unreadable("is a GIF without an end: a truncated file")
+    return ImageInfo("gif", width, height, len(data), mode="palette", has_alpha=has_alpha, animated=frames > 1)
+
+
+def _palette_bytes(flags: int) -> int:
+    return 6 << (flags & 7) if flags & 0x80 else 0
+
+
+def _after_blocks(data: bytes, at: int) -> int:
+    while length := data[at]:
+        at += 1 + length
+    return at + 1
+
+
+def _bmp(data: bytes) -> ImageInfo:
+    offset, size = struct.unpack_from("<II", data, 10)
+    compression = alpha = 0
+    if size == 12:
+        width, height, _, depth = struct.unpack_from("<HHHH", data, 18)
+    elif size in (40, 52, 56, 64, 108, 124):
+        width, height, _, depth, compression = struct.unpack_from("<IiHHI", data, 18)
+        if size >= 56 and compression == 3:
+            (alpha,) = struct.unpack_from("<I", data, 66)
+    else:
+        raise Unreadable(f"is a BMP with an unknown header of {size} bytes")
+    stride = (width * depth + 31 >> 5) * 4
+    if compression in (0, 3) and offset + stride * abs(height) > len(data):
+        raise Unreadable("is a BMP with fewer bytes than its size needs: a truncated file")
+    mode: Mode = "palette" if depth <= 8 else "rgb"
+    return ImageInfo("bmp", width, abs(height), len(data), mode=mode, has_alpha=alpha != 0)
+
+
+_READERS: dict[str, Callable[[bytes], ImageInfo]] = {
+    "jpeg": _jpeg,
+    "png": _png,
+    "webp": _webp,
+    "gif": _gif,
+    "bmp": _bmp,
+}

@@ -1,0 +1,16 @@
+"""What scores mean and whether a difference is real: columns in, frozen dataclasses out, nothing read or written.
+
+columns      Scores, Ratings         what goes in: one row a score, names as codes
+summary      summarise, rank ...     means, intervals, failures, aggregates, pass rates, ranks
+compare      compare                 two models, judges or prompts on the same edits
+noise        noise                   variance of edits, judges and repeats; how many more are needed
+agreement    agree                   judges against people
+ceiling      ceiling                 people among themselves, and each rater
+preference   accuracy ...            which of two edits is better
+calibration  calibrate, powered_mean a judge's scale onto people's; few ratings and many scores
+gate, drift  gate, drift             pass / fail / not enough evidence; the same edits at another time
+bootstrap, concordance               draws of whole groups, and figures of paired columns in every draw
+answer       Answer, Interval        what comes out
+
+Import from these modules: several are named like their function, and nothing here costs time to import.
+"""

@@ -1,0 +1,59 @@
+"""What comes out: frozen dataclasses that turn into plain JSON, None where a figure is undefined."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Interval(NamedTuple):
+    """A confidence interval; 95 % unless its holder says otherwise."""
+
+    lo: float
+    hi: float
+
+
+class Answer:
+    """Mixed into every result."""
+
+    def as_json(self) -> dict[str, Any]:
+        """At full precision; valid JSON, since nothing here is ever NaN or infinite."""
+        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, Answer):
+        return value.as_json()
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(inner) for inner in value]
+    return value
+
+
+def number(value: float) -> float | None:
+    """A float that JSON has, or None."""
+    value = float(value)
+    return value if math.isfinite(value) else None
+
+
+def decimals(interval: Interval | None, default: int = 2) -> int:
+    """The decimals that an interval supports: its half-width to one digit, or two where that digit is 1 or 2."""
+    width = 0.0 if interval is None else (interval.hi - interval.lo) / 2
+    if width <= 0:
+        return default
+    power = math.floor(math.log10(width))
+    return min(4, max(0, (1 if width / 10.0**power < 3 else 0) - power))
+
+
+def said(value: float | None, interval: Interval | None = None, *, sign: bool = False) -> str:
+    """A figure in a sentence: '5.31 [5.10, 5.52]', rounded to what the interval supports."""
+    if value is None:
+        return "undefined"
+    digits, plus = decimals(interval), "+" if sign else ""
+    text = f"{value:{plus}.{digits}f}"
+    if interval is None:
+        return text
+    return f"{text} [{interval.lo:{plus}.{digits}f}, {interval.hi:{plus}.{digits}f}]"

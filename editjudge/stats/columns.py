@@ -1,0 +1,263 @@
+"""What goes in: scores of judges and ratings of people as coded columns, one row a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from editjudge.errors import UsageError, near_miss
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+OK, ABSTAINED, FAILED = "ok", "abstained", "failed"
+"""`failed` is for a score missing from a file that says no more; a store knows the kind of failure."""
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Names as small integers, in the order of their first appearance."""
+
+    codes: NDArray[np.int32]
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[object]) -> Column:
+        index: dict[str, int] = {}
+        # A dictionary is several times faster than sorting a million strings, and keeps their order.
+        codes = np.fromiter((index.setdefault(str(v), len(index)) for v in values), np.int32)
+        return cls(codes, tuple(index))
+
+    @classmethod
+    def constant(cls, label: str, n: int) -> Column:
+        return cls(np.zeros(n, np.int32), (label,))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.labels[code] for code in self.codes)
+
+    def take(self, rows: NDArray[Any]) -> Column:
+        return Column(self.codes[rows], self.labels)
+
+    def where(self, wanted: str | Sequence[str]) -> Mask:
+        names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+        for name in names:
+            if name not in self.labels:
+                raise UsageError(f"no {name!r} among {list(self.labels)[:12]}{near_miss(name, self.labels)}")
+        return np.isin(self.codes, [self.labels.index(name) for name in names])
+
+    def present(self) -> tuple[str, ...]:
+        """The labels that occur, in order; after `take` some may not."""
+        counts = np.bincount(self.codes, minlength=len(self.labels))
+        return tuple(label for label, n in zip(self.labels, counts, strict=True) if n)
+
+    def compact(self) -> Column:
+        """The same column with codes for what occurs only."""
+        used, codes = np.unique(self.codes, return_inverse=True)
+        return Column(codes.astype(np.int32), tuple(self.labels[i] for i in used))
+
+
+def numbers(values: Iterable[float | None]) -> Floats:
+    """Floats with NaN for None; NaN never leaves this package, it only marks a missing score inside."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiu":
+        return values.astype(np.float64, copy=False)
+    return np.array([np.nan if v is None else float(v) for v in values], dtype=np.float64)
+
+
+def joined(*columns: Column) -> Column:
+    """One code for each combination that occurs, such as a group and an instruction."""
+    key = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        key = key * len(column.labels) + column.codes
+    used, first, codes = np.unique(key, return_index=True, return_inverse=True)
+    names = tuple("\x1f".join(c.labels[c.codes[i]] for c in columns) for i in (first if len(used) else ()))
+    return Column(codes.astype(np.int32), names)
+
+
+class _Rows:
+    """Selecting rows of a dataclass whose fields are columns, arrays, or mappings of columns."""
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        changes: dict[str, Any] = {}
+        for f in fields(self):  # type: ignore[arg-type]  # mixed into dataclasses only
+            value = getattr(self, f.name)
+            if isinstance(value, Column):
+                changes[f.name] = value.take(rows)
+            elif isinstance(value, np.ndarray):
+                changes[f.name] = value[rows]
+            else:
+                changes[f.name] = {name: column.take(rows) for name, column in value.items()}
+        return replace(self, **changes)  # type: ignore[type-var]
+
+    def where(self, **wanted: str | Sequence[str]) -> Self:
+        """The rows with these labels: `scores.where(model="a", factor=["alignment", "completeness"])`."""
+        keep: Mask | None = None
+        for name, labels in wanted.items():
+            mask = getattr(self, name).where(labels)
+            keep = mask if keep is None else keep & mask
+        return self if keep is None else self.take(keep)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores(_Rows):
+    """What judges said: one row for each factor of each judgement, with a score or the reason for none."""
+
+    item: Column
+    factor: Column
+    score: Floats
+    """NaN wherever `status` is not ok."""
+    status: Column
+    judge: Column
+    model: Column
+    group: Column
+    """The source image: what is drawn as a whole by every bootstrap."""
+    pair: Column
+    """The same edit of another model: source image and instruction."""
+    repeat: NDArray[np.int32]
+    slices: Mapping[str, Column] = field(default_factory=dict)
+    """Edit type and any other metadata, by name."""
+
+    @classmethod
+    def of(
+        cls,
+        item: Iterable[object],
+        factor: Iterable[object],
+        score: Iterable[float | None],
+        *,
+        judge: Iterable[object] | None = None,
+        status: Iterable[object] | None = None,
+        model: Iterable[object] | None = None,
+        group: Iterable[object] | None = None,
+        pair: Iterable[object] | None = None,
+        repeat: Iterable[int] | None = None,
+        slices: Mapping[str, Iterable[object]] | None = None,
+    ) -> Scores:
+        values, items = numbers(score), _column(item)
+        n = len(values)
+        statuses = _column(np.where(np.isfinite(values), OK, FAILED) if status is None else status)
+        groups = items if group is None else _column(group)
+        table = cls(
+            item=items,
+            factor=_column(factor),
+            score=values,
+            status=statuses,
+            judge=Column.constant("", n) if judge is None else _column(judge),
+            model=Column.constant("", n) if model is None else _column(model),
+            group=groups,
+            pair=(items if group is None else groups) if pair is None else _column(pair),
+            repeat=np.zeros(n, np.int32) if repeat is None else np.fromiter(repeat, np.int32),
+            slices={name: _column(values) for name, values in (slices or {}).items()},
+        )
+        _check_lengths(table, n)
+        ok = table.ok
+        if bad := int(np.sum(ok != np.isfinite(values))):
+            raise UsageError(f"{bad} rows have a score without status 'ok', or 'ok' without a score")
+        return table
+
+    @classmethod
+    def from_judgements(
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        factors: Mapping[str, Sequence[str]] | None = None,
+        slices: Sequence[str] = (),
+    ) -> Scores:
+        """Rows of a store or of `judgements.jsonl`, one line a factor.
+
+        A failed judgement has no factors of its own: it counts for those in `factors[rubric]`, or else for
+        all that any judgement of the same rubric scored or abstained from.
+        """
+        rows = list(rows)
+        asked: dict[str, dict[str, None]] = {k: dict.fromkeys(v) for k, v in (factors or {}).items()}
+        for row in rows:
+            known = asked.setdefault(str(row.get("rubric", "")), {})
+            if not (factors and str(row.get("rubric", "")) in factors):
+                known.update(dict.fromkeys([*(row.get("scores") or {}), *(row.get("abstained") or {})]))
+        flat = [
+            (row, factor, score, status)
+            for row in rows
+            for factor in asked[str(row.get("rubric", ""))]
+            for score, status in [_factor_status(row, factor)]
+        ]
+        groups = [str(row.get("group") or row["item"]) for row, *_ in flat]
+        return cls.of(
+            item=[row["item"] for row, *_ in flat],
+            factor=[factor for _, factor, *_ in flat],
+            score=[score for *_, score, _ in flat],
+            status=[status for *_, status in flat],
+            judge=[row.get("judge", "") for row, *_ in flat],
+            model=[row.get("model") or "" for row, *_ in flat],
+            group=groups,
+            pair=[f"{g}\x1f{row.get('instruction', '')}" for g, (row, *_) in zip(groups, flat, strict=True)],
+            repeat=[int(row.get("repeat") or 0) for row, *_ in flat],
+            slices={name: [row.get(name, "") for row, *_ in flat] for name in slices},
+        )
+
+    @property
+    def ok(self) -> Mask:
+        return np.array([label == OK for label in self.status.labels] or [False])[self.status.codes]
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings(_Rows):
+    """What people said: one row for each rating."""
+
+    item: Column
+    rater: Column
+    factor: Column
+    score: Floats
+
+    @classmethod
+    def of(
+        cls,
+        item: Iterable[object],
+        rater: Iterable[object],
+        factor: Iterable[object],
+        score: Iterable[float | None],
+    ) -> Ratings:
+        """Empty ratings are left out: a person who did not answer did not rate."""
+        table = cls(_column(item), _column(rater), _column(factor), numbers(score))
+        _check_lengths(table, len(table.score))
+        return table.take(np.isfinite(table.score))
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+
+def item_means(item: Column, score: Floats) -> Floats:
+    """The mean of the finite scores of each item (by its code), NaN where it has none."""
+    good = np.isfinite(score)
+    counts = np.bincount(item.codes[good], minlength=len(item.labels))
+    sums = np.bincount(item.codes[good], weights=score[good], minlength=len(item.labels))
+    means: Floats = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    return means
+
+
+def _column(values: Iterable[object]) -> Column:
+    return values if isinstance(values, Column) else Column.of(values)
+
+
+def _check_lengths(table: Scores | Ratings, n: int) -> None:
+    for f in fields(table):
+        value = getattr(table, f.name)
+        columns = value.values() if isinstance(value, Mapping) else [value]
+        for column in columns:
+            if len(column) != n:
+                raise UsageError(f"column {f.name!r} has {len(column)} rows, 'score' has {n}")
+
+
+def _factor_status(row: Mapping[str, Any], factor: str) -> tuple[float | None, str]:
+    if row["status"] not in (OK, ABSTAINED):
+        return None, str(row["status"])
+    score = (row.get("scores") or {}).get(factor)
+    return (None, ABSTAINED) if score is None else (float(score), OK)

@@ -1,0 +1,154 @@
+"""Where the variance of scores comes from (edits, judges, repeats) and how much more of which would help."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from editjudge.errors import UsageError
+
+from .answer import Answer
+from .columns import Column, Floats, Ints, Scores, joined
+
+Z = 1.959963984540054
+"""The 97.5 % point of the normal distribution."""
+
+
+@dataclass(frozen=True)
+class Noise(Answer):
+    """Variance components of one factor, from the mean squares of a random-effects analysis; never negative."""
+
+    factor: str
+    edits: int
+    judges: int
+    repeats: float
+    """How many scores a judge gave an edit (harmonic mean)."""
+    edit_variance: float | None
+    """Between edits: what the score is meant to tell. Holds edit x judge where there is one judge."""
+    judge_variance: float | None
+    """Between judges' overall levels; None with one judge."""
+    interaction_variance: float | None
+    """Judges that order the edits differently; None with one judge."""
+    repeat_variance: float | None
+    """The same judge asked the same again; None without repeats."""
+    same_answer: float | None
+    """Self-consistency: the share of pairs of repeats with the same score."""
+    mean_gap: float | None
+    """Mean absolute difference between two repeats."""
+    notes: tuple[str, ...]
+
+    def reliability(self, repeats: int = 1) -> float | None:
+        """The share of variance of one judge's mean of so many repeats that is not the judge's own noise."""
+        if self.edit_variance is None or self.repeat_variance is None:
+            return None
+        signal = self.edit_variance + (self.interaction_variance or 0.0)
+        total = signal + self.repeat_variance / repeats
+        return signal / total if total > 0 else None
+
+    def needed_edits(self, width: float, repeats: int = 1) -> int | None:
+        """How many edits make a 95 % interval of a mean this wide, with so many repeats of each."""
+        if self.edit_variance is None:
+            return None
+        spread = self.edit_variance + (self.interaction_variance or 0.0) + (self.repeat_variance or 0.0) / repeats
+        return max(1, math.ceil(spread * (2 * Z / _positive(width)) ** 2 - 1e-9))
+
+    def needed_repeats(self, width: float, edits: int | None = None) -> int | None:
+        """How many repeats make it this wide with these edits; None where no number of repeats can."""
+        if self.edit_variance is None or self.repeat_variance is None:
+            return None
+        wanted = (_positive(width) / (2 * Z)) ** 2 * (edits or self.edits)
+        room = wanted - self.edit_variance - (self.interaction_variance or 0.0)
+        return max(1, math.ceil(self.repeat_variance / room - 1e-9)) if room > 0 else None
+
+
+def noise(scores: Scores) -> list[Noise]:
+    """Each factor of a run with repeats, judges or both."""
+    ok = scores.take(scores.ok)
+    return [_noise(factor, ok.where(factor=factor)) for factor in ok.factor.present()]
+
+
+def _noise(factor: str, part: Scores) -> Noise:
+    item, judge = part.item.compact(), part.judge.compact()
+    cell = joined(part.item, part.judge)
+    counts = np.bincount(cell.codes)
+    means = np.bincount(cell.codes, weights=part.score) / counts
+    k = len(counts) / float(np.sum(1 / counts))
+    repeat = _repeat_variance(part.score, cell.codes.astype(np.int64), means, counts)
+    table = _crossed(item, judge, part.score)
+    edit, between, interaction = _components(table, (repeat or 0.0) / k)
+    same, gap = _self_consistency(part.score, cell)
+    return Noise(
+        factor, len(item.labels), len(judge.labels), k, edit, between, interaction, repeat, same, gap,
+        _notes(len(item.labels), table.shape, repeat),
+    )  # fmt: skip
+
+
+def _repeat_variance(score: Floats, cell: Ints, means: Floats, counts: Ints) -> float | None:
+    freedom = int(np.sum(counts - 1))
+    return float(np.sum((score - means[cell]) ** 2)) / freedom if freedom else None
+
+
+def _crossed(item: Column, judge: Column, score: Floats) -> Floats:
+    """Mean score of every judge on the edits that all judges scored."""
+    shape = (len(item.labels), len(judge.labels))
+    key = item.codes.astype(np.int64) * shape[1] + judge.codes
+    counts = np.bincount(key, minlength=shape[0] * shape[1])
+    sums = np.bincount(key, weights=score, minlength=len(counts))
+    means = (sums / np.maximum(counts, 1)).reshape(shape)
+    complete: Floats = means[(counts > 0).reshape(shape).all(axis=1)]
+    return complete
+
+
+def _components(table: Floats, noise_of_mean: float) -> tuple[float | None, float | None, float | None]:
+    """Edit, judge and interaction variance by equating mean squares with what they estimate."""
+    n, j = table.shape
+    if n < 2:
+        return None, None, None
+    grand, rows, columns = table.mean(), table.mean(1), table.mean(0)
+    ms_edit = j * float(np.sum((rows - grand) ** 2)) / (n - 1)
+    if j < 2:
+        return max(0.0, ms_edit - noise_of_mean), None, None
+    ms_judge = n * float(np.sum((columns - grand) ** 2)) / (j - 1)
+    rest = table - rows[:, None] - columns[None, :] + grand
+    ms_rest = float(np.sum(rest**2)) / ((n - 1) * (j - 1))
+    return (
+        max(0.0, (ms_edit - ms_rest) / j),
+        max(0.0, (ms_judge - ms_rest) / n),
+        max(0.0, ms_rest - noise_of_mean),
+    )
+
+
+def _self_consistency(score: Floats, cell: Column) -> tuple[float | None, float | None]:
+    """Over all pairs of repeats: sorted within a cell, the k-th of m values enters the gaps 2k - m + 1 times."""
+    order = np.lexsort((score, cell.codes))
+    codes, values = cell.codes[order], score[order]
+    m = np.bincount(codes)
+    pairs = int(np.sum(m * (m - 1) // 2))
+    if pairs == 0:
+        return None, None
+    place = np.arange(len(codes)) - (np.cumsum(m) - m)[codes]
+    gap = float(np.sum((2 * place - m[codes] + 1) * values))
+    new = np.r_[True, (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])]
+    runs = np.bincount(np.cumsum(new) - 1)
+    return float(np.sum(runs * (runs - 1) // 2)) / pairs, gap / pairs
+
+
+def _notes(edits: int, table: tuple[int, ...], repeat: float | None) -> tuple[str, ...]:
+    notes = []
+    if repeat is None:
+        notes.append("no repeats: the judge's own noise is not separated from the rest")
+    if table[1] < 2:
+        notes.append("one judge: variance between judges is not estimated")
+    if table[0] < 2:
+        notes.append("fewer than two edits were scored by every judge: variances are not estimated")
+    elif table[0] < edits:
+        notes.append(f"{edits - table[0]} edits that not every judge scored are left out of the split")
+    return tuple(notes)
+
+
+def _positive(width: float) -> float:
+    if width <= 0:
+        raise UsageError(f"a wanted width is a positive number, not {width}")
+    return width

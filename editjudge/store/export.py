@@ -1,0 +1,127 @@
+"""A run as files: one line a task for programs, one row a factor for spreadsheets, and where it came from."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import editjudge
+from editjudge.store import schema
+from editjudge.store.store import ROW_FIELDS, Run, Store
+
+COLUMNS = (
+    "item",
+    "model",
+    "group",
+    "edit_type",
+    "judge",
+    "rubric",
+    "repeat",
+    "status",
+    "factor",
+    "score",
+    "justification",
+)
+"""Of judgements.csv."""
+
+
+def export_jsonl(store: Store, run: Run, folder: Path) -> Path:
+    """judgements.jsonl, one line a task, those without a judgement as `pending`; and run.json."""
+    with _whole(folder / "judgements.jsonl") as file:
+        for values in store.judgements(run, fields=ROW_FIELDS):
+            # ASCII: some readers take U+2028 for the end of a line, and half a surrogate pair has no UTF-8.
+            file.write(json.dumps(values, allow_nan=False) + "\n")
+    _export_run(store, run, folder)
+    return folder / "judgements.jsonl"
+
+
+def export_csv(store: Store, run: Run, folder: Path) -> Path:
+    """judgements.csv, one row a judgement and factor, the score empty where there is none; and run.json."""
+    factors = _Factors(store)
+    with _whole(folder / "judgements.csv") as file:
+        table = csv.writer(file)
+        table.writerow(COLUMNS)
+        for values in store.judgements(run):
+            shared = [_cell(values[name]) for name in COLUMNS[:8]]
+            scores, why = values["scores"] or {}, {**values["abstained"], **(values["justifications"] or {})}
+            for factor in factors.of(values):
+                table.writerow([*shared, _cell(factor), scores.get(factor, ""), _cell(why.get(factor))])
+    _export_run(store, run, folder)
+    return folder / "judgements.csv"
+
+
+def _export_run(store: Store, run: Run, folder: Path) -> None:
+    counts = [
+        {"judge": judge, "rubric": rubric, "status": status, "count": count}
+        for (judge, rubric, status), count in sorted(store.counts(run).items())
+    ]
+    used = {values["rubric_hash"] for values in store.judgements(run, fields=["rubric_hash"])}
+    content = {
+        "name": run.name,
+        "id": run.id,
+        "state": run.state,
+        "created": run.created,
+        "updated": run.updated,
+        "version": run.version,
+        "spec": run.spec,
+        "spec_hash": run.spec_hash,
+        "summary": run.summary,
+        "counts": counts,
+        "rubrics": {key: value for key, value in store.rubrics().items() if key in used},
+        "exported_by": {"editjudge": editjudge.__version__, "schema": schema.version()},
+    }
+    with _whole(folder / "run.json") as file:
+        file.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+class _Factors:
+    """Which factors a task is about, also where no score says it: a failure has a row for each it left out."""
+
+    def __init__(self, store: Store) -> None:
+        self._by_hash: dict[str, list[str]] = {}
+        self._by_name: dict[str, list[list[str]]] = {}
+        for key, rubric in store.rubrics().items():
+            self._by_hash[key] = [factor["key"] for factor in rubric["content"]["factors"]]
+            self._by_name.setdefault(rubric["name"], []).append(self._by_hash[key])
+
+    def of(self, values: dict[str, Any]) -> list[str]:
+        said = [*(values["scores"] or {}), *values["abstained"]]
+        known = self._by_hash.get(values["rubric_hash"])
+        named = self._by_name.get(values["rubric"], [])
+        if known is None and len(named) == 1:  # not judged yet, so only the name is known
+            known = named[0]
+        return list(dict.fromkeys([*(known or []), *said])) or [""]
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r\n]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
+
+
+def _cell(value: object) -> object:
+    """Text that a spreadsheet does not run, and that reads the same in every program; numbers stay as they are."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    # NUL ends the file for some readers; half a surrogate pair has no UTF-8.
+    text = value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return "'" + text if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[TextIO]:
+    """A file that appears when it is complete, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

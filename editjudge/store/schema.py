@@ -1,0 +1,272 @@
+"""The tables of a store, how values become columns, and how a file of an older version becomes one of this version."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from editjudge.errors import StoreError
+
+# --- values ---------------------------------------------------------------------------------------------------
+
+_ESCAPED = "\x01"
+"""Opens a text that is stored escaped. It may be any character that PostgreSQL stores and people do not write."""
+
+
+def escaped(text: str) -> str:
+    """A text as every database stores it: PostgreSQL has no NUL, and half a surrogate pair is no UTF-8."""
+    if "\0" not in text and not text.startswith(_ESCAPED):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return text
+    # Not JSON's escapes: JSON makes one character of two halves that stand side by side.
+    return _ESCAPED + text.encode("unicode_escape").decode("ascii")
+
+
+def unescaped(stored: str) -> str:
+    return stored[1:].encode("ascii").decode("unicode_escape") if stored.startswith(_ESCAPED) else stored
+
+
+class Words(sa.types.TypeDecorator[str]):
+    """Text that others wrote, given back to the character."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        return None if value is None else escaped(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        return None if value is None else unescaped(value)
+
+
+class Json(sa.types.TypeDecorator[Any]):
+    """JSON as text of our own: the databases' JSON types refuse NUL, and reorder keys. None is NULL."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
+        return None if value is None else escaped(as_json(value))
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
+        return None if value is None else json.loads(unescaped(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "as_json"):  # usage, remarks
+        return value.as_json()
+    raise TypeError(f"{value!r} is no JSON")
+
+
+# One encoder for all values: json.dumps with options makes a new one at each call.
+as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
+
+_RAW, _ZLIB = b"\x00", b"\x01"
+
+
+def packed(text: str) -> bytes:
+    """A raw reply as bytes; the first one names the codec, so that another can be taken later."""
+    data = text.encode("utf-8", "surrogatepass")
+    small = zlib.compress(data)
+    return _ZLIB + small if len(small) < len(data) else _RAW + data
+
+
+def unpacked(stored: bytes) -> str:
+    codec, data = stored[:1], stored[1:]
+    if codec not in (_RAW, _ZLIB):
+        raise StoreError(f"a reply is stored with the codec {codec!r}, which this version does not know: upgrade")
+    return (zlib.decompress(data) if codec == _ZLIB else data).decode("utf-8", "surrogatepass")
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+metadata = sa.MetaData()
+
+meta = sa.Table(
+    "meta",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", Words, nullable=False, unique=True),
+    sa.Column("spec", Json, nullable=False),
+    sa.Column("spec_hash", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+    sa.Column("updated", sa.Double, nullable=False),
+    sa.Column("summary", Json),
+    sa.Column("version", sa.Text, nullable=False),
+)
+
+rubrics = sa.Table(
+    "rubrics",
+    metadata,
+    sa.Column("hash", sa.Text, primary_key=True),
+    sa.Column("name", Words, nullable=False),
+    sa.Column("content", Json, nullable=False),
+)
+
+items = sa.Table(
+    "items",
+    metadata,
+    sa.Column("run_id", sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("item", Words, primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("model", Words),
+    sa.Column("edit_type", Words),
+    sa.Column("group_", Words, key="group"),  # a word of SQL
+    sa.Column("instruction", Words, nullable=False),
+    sa.Column("referring_expression", Words, nullable=False),
+    sa.Column("images", Json, nullable=False),
+    sa.Column("metadata", Json, nullable=False),
+    sa.Index("items_by_position", "run_id", "position"),
+)
+
+tasks = sa.Table(
+    "tasks",
+    metadata,
+    sa.Column("run_id", sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("item", Words, primary_key=True),
+    sa.Column("rubric", Words, primary_key=True),
+    sa.Column("judge", Words, primary_key=True),
+    sa.Column("repeat", sa.Integer, primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Index("tasks_by_key", "key"),
+    sa.Index("tasks_by_position", "run_id", "position"),
+)
+
+judgements = sa.Table(
+    "judgements",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("status", sa.Text, nullable=False),
+    sa.Column("judge", Words, nullable=False),
+    sa.Column("rubric", Words, nullable=False),
+    sa.Column("rubric_hash", sa.Text, nullable=False),
+    sa.Column("repeat", sa.Integer, nullable=False),
+    sa.Column("scores", Json),
+    sa.Column("justifications", Json),
+    sa.Column("abstained", Json, nullable=False),
+    sa.Column("evidence", Json, nullable=False),
+    sa.Column("violations", Json, nullable=False),
+    sa.Column("notes", Json, nullable=False),
+    sa.Column("reasons", Json, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("usage", Json, nullable=False),
+    sa.Column("cost", sa.Double),
+    sa.Column("server_model", Words),
+    sa.Column("schema_mode", sa.Text),
+    sa.Column("prepared", Json, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+    sa.CheckConstraint("(status = 'ok') = (scores IS NOT NULL)", name="a_score_exists_only_in_ok"),
+)
+
+replies = sa.Table(
+    "replies",
+    metadata,
+    # Not BigInteger in SQLite: only INTEGER PRIMARY KEY is the row's own number there.
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("mark", sa.BigInteger, nullable=False),  # of its content: the same exchange is kept once
+    sa.Column("at", sa.Double, nullable=False),  # the `created` of the judgement that it was part of
+    sa.Column("outcome", Words, nullable=False),
+    sa.Column("finish", Words, nullable=False),
+    sa.Column("text", sa.LargeBinary, nullable=False),
+    sa.Column("usage", Json, nullable=False),
+    sa.Column("model", Words),
+    sa.Column("request_id", Words),
+    sa.Column("latency", sa.Double),
+    sa.Column("retries", sa.Integer, nullable=False),
+    sa.Column("reasons", Json, nullable=False),
+    sa.Index("replies_by_key", "key", "mark", unique=True),
+)
+
+digests = sa.Table(
+    "digests",
+    metadata,
+    sa.Column("path", Words, primary_key=True),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("mtime_ns", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("info", Json),
+    sa.Column("problem", Words, nullable=False),
+)
+
+
+def upsert(
+    dialect: str,
+    table: sa.Table,
+    replace: Sequence[str] = (),
+    unless: Callable[[sa.Table, Any], sa.ColumnElement[bool]] | None = None,
+) -> sa.Insert:
+    """INSERT that leaves a row already there alone, or takes the columns `replace` over, unless `unless` holds for it.
+
+    The one place that knows that SQLite and PostgreSQL say it alike and SQLAlchemy imports it twice.
+    """
+    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    if not replace:
+        return insert.on_conflict_do_nothing()
+    return insert.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns),
+        set_={name: insert.excluded[name] for name in replace},
+        where=sa.not_(unless(table, insert.excluded)) if unless else None,
+    )
+
+
+# --- versions -------------------------------------------------------------------------------------------------
+
+MIGRATIONS: list[Callable[[sa.Connection], None]] = []
+"""The first makes a store of version 2 out of one of version 1, and so on. What stands here is never changed."""
+
+
+def version() -> int:
+    """Of the schema that this program writes."""
+    return 1 + len(MIGRATIONS)
+
+
+def found(connection: sa.Connection, place: str) -> int | None:
+    """The version of the store at the other end; None where there is nothing yet."""
+    tables = sa.inspect(connection).get_table_names()
+    if not tables:
+        return None
+    stored = None
+    if "meta" in tables:
+        stored = connection.scalar(sa.select(meta.c.value).where(meta.c.name == "schema_version"))
+    if stored is None:
+        raise StoreError(f"{place}: a database, but not a store of editjudge: name another one with --store")
+    if int(stored) > version():
+        raise StoreError(
+            f"{place}: written by a newer editjudge (schema {stored}; this one knows up to {version()}): "
+            "upgrade editjudge, or name another store with --store"
+        )
+    return int(stored)
+
+
+def bring_up_to_date(connection: sa.Connection, place: str) -> None:
+    """Make the tables, or migrate them. Runs in one transaction, so that a killed migration has not happened."""
+    stored = found(connection, place)
+    if stored is None:
+        metadata.create_all(connection)
+        connection.execute(sa.insert(meta).values(name="schema_version", value=str(version())))
+        return
+    for migrate in MIGRATIONS[stored - 1 :]:
+        migrate(connection)
+    if stored != version():
+        connection.execute(sa.update(meta).where(meta.c.name == "schema_version").values(value=str(version())))

@@ -1,0 +1,521 @@
+"""Reads and writes a store: runs, their items and tasks, and what judges said, whichever run asked first.
+
+One thread writes, any number read, in this process and in others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.pool import QueuePool
+
+import editjudge
+from editjudge.errors import StoreError, UsageError, near_miss
+from editjudge.judgement import DONE, Exchange, Judgement, Task, Usage
+from editjudge.judgement import row as shown_row
+from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.model import Rubric
+from editjudge.store import schema
+from editjudge.store.schema import digests, items, judgements, replies, rubrics, runs, tasks, upsert
+
+State = Literal["running", "finished", "interrupted", "budget"]
+"""`interrupted`: by the user. `budget`: the money ran out. Both resume."""
+
+PENDING = "pending"
+"""The status of a task that no judgement is kept of."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    id: int
+    name: str
+    spec: Mapping[str, Any]
+    spec_hash: str
+    state: State
+    created: float
+    updated: float
+    summary: Mapping[str, Any] | None
+    version: str
+    """Of the program that created it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An edit as a run keeps it: its words, and where its pictures were."""
+
+    item: str
+    model: str | None = None
+    edit_type: str | None = None
+    group: str | None = None
+    instruction: str = ""
+    referring_expression: str = ""
+    images: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    """Role to `source` and `digest`."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Store:
+    """Open one with `Store.open`; it is a context manager."""
+
+    def __init__(self, engine: sa.Engine, place: str, readonly: bool, timeout: float) -> None:
+        self._engine, self._place, self._readonly, self._timeout = engine, place, readonly, timeout
+        self._write_engine = engine.execution_options(writes=True)
+        self._dialect = engine.dialect.name
+
+    @classmethod
+    def open(cls, url_or_path: str | os.PathLike[str], readonly: bool = False, timeout: float = 30.0) -> Store:
+        """Open the store at a path or a URL, and make it unless `readonly`.
+
+        `timeout` is how long to wait, in seconds, for another process that writes: a group of judgements takes
+        milliseconds, removing a run of a million some seconds.
+        """
+        place = os.fspath(url_or_path)
+        if "://" in place and not place.startswith("sqlite:"):
+            engine, place = _server_engine(place)
+        else:
+            path = Path((sa.make_url(place).database or "") if "://" in place else place)
+            _check_path(path, readonly)
+            engine, place = _sqlite_engine(path, readonly, timeout), str(path)
+        store = cls(engine, place, readonly, timeout)
+        try:
+            store._prepare()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _prepare(self) -> None:
+        with self._reading() as connection:
+            stored = schema.found(connection, self._place)
+        if stored == schema.version():
+            return
+        if self._readonly:
+            what = "is empty" if stored is None else f"has the older schema {stored}"
+            raise StoreError(f"{self._place}: {what} and is opened for reading only: open it once for writing")
+        with self._writing() as connection:
+            schema.bring_up_to_date(connection, self._place)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with self._explaining(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        if self._readonly:
+            raise StoreError(f"{self._place}: opened for reading only, so nothing can be written")
+        with self._explaining(), self._write_engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            raise StoreError(f"{self._place}: {_remedy(error.orig, self._timeout)}") from error
+        except sa.exc.StatementError as error:  # a value that could not be made a column, before the database saw it
+            raise ValueError(f"{self._place}: not a value that can be stored: {error.orig}") from error
+
+    # --- runs -------------------------------------------------------------------------------------------------
+
+    def open_run(self, name: str, spec: Mapping[str, Any]) -> Run:
+        """The run of this name: a new one, or the one that is there if it has the same spec."""
+        canonical = json.dumps(spec, sort_keys=True, allow_nan=False)
+        spec_hash, now = hashlib.sha256(canonical.encode()).hexdigest(), time.time()
+        new = {"name": name, "spec": dict(spec), "spec_hash": spec_hash, "state": "running", "created": now}
+        with self._writing() as connection:
+            values = {**new, "updated": now, "version": editjudge.__version__}
+            connection.execute(upsert(self._dialect, runs), values)
+            run = _run(connection.execute(sa.select(runs).where(runs.c.name == name)).one())
+        if run.spec_hash != spec_hash:
+            differ = ", ".join(_differences(run.spec, json.loads(canonical)))
+            raise StoreError(
+                f'{self._place}: there is a run "{name}" with another spec; what differs: {differ}. '
+                "Give this run another name, or run with the same options to resume"
+            )
+        return run
+
+    def mark(self, run: Run | int, state: State, summary: Mapping[str, Any] | None = None) -> None:
+        """Say what became of a run."""
+        values = {"state": state, "updated": time.time(), "summary": None if summary is None else dict(summary)}
+        with self._writing() as connection:
+            connection.execute(sa.update(runs).where(runs.c.id == _id(run)).values(values))
+
+    def runs(self) -> list[Run]:
+        with self._reading() as connection:
+            return [_run(row) for row in connection.execute(sa.select(runs).order_by(runs.c.id))]
+
+    def find_run(self, word: str | int) -> Run:
+        """The run of this name, else the one of this id."""
+        known = self.runs()
+        for run in (*(r for r in known if r.name == word), *(r for r in known if str(r.id) == str(word))):
+            return run
+        hint = near_miss(str(word), (run.name for run in known)) if known else ": it has none yet."
+        raise UsageError(f'{self._place}: no run "{word}"{hint}')
+
+    def remove_run(self, run: Run | int) -> None:
+        """Delete a run, and the judgements and replies that no other run refers to."""
+        other = tasks.alias("other")
+        mine = tasks.c.run_id == _id(run)
+        shared = sa.exists().where(other.c.key == tasks.c.key, other.c.run_id != _id(run))
+        keys = sa.select(tasks.c.key).where(mine, ~shared)
+        with self._writing() as connection:
+            connection.execute(sa.delete(replies).where(replies.c.key.in_(keys)))
+            connection.execute(sa.delete(judgements).where(judgements.c.key.in_(keys)))
+            connection.execute(sa.delete(tasks).where(mine))
+            connection.execute(sa.delete(items).where(items.c.run_id == _id(run)))
+            connection.execute(sa.delete(runs).where(runs.c.id == _id(run)))
+
+    def counts(self, run: Run | int) -> dict[tuple[str, str, str], int]:
+        """How many tasks of a run have which status, by (judge, rubric, status)."""
+        by = (tasks.c.judge, tasks.c.rubric, judgements.c.status)
+        query = sa.select(*by, sa.func.count()).select_from(tasks.outerjoin(judgements, _SAME_KEY))
+        with self._reading() as connection:
+            rows = connection.execute(query.where(tasks.c.run_id == _id(run)).group_by(*by))
+            return {(judge, rubric, status or PENDING): count for judge, rubric, status, count in rows}
+
+    # --- what a run asks --------------------------------------------------------------------------------------
+
+    def add_rubrics(self, added: Iterable[Rubric]) -> None:
+        """Keep the questions, so that each score can be traced to its own."""
+        rows = [{"hash": r.hash, "name": r.name, "content": dataclasses.asdict(r)} for r in added]
+        self._insert(upsert(self._dialect, rubrics), rows)
+
+    def rubrics(self) -> dict[str, dict[str, Any]]:
+        """Hash to name and content."""
+        with self._reading() as connection:
+            rows = connection.execute(sa.select(rubrics).order_by(rubrics.c.name, rubrics.c.hash))
+            return {row.hash: {"name": row.name, "content": row.content} for row in rows}
+
+    def add_items(self, run: Run | int, rows: Iterable[Item], start: int = 0) -> int:
+        """Keep edits of a run at the positions from `start` on; answers the next position. Twice is once."""
+        return start + self._insert(_refresh(self._dialect, items), _numbered(_id(run), rows, start))
+
+    def add_tasks(self, run: Run | int, added: Iterable[Task], start: int = 0) -> int:
+        """Keep tasks of a run at the positions from `start` on; answers the next position. Twice is once."""
+        return start + self._insert(_refresh(self._dialect, tasks), _numbered(_id(run), added, start))
+
+    def items(self, run: Run | int, item: str | None = None) -> Iterator[Item]:
+        """The edits of a run in order, or the one."""
+        columns = [items.c[name] for name in Item.__slots__]
+        query = sa.select(*columns).where(items.c.run_id == _id(run)).order_by(items.c.position)
+        if item is not None:
+            query = query.where(items.c.item == item)
+        for row in self._stream(query):
+            yield Item(*row)
+
+    # --- what judges said -------------------------------------------------------------------------------------
+
+    def done(self, keys: Sequence[str]) -> dict[str, str]:
+        """The status of each key that a judgement is kept of."""
+        known: dict[str, str] = {}
+        with self._reading() as connection:
+            for some in _chunks(keys, _IN):
+                known.update((key, status) for key, status in connection.execute(_STATUSES, {"keys": some}))
+        return known
+
+    def write(self, batch: Sequence[Judgement]) -> None:
+        """Keep judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
+        if not batch:
+            return
+        said = [reply for judgement in batch for reply in _reply_rows(judgement)]
+        with self._writing() as connection:
+            connection.execute(
+                upsert(self._dialect, judgements, _KEPT[1:], unless=_is_done),
+                [{name: getattr(judgement, name) for name in _KEPT} for judgement in batch],
+            )
+            if said:
+                connection.execute(upsert(self._dialect, replies), said)
+
+    def judgement(self, key: str) -> Judgement | None:
+        """What is kept of a key, with the exchanges of that try alone."""
+        with self._reading() as connection:
+            row = connection.execute(sa.select(judgements).where(judgements.c.key == key)).one_or_none()
+        if row is None:
+            return None
+        values = row._asdict()
+        for name in ("attempts", "usage", "server_model"):  # they follow from the exchanges
+            del values[name]
+        for name in ("violations", "notes", "reasons"):
+            values[name] = _remarks(values[name])
+        return Judgement(exchanges=tuple(self._replies(key, at=row.created)), **values)
+
+    def replies(self, key: str) -> list[Exchange]:
+        """Every exchange ever had for a key, also those of tries that failed."""
+        return self._replies(key)
+
+    def _replies(self, key: str, at: float | None = None) -> list[Exchange]:
+        query = sa.select(replies).where(replies.c.key == key).order_by(replies.c.id)
+        with self._reading() as connection:
+            rows = connection.execute(query if at is None else query.where(replies.c.at == at)).all()
+        return [_exchange(row) for row in rows]
+
+    def judgements(
+        self, run: Run | int, *, fields: Collection[str] = (), **where: str | int | Collection[str] | None
+    ) -> Iterator[dict[str, Any]]:
+        """The tasks of a run in order, each with what is kept of it; without a judgement its status is `pending`.
+
+        A row has the fields of `editjudge.judgement.row`, then `position`, `edit_type` and `metadata`; or only
+        `fields`, which is several times faster where scores are all that is wanted. `where` picks rows by any field
+        that holds a plain value, such as `judge="measured"` or `status=["invalid", "refused"]`.
+        """
+        if unknown := [name for name in (*fields, *where) if name not in _FIELDS]:
+            raise TypeError(f"judgements have no field {unknown[0]!r}{near_miss(unknown[0], _FIELDS)}")
+        chosen = [column.label(name) for name, column in _FIELDS.items() if name in (fields or _FIELDS)]
+        query = sa.select(*chosen, _FIELDS["status"]).select_from(_EVERYTHING).where(tasks.c.run_id == _id(run))
+        for name, value in where.items():
+            column = _FIELDS[name]
+            query = query.where(column == value if isinstance(value, str | int | None) else column.in_(list(value)))
+        names = [column.name for column in chosen]
+        for row in self._stream(query.order_by(tasks.c.position)):
+            yield _shown(dict(zip(names, row, strict=False)), status=row[-1])
+
+    # --- digests of picture files -----------------------------------------------------------------------------
+
+    def save_digests(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep what `editjudge.images.Digests.dump` answers."""
+        names = ("size", "mtime_ns", "digest", "info", "problem")
+        rows = ({"path": path, **{name: entry[name] for name in names}} for path, entry in remembered.items())
+        self._insert(upsert(self._dialect, digests, names), rows)
+
+    def load_digests(self, paths: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+        """What `editjudge.images.Digests.load` takes: of these files, or of all."""
+        query = sa.select(digests)
+        wanted = [query] if paths is None else [query.where(digests.c.path.in_(some)) for some in _chunks(paths, _IN)]
+        found: dict[str, dict[str, Any]] = {}
+        for some_query in wanted:
+            for row in self._stream(some_query):
+                entry = row._asdict()
+                found[entry.pop("path")] = entry
+        return found
+
+    # --- statements -------------------------------------------------------------------------------------------
+
+    def _insert(self, statement: sa.Insert, rows: Iterable[dict[str, Any]]) -> int:
+        count = 0
+        for some in _chunks(rows, _ROWS):
+            with self._writing() as connection:
+                connection.execute(statement, some)
+            count += len(some)
+        return count
+
+    def _stream(self, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+        with self._reading() as connection:
+            yield from connection.execution_options(yield_per=_FETCH).execute(query)
+
+
+_IN = 900
+"""Values of one IN: below 999, the least limit that an SQLite is built with. Larger ones gain nothing (measured)."""
+_ROWS = 10_000
+"""Rows of one transaction when a run is planned: judgements of other runs need not wait longer than some 100 ms."""
+_FETCH = 1_000
+"""Rows fetched at a time: what a reader of a million rows holds in memory."""
+
+_SAME_KEY = judgements.c.key == tasks.c.key
+_SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
+_EVERYTHING = tasks.outerjoin(items, _SAME_ITEM).outerjoin(judgements, _SAME_KEY)
+_STATUSES = sa.select(judgements.c.key, judgements.c.status).where(
+    judgements.c.key.in_(sa.bindparam("keys", expanding=True))
+)
+
+_AS_ROW = shown_row(Judgement("", "invalid", "", "", ""), "", None, None)
+ROW_FIELDS = tuple(_AS_ROW)
+"""The fields of `editjudge.judgement.row`, in its order."""
+
+_OF_THE_TASK: dict[str, sa.ColumnElement[Any]] = {
+    "model": items.c.model,
+    "group": items.c.group,
+    "status": sa.func.coalesce(judgements.c.status, PENDING),
+    # Names are the task's: another run may have had the same answer from the same rubric under another name.
+    **{name: tasks.c[name] for name in ("item", "rubric", "judge", "repeat", "key")},
+}
+_FIELDS: dict[str, sa.ColumnElement[Any]] = {
+    **{name: _OF_THE_TASK[name] if name in _OF_THE_TASK else judgements.c[name] for name in ROW_FIELDS},
+    "position": tasks.c.position,
+    "edit_type": items.c.edit_type,
+    "metadata": items.c.metadata,
+}
+_NOTHING_SAID = {name: value for name, value in _AS_ROW.items() if isinstance(value, dict | list)} | {"attempts": 0}
+
+
+def _shown(values: dict[str, Any], status: str) -> dict[str, Any]:
+    if status == PENDING:
+        return {name: _NOTHING_SAID.get(name, value) for name, value in values.items()}
+    if violations := values.get("violations"):
+        values["violations"] = list(dict.fromkeys(remark["code"] for remark in violations))
+    return values
+
+
+def _is_done(table: sa.Table, _new: Any) -> sa.ColumnElement[bool]:
+    return sa.or_(*(table.c.status == status for status in DONE))
+
+
+def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
+    """A run that resumes says of each row what is so now: a picture that was replaced has another key since."""
+    names = [column.key for column in table.columns if not column.primary_key]
+
+    def unchanged(old: sa.Table, new: Any) -> sa.ColumnElement[bool]:
+        return sa.and_(*(old.c[name].is_not_distinct_from(new[name]) for name in names))
+
+    return upsert(dialect, table, names, unless=unchanged)
+
+
+# --- rows -----------------------------------------------------------------------------------------------------
+
+
+def _id(run: Run | int) -> int:
+    return run.id if isinstance(run, Run) else run
+
+
+def _run(row: sa.Row[Any]) -> Run:
+    return Run(**row._asdict())
+
+
+def _numbered(run_id: int, rows: Iterable[Item | Task], start: int) -> Iterator[dict[str, Any]]:
+    for position, row in enumerate(rows, start):
+        yield {"run_id": run_id, "position": position, **{name: getattr(row, name) for name in row.__slots__}}
+
+
+_KEPT = tuple(judgements.columns.keys())
+_SAID = tuple(name for name in Exchange.__slots__ if name != "text")
+
+
+def _reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
+    for number, exchange in enumerate(judgement.exchanges):
+        values = {name: getattr(exchange, name) for name in _SAID} | {"at": judgement.created}
+        # The number tells a model that says the same twice from a judgement that is written twice.
+        content = schema.as_json([number, exchange.text, values])
+        mark = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        number_of_mark = int.from_bytes(mark, "big", signed=True)
+        yield {**values, "key": judgement.key, "mark": number_of_mark, "text": schema.packed(exchange.text)}
+
+
+def _exchange(row: sa.Row[Any]) -> Exchange:
+    values = {name: getattr(row, name) for name in _SAID}
+    values |= {"usage": Usage(**row.usage), "reasons": _remarks(row.reasons)}
+    return Exchange(text=schema.unpacked(row.text), **values)
+
+
+def _remarks(stored: list[dict[str, Any]]) -> tuple[Remark, ...]:
+    return tuple(Remark(**remark) for remark in stored)
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The keys whose values differ; inside objects, the keys there, as in `sampling.temperature`."""
+    for key in sorted({*old, *new}):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _differences(before, after, f"{prefix}{key}.")
+        elif key not in old or key not in new or json.dumps(before) != json.dumps(after):
+            yield prefix + key
+
+
+def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(values)
+    while some := list(islice(iterator, size)):
+        yield some
+
+
+# --- opening --------------------------------------------------------------------------------------------------
+
+
+def _server_engine(url: str) -> tuple[sa.Engine, str]:
+    """The engine, and the address without its password."""
+    try:
+        parsed = sa.make_url(url)
+        return sa.create_engine(parsed), parsed.render_as_string(hide_password=True)
+    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+        raise StoreError(
+            f"a store is a path, sqlite:///PATH or postgresql://...; this one cannot be: {error}"
+        ) from error
+
+
+def _check_path(path: Path, readonly: bool) -> None:
+    if path.is_dir():
+        raise StoreError(f"{path}: a folder; a store is one file, such as {path / 'editjudge.db'}")
+    if readonly and not path.exists():
+        raise StoreError(f"{path}: no such store; name it with --store, or make it with `editjudge run`")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no folder {path.parent}; make it, or name another store with --store")
+
+
+def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
+    # As an address, whatever characters the path has: only so SQLite can be told to read alone.
+    address = f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
+
+    def connect() -> sqlite3.Connection:
+        # No isolation level: the driver would begin transactions at its own discretion. Threads: the pool sees to it
+        # that a connection has one user at a time.
+        connection = sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+        try:
+            _pragmas(connection, readonly)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # A transaction that reads first and writes later fails at once when another one wrote in between; one that
+        # says from the start that it writes waits for its turn.
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
+    if not readonly:
+        # Readers do not wait for the writer, nor it for them.
+        connection.execute("PRAGMA journal_mode = WAL")
+        # Safe against kill -9: what is committed is in the kernel's hands. Not against power loss, which may undo the
+        # last transactions (never part of one): those edits are judged again. FULL costs an fsync a commit.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    # Keys are hashes, so the pages of their index are hit at random: 64 MiB hold those of half a million judgements.
+    connection.execute("PRAGMA cache_size = -65536")
+
+
+_REMEDIES = {
+    sqlite3.SQLITE_BUSY: "another process has been writing to it for more than {timeout:g} seconds: wait until it is "
+    "done, or give this run its own store with --store",
+    sqlite3.SQLITE_READONLY: "it cannot be written: give yourself write permission on the file and its folder, or name "
+    "another store with --store",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write: check the disk, and that it is no network share",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: recover it with `sqlite3 FILE .recover`, or restore a copy",
+    sqlite3.SQLITE_FULL: "the disk is full: free some space and run again; what was kept until now is not asked again",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: give yourself read and write permission on the file and its folder "
+    "(SQLite keeps two files beside it), or copy it to another folder",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database: name another store with --store",
+}
+
+
+def _remedy(error: BaseException | None, timeout: float) -> str:
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bits tell kinds of the same failure apart
+    remedy = _REMEDIES.get(primary)
+    return f"{remedy.format(timeout=timeout)} ({error})" if remedy else f"the database says: {error}"

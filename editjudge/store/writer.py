@@ -1,0 +1,98 @@
+"""Group commit: judgements that arrive together are kept in one transaction, and nobody is told before it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from editjudge.judgement import Judgement
+from editjudge.store.store import Store
+
+
+class Writer:
+    """Make one inside a running event loop; one writes to a store at a time.
+
+    After the store failed nothing more is written: who waits, who comes later, and `close` get the same error.
+    """
+
+    def __init__(self, store: Store, *, interval: float = 0.005, batch: int = 512) -> None:
+        """`interval`: seconds to wait for company before a commit. `batch`: judgements of one commit at most."""
+        self._store, self._interval, self._batch = store, interval, batch
+        # Needs no bound of its own: it holds one judgement for each call that waits, and they hold it anyway.
+        self._waiting: deque[tuple[Judgement, asyncio.Future[None]]] = deque()
+        self._wake = asyncio.Event()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="editjudge-store")
+        self._error: Exception | None = None
+        self._closing = False
+        self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def put(self, judgement: Judgement) -> None:
+        """Return once the judgement is committed. It is kept even if whoever waits is cancelled meanwhile.
+
+        A judgement that is no JSON raises ValueError, and does not touch the others.
+        """
+        if self._closing:
+            raise RuntimeError("the writer is closed")
+        if self._error:
+            raise self._error
+        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((judgement, kept))
+        self._wake.set()
+        await kept
+
+    async def close(self) -> None:
+        """Keep what has arrived; then raise what went wrong, if anything did."""
+        self._closing = True
+        self._wake.set()
+        # Shielded: an impatient second interrupt must not drop answers that were paid for.
+        await asyncio.shield(self._task)
+        self._thread.shutdown()
+        if self._error:
+            raise self._error
+
+    async def __aenter__(self) -> Writer:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def _work(self) -> None:
+        while await self._wake.wait() and (self._waiting or not self._closing):
+            if not self._closing:
+                await asyncio.sleep(self._interval)
+            batch = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
+            if not self._waiting and not self._closing:
+                self._wake.clear()
+            outcomes = await self._commit([judgement for judgement, _ in batch])
+            for (_, kept), error in zip(batch, outcomes, strict=True):
+                if kept.done():  # cancelled
+                    continue
+                if error:
+                    kept.set_exception(error)
+                else:
+                    kept.set_result(None)
+
+    async def _commit(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
+        """What became of each."""
+        if self._error is None:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
+            except Exception as error:
+                self._error = error
+        return [self._error] * len(batch)
+
+    def _write(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
+        try:
+            self._store.write(batch)
+        except ValueError:  # one of them cannot be stored, and nothing was: find it, so that it alone fails
+            return [self._write_alone(judgement) for judgement in batch]
+        return [None] * len(batch)
+
+    def _write_alone(self, judgement: Judgement) -> ValueError | None:
+        try:
+            self._store.write([judgement])
+        except ValueError as error:
+            return error
+        return None
