@@ -2,4 +2,60 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from editjudge.api import Run, arun, judge, run
+    from editjudge.edit import Edit
+    from editjudge.errors import EditjudgeError, InputError, WorldError
+    from editjudge.judgement import Judgement
+    from editjudge.rubrics.contract import Failure, Verdict, check
+    from editjudge.rubrics.files import load as load_rubric
+    from editjudge.rubrics.model import Rubric
+
 __version__ = "0.1.0.dev0"
+
+_WHERE = {
+    "Edit": "edit",
+    "EditjudgeError": "errors",
+    "Failure": "rubrics.contract",
+    "InputError": "errors",
+    "Judgement": "judgement",
+    "Rubric": "rubrics.model",
+    "Run": "api",
+    "Verdict": "rubrics.contract",
+    "WorldError": "errors",
+    "arun": "api",
+    "check": "rubrics.contract",
+    "judge": "api",
+    "load_rubric": "rubrics.files:load",
+    "run": "api",
+}
+"""The public names and where they live; each is imported when it is first used."""
+
+__all__ = [
+    "Edit",
+    "EditjudgeError",
+    "Failure",
+    "InputError",
+    "Judgement",
+    "Rubric",
+    "Run",
+    "Verdict",
+    "WorldError",
+    "arun",
+    "check",
+    "judge",
+    "load_rubric",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'editjudge' has no attribute {name!r}")
+    module, _, other = _WHERE[name].partition(":")
+    value = getattr(importlib.import_module(f"editjudge.{module}"), other or name)
+    globals()[name] = value
+    return value

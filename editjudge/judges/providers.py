@@ -243,6 +243,8 @@ def resolve(spec: str, base_url: str | None = None, environ: Mapping[str, str] =
     if key and base.startswith("http://") and not _is_loopback(base):
         host = urllib.parse.urlsplit(base).hostname
         warnings = (*warnings, f"the key of {name} goes to {host} unencrypted; use https")
+    if provider.wire == _OPENAI and name != "azure" and not urllib.parse.urlsplit(base).path:
+        warnings = (*warnings, f"{base} has no path; most servers that speak this format answer below {base}/v1")
     version = next((environ[v] for v in provider.version_variables if environ.get(v)), None)
     url, query = _azure(base, model, version) if name == "azure" else (base, {})
     return Endpoint(

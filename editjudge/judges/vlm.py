@@ -120,7 +120,10 @@ class Talker:
 
         async def send() -> tuple[Reply, float]:
             response = await self._transport.post(url, headers, request.body)
-            return self._endpoint.reply(response.status, response.headers, response.body), response.seconds
+            try:
+                return self._endpoint.reply(response.status, response.headers, response.body), response.seconds
+            except Problem as problem:
+                raise self._without_key(problem) from None
 
         try:
             (reply, seconds), retries = await self.pace.persist(send)
@@ -130,6 +133,12 @@ class Talker:
                 return await self._send(work, question, pictures, turns)
             raise
         return reply, seconds, retries
+
+    def _without_key(self, problem: Problem) -> Problem:
+        """Servers quote what they were sent; a key must not reach a message through them."""
+        key = self._endpoint.key
+        said = key.redacted(str(problem)) if key else str(problem)
+        return Problem(problem.kind, said, status=problem.status, retry_after=problem.retry_after)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
         """A schema makes a server write JSON and nothing else, so it cannot be used where sections are asked for."""

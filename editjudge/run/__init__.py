@@ -1,1 +1,20 @@
 """From edits to judgements: plan, pace, engine."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+
+class _Run(types.ModuleType):
+    """Python puts a package that is imported under its name into the parent, where `editjudge.run` is also the
+    function that users call. So the package can be called, and both meanings hold whichever came first."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        from importlib import import_module
+
+        return import_module("editjudge.api").run(*arguments, **named)
+
+
+sys.modules[__name__].__class__ = _Run

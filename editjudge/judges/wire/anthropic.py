@@ -19,8 +19,9 @@ SAMPLING_VERSION = "2023-06-01"
 """The version before, which still takes the sampling parameters: the current one refuses a request that has any."""
 _SAMPLING = ("temperature", "top_p", "top_k")
 
-DEFAULT_MAX_TOKENS = 8_192
-"""The format has no default. Twelve factors with their reasons take about 1,500; the rest is room for thinking."""
+DEFAULT_MAX_TOKENS = 16_384
+"""The format has no default. Twelve factors with their reasons take about 1,500; the rest is room for thinking, and
+is not paid for unless it is used."""
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _RESERVED = frozenset({"model", "messages", "stream"})

@@ -1,0 +1,5 @@
+"""`python -m editjudge`."""
+
+from editjudge.cli import main
+
+main()

@@ -1,0 +1,150 @@
+"""The Python functions: judge one edit, or run a manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editjudge.edit import Edit, ImageSource
+from editjudge.judgement import Judgement
+from editjudge.judges.conversation import Parameters
+from editjudge.judges.registry import Options
+from editjudge.rubrics.files import resolve
+from editjudge.run.engine import Ending
+from editjudge.run.job import Job, Manner, Outcome, execute, wait_for
+from editjudge.run.single import judge_edit
+from editjudge.run.summary import Summary
+from editjudge.store.store import Store
+
+Image = ImageSource | os.PathLike[str]
+"""A path, the encoded picture as bytes, or a `data:` or http(s) address."""
+
+
+def judge(
+    *,
+    edited: Image,
+    input: Image | None = None,  # noqa: A002  (the name that manifests use)
+    instruction: str = "",
+    rubrics: str | Sequence[str] = "online",
+    judge: str | None = None,
+    ground_truth: Image | None = None,
+    mask: Image | None = None,
+    referring_expression: str = "",
+    id: str = "edit",  # noqa: A002
+    **options: Any,
+) -> Mapping[str, Judgement]:
+    """Judge one edit: a judgement for each rubric, by its name. Nothing is stored.
+
+    `options` are those of a run: temperature, seed, max_tokens, reasoning_effort, base_url, schema, strict, reasks,
+    timeout, prices, and `extra` for what is passed to the server as it is. Safe inside a running event loop.
+    """
+    edit = Edit(
+        id, _source(input), _source(edited), instruction, _source(ground_truth), _source(mask), referring_expression
+    )
+    asked = resolve(_words(rubrics))
+    found = wait_for(judge_edit(edit, asked, judge or _default_judge(), _options(options)))
+    return {judgement.rubric: judgement for judgement in found}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended; its judgements are in the store."""
+
+    id: int
+    name: str
+    ending: Ending
+    summary: Summary
+    store: str
+
+    def judgements(self) -> Iterator[dict[str, Any]]:
+        """Every task with what became of it, in the manifest's order."""
+        with Store.open(self.store, readonly=True) as store:
+            yield from store.judgements(self.id)
+
+    def table(self, by: str = "model") -> Any:
+        """Mean and coverage of each factor by `model`, `judge` or `rubric`: a data frame where pandas is installed,
+        else a list of rows. What failed is in `n` and not in the mean."""
+        places = {"judge": 0, "model": 1, "rubric": 2}
+        if by not in places:
+            raise ValueError(f"by={by!r}: expected one of {', '.join(places)}")
+        sums: dict[tuple[str, str], list[int]] = {}
+        for place, cell in self.summary.cells.items():
+            total = sums.setdefault((place[places[by]], place[3]), [0, 0, 0])
+            for index, value in enumerate((cell.sum, cell.ok, cell.n)):
+                total[index] += value
+        rows = [
+            {by: name, "factor": factor, "mean": total / ok if ok else None, "ok": ok, "n": n}
+            for (name, factor), (total, ok, n) in sums.items()
+        ]
+        try:
+            import pandas
+        except ImportError:
+            return rows
+        return pandas.DataFrame(rows)
+
+
+async def arun(
+    manifest: str | os.PathLike[str],
+    *,
+    rubrics: str | Sequence[str] = "online",
+    judges: str | Sequence[str] = (),
+    store: str | os.PathLike[str] = "editjudge.db",
+    name: str | None = None,
+    repeats: int = 1,
+    fuse: bool = False,
+    layout: Any = "images-first",
+    limit: int | None = None,
+    concurrency: int | None = None,
+    budget: float | None = None,
+    allow_outside: bool = False,
+    allow_urls: bool = False,
+    **options: Any,
+) -> Run:
+    """Judge every edit of a manifest, resuming what was begun; raises where a judge is down or refuses the key."""
+    job = Job(
+        manifest=Path(manifest),
+        rubrics=_words(rubrics),
+        judges=_words(judges) or (_default_judge(),),
+        repeats=repeats,
+        layout=layout,
+        fuse=fuse,
+        limit=limit,
+        allow_outside=allow_outside,
+        allow_urls=allow_urls,
+        options=_options(options),
+    )
+    manner = Manner(name=name, concurrency=concurrency, budget=budget)
+    with Store.open(store) as opened:
+        outcome: Outcome = await execute(job, opened, manner)
+    if outcome.error:
+        raise outcome.error
+    return Run(outcome.run_id, outcome.name, outcome.ending, outcome.summary, os.fspath(store))
+
+
+def run(manifest: str | os.PathLike[str], **arguments: Any) -> Run:
+    """`arun` for callers that are not asynchronous; safe inside a running event loop."""
+    return wait_for(arun(manifest, **arguments))
+
+
+def _default_judge() -> str:
+    return os.environ.get("EDITJUDGE_JUDGE", "measured")
+
+
+def _words(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _source(image: Image | None) -> ImageSource | None:
+    if image is None or isinstance(image, bytes):
+        return image
+    text = os.fspath(image)
+    return text if text.startswith(("http://", "https://", "data:")) else Path(text)
+
+
+def _options(given: dict[str, Any]) -> Options:
+    names = ("temperature", "seed", "max_tokens", "reasoning_effort", "extra")
+    parameters = Parameters(**{name: given.pop(name) for name in names if name in given})
+    return Options(parameters, **given)

@@ -1,0 +1,68 @@
+"""The direction of the architecture: nothing imports what stands to its right, and heavy things are imported late."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "editjudge"
+
+MAY_IMPORT = {
+    "errors": set(),
+    "edit": {"errors"},
+    "sniffing": {"errors"},
+    "images": {"edit", "errors", "sniffing"},
+    "manifest": {"edit", "errors", "images"},
+    "rubrics": {"edit", "errors"},
+    "judgement": {"rubrics"},
+    "judges": {"edit", "errors", "images", "judgement", "rubrics"},
+    "store": {"errors", "judgement", "rubrics"},
+    "run": {"edit", "errors", "images", "judgement", "judges", "manifest", "rubrics", "store"},
+    "stats": {"errors"},
+    "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
+}
+"""Each noun and those it may know; `cli` sits above all of them."""
+
+HEAVY = ("aiohttp", "numpy", "PIL", "pyarrow", "pydantic", "rich", "scipy", "sqlalchemy", "yaml")
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        noun = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if noun not in ("cli", "__init__", "__main__"):
+            yield noun, path
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The nouns of ours that a file imports anywhere, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for name in names:
+            package, _, rest = name.partition(".")
+            if package == "editjudge" and rest and (PACKAGE / rest.split(".")[0]).with_suffix(".py").exists():
+                yield rest.split(".")[0]
+            elif package == "editjudge" and rest and (PACKAGE / rest.split(".")[0]).is_dir():
+                yield rest.split(".")[0]
+
+
+@pytest.mark.parametrize(("noun", "path"), [pytest.param(n, p, id=str(p.relative_to(PACKAGE))) for n, p in modules()])
+def test_a_module_imports_only_what_stands_before_it(noun: str, path: Path) -> None:
+    assert noun in MAY_IMPORT, f"{noun} has no place in the architecture yet"
+    beyond = set(imported(path)) - MAY_IMPORT[noun] - {noun}
+    assert not beyond, f"{path.name} imports {beyond}"
+
+
+@pytest.mark.parametrize("statement", ["import editjudge", "import editjudge.cli"])
+def test_importing_the_package_imports_nothing_heavy(statement: str) -> None:
+    code = f"{statement}; import sys; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
