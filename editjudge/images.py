@@ -5,8 +5,6 @@ The one place that imports Pillow, and only inside functions: keys and plans are
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import binascii
 import hashlib
 import importlib
@@ -14,16 +12,13 @@ import io
 import os
 import stat
 import threading
-import time
 import urllib.parse
 import warnings
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
@@ -256,7 +251,8 @@ def _eight_bits(image: Image, info: ImageInfo) -> Image:
     clear = image.info.pop("transparency", None)  # the one colour that is see-through, still in 16 bits
     if image.mode.startswith("I"):
         # Converting directly clips: every value over 255 of 65,535 becomes white.
-        image = image.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
+        scale = 255 / (2**info.bits - 1)
+        image = image.convert("I").point(lambda value: value * scale + 0.5).convert("L")
     if isinstance(clear, int):
         image.info["transparency"] = round(clear / 257)
     elif isinstance(clear, tuple):
@@ -277,7 +273,8 @@ def _to_srgb(image: Image, profile: bytes | None) -> Image:
     if profile:
         try:
             source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-            if "srgb" not in ImageCms.getProfileDescription(source).lower():  # converting would move values by one
+            called = ImageCms.getProfileDescription(source).lower()
+            if "srgb" not in called or "linear" in called:  # from sRGB to sRGB, rounding would move values by one
                 target = ImageCms.createProfile("sRGB")
                 converted = ImageCms.profileToProfile(image, source, target, outputMode="RGB")
                 return converted or image
@@ -339,13 +336,13 @@ def _pillow(name: str, opening: Format | None = None) -> Iterator[None]:
         with _FILTERING, warnings.catch_warnings():
             warnings.filterwarnings("error", module=r"PIL\.")
             if opening != "tiff":
-                # EXIF is read by the TIFF module. Many a COCO photograph has it damaged; its pixels are sound.
+                # EXIF is read by the TIFF module. Photographs often have it damaged; their pixels are sound.
                 warnings.filterwarnings("ignore", module=r"PIL\.TiffImagePlugin")
             yield
     except (ImageError, Unreadable, MemoryError):
         raise
     except Exception as error:  # plugins raise OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error
-        raise ImageError(f"{name}: cannot be decoded: {error}") from error
+        raise ImageError(f"{name}: cannot be decoded or encoded: {error}") from error
 
 
 # --- preparing ------------------------------------------------------------------------------------------------
@@ -354,6 +351,7 @@ AS_IS = "as-is"
 # The most that a pixel can take: noise of pure black and white, the worst there is, takes 2.9 bytes as JPEG
 # (quality 95, 4:4:4) and 3.01 as PNG.
 _WORST_BYTES = 4
+_HEADERS = 1024  # a JPEG of one pixel has 629 bytes, nearly all of them tables
 # Steps of a fifth: a file that is a little too large keeps most of its pixels.
 _SHRINK = 0.8
 _CODECS = {"png": ("png",), "jpeg95": ("jpeg",), "png-else-jpeg95": ("png", "jpeg")}
@@ -386,7 +384,7 @@ def plan(info: ImageInfo, limits: Limits) -> str:
 
 def _codec(info: ImageInfo, limits: Limits, same_pixels: bool) -> list[str]:
     width, height = _within(info.shown, limits.max_side)
-    surely = limits.max_bytes is None or width * height * _WORST_BYTES <= limits.max_bytes
+    surely = limits.max_bytes is None or width * height * _WORST_BYTES + _HEADERS <= limits.max_bytes
     bound = [] if surely else [f"max{limits.max_bytes}"]
     # What was compressed without loss and is too heavy stays too heavy when that is done again.
     heavy = not surely and same_pixels and info.size > (limits.max_bytes or 0)
@@ -438,199 +436,3 @@ def _encode(image: Image, codec: str) -> bytes:
     else:
         image.save(out, "JPEG", quality=95, subsampling=0)
     return out.getvalue()
-
-
-# --- remembering ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is remembered of a picture, so that a run that asks nothing new reads no picture."""
-
-    digest: str
-    info: ImageInfo | None
-    """None: it is no picture that can be read, and `problem` says why."""
-    problem: str = ""
-
-
-class Digests:
-    """Digests and headers, remembered by path, size and time of modification."""
-
-    # A file written twice within the clock's grain looks the same: what is younger is not remembered.
-    _SETTLED_NS = 2_000_000_000
-
-    def __init__(
-        self,
-        *,
-        rehash: bool = False,
-        root: Path | None = None,
-        fetch: Fetch | None = None,
-        bounds: Bounds = BOUNDS,
-    ) -> None:
-        self._rehash, self._root, self._fetch, self._bounds = rehash, root, fetch, bounds
-        self._seen: dict[str, tuple[int, int, Known]] = {}
-
-    def load(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take over what an earlier `dump` held, unless everything is to be hashed again."""
-        for path, entry in {} if self._rehash else remembered.items():
-            info = ImageInfo(**entry["info"]) if entry["info"] else None
-            known = Known(entry["digest"], info, entry["problem"])
-            self._seen[path] = (entry["size"], entry["mtime_ns"], known)
-
-    def dump(self) -> dict[str, dict[str, Any]]:
-        """All that is remembered, as plain values for a store."""
-        return {
-            path: {"size": size, "mtime_ns": mtime, **asdict(known)}
-            for path, (size, mtime, known) in self._seen.items()
-        }
-
-    def of(self, source: ImageSource) -> str | None:
-        """The digest, or None where there is no such file."""
-        known = self.known(source)
-        return known.digest if known else None
-
-    def known(self, source: ImageSource) -> Known | None:
-        """Digest and header, or None where there is no such file. What cannot be read raises `ImageError`."""
-        if isinstance(source, bytes) or source_is_remote(source):
-            return self._look(source)
-        path = os.path.abspath(source)
-        try:
-            status = os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            raise ImageError(f"{name_of(source)}: cannot be read: {error}") from error
-        size, mtime, known = self._seen.get(path, (-1, -1, None))
-        if known is None or (size, mtime) != (status.st_size, status.st_mtime_ns):
-            known = self._look(source)
-            if time.time_ns() - status.st_mtime_ns > self._SETTLED_NS:
-                self._seen[path] = (status.st_size, status.st_mtime_ns, known)
-        return known
-
-    def _look(self, source: ImageSource) -> Known:
-        data = read(source, root=self._root, fetch=self._fetch, bounds=self._bounds)
-        try:
-            return Known(digest(data), probe(data, name=name_of(source), bounds=self._bounds))
-        except ImageError as error:
-            return Known(digest(data), None, str(error))
-
-
-def source_is_remote(source: ImageSource) -> bool:
-    """Whether the picture is no file: an address, or itself written as one."""
-    return isinstance(source, str) and (is_url(source) or source.startswith("data:"))
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A prepared picture in base64: bytes that go into a request's JSON as they are."""
-
-    digest: str
-    """Of the source, as it was read now; a file that was changed since it was planned shows here."""
-    media_type: str
-    recipe: str
-    width: int
-    height: int
-    base64: bytes
-
-
-_Value = TypeVar("_Value", bytes, Encoded)
-
-
-class Pictures:
-    """Pictures of one run: each is read and encoded once, however many tasks and threads ask for it."""
-
-    def __init__(
-        self,
-        *,
-        budget: int = 256 * 2**20,
-        root: Path | None = None,
-        fetch: Fetch | None = None,
-        bounds: Bounds = BOUNDS,
-    ) -> None:
-        self._budget, self._root, self._fetch, self._bounds = budget, root, fetch, bounds
-        self._used = 0
-        self._held: OrderedDict[Any, Future[Any]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def raw(self, source: ImageSource) -> bytes:
-        """The picture as it lies on disk."""
-        return self._once(("raw", _identity(source)), lambda: self._read(source))
-
-    def encoded(self, source: ImageSource, limits: Limits) -> Encoded:
-        """The picture prepared for a provider."""
-        return self._once(("encoded", _identity(source), limits), lambda: self._encode(source, limits))
-
-    async def encoded_soon(self, source: ImageSource, limits: Limits) -> Encoded:
-        """The same for an event loop, which goes on while a thread works."""
-        key = ("encoded", _identity(source), limits)
-        future, mine = self._claim(key)
-        if mine:
-            # Not awaited itself: a caller that is cancelled must not cancel what others wait for.
-            asyncio.get_running_loop().run_in_executor(
-                None, self._fulfil, key, future, lambda: self._encode(source, limits)
-            )
-        result: Encoded = future.result() if future.done() else await asyncio.wrap_future(future)
-        return result
-
-    def _read(self, source: ImageSource) -> bytes:
-        return read(source, root=self._root, fetch=self._fetch, bounds=self._bounds)
-
-    def _encode(self, source: ImageSource, limits: Limits) -> Encoded:
-        data, name = self._read(source), name_of(source)
-        prepared = prepare(data, probe(data, name=name, bounds=self._bounds), limits, name=name)
-        return Encoded(
-            digest(data),
-            prepared.media_type,
-            prepared.recipe,
-            prepared.width,
-            prepared.height,
-            base64.b64encode(prepared.data),
-        )
-
-    def _once(self, key: Any, work: Callable[[], _Value]) -> _Value:
-        future, mine = self._claim(key)
-        if mine:
-            self._fulfil(key, future, work)
-        result: _Value = future.result()
-        return result
-
-    def _claim(self, key: Any) -> tuple[Future[Any], bool]:
-        """The future of a picture, and whether the caller is the one who must fulfil it."""
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key], False
-            future: Future[Any] = Future()
-            future.set_running_or_notify_cancel()  # from here on nobody can cancel it
-            self._held[key] = future
-            return future, True
-
-    def _fulfil(self, key: Any, future: Future[Any], work: Callable[[], Any]) -> None:
-        try:
-            value = work()
-        except BaseException as error:  # whoever waits must hear of it, whatever it is
-            with self._lock:
-                del self._held[key]
-            future.set_exception(error)
-            return
-        future.set_result(value)
-        with self._lock:
-            self._used += _weight(value)
-            if self._used > self._budget:
-                self._evict(key if _weight(value) > self._budget else None)
-
-    def _evict(self, too_large: Any) -> None:
-        """Drop what was used longest ago; what alone exceeds the budget pushes nobody else out."""
-        finished = [key for key, future in self._held.items() if future.done()]
-        for key in [too_large] if too_large else finished:
-            if self._used <= self._budget:
-                break
-            self._used -= _weight(self._held.pop(key).result())
-
-
-def _identity(source: ImageSource) -> str:
-    return digest(source) if isinstance(source, bytes) else str(source)
-
-
-def _weight(value: bytes | Encoded) -> int:
-    return len(value.base64 if isinstance(value, Encoded) else value)

@@ -1,4 +1,4 @@
-"""Manifests in, edits out, one at a time: JSONL, CSV, Parquet, or a folder; and an audit of what they hold.
+"""Manifests in, edits out, one at a time: JSONL, CSV, Parquet, or a folder.
 
 A folder is read as a manifest when it is laid out like this, pictures belonging together by name without extension:
 
@@ -20,23 +20,22 @@ import functools
 import hashlib
 import importlib
 import json
-import logging
 import math
 import os
 import re
 import stat
-import zlib
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from editjudge import images
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError, ManifestError
+
+if TYPE_CHECKING:
+    pass
 
 Notify = Callable[[str], None]
 """Takes what a user should hear that is no error; by default a warning in the log."""
@@ -67,7 +66,7 @@ class LineError(ManifestError):
     """A line that cannot be understood, with what an audit lists beside the message."""
 
     def __init__(self, place: str, line: int, name: str, message: str, kind: str = "bad_line") -> None:
-        about = f'field "{name}": ' if name else ""
+        about = f'field "{images.name_of(name[:80])}": ' if name else ""
         super().__init__(f"{place}:{line}: {about}{message}" if line else f"{place}: {about}{message}")
         self.line, self.field, self.kind, self.id = line, name, kind, ""
 
@@ -84,8 +83,8 @@ def read(
     notify: Notify | None = None,
 ) -> Iterator[Edit]:
     """The edits of a manifest, in its order. Raises `ManifestError` at the first line that is wrong."""
-    reader = _Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify)
-    return islice(_raising(reader, _rows(path, reader)), limit)
+    reader = Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify)
+    return islice(_raising(reader, rows(path, reader)), limit)
 
 
 def from_rows(
@@ -98,18 +97,19 @@ def from_rows(
     notify: Notify | None = None,
 ) -> Iterator[Edit]:
     """The edits of rows that are in memory already, such as a Hugging Face dataset; paths are relative to `root`."""
-    reader = _Reader(Path(root) / name, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, unit="row")
+    reader = Reader(name, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, unit="row")
+    reader.base = Path(root)
     return _raising(reader, (_plain_row(number, row, reader) for number, row in enumerate(rows, 1)))
 
 
-def _raising(reader: _Reader, rows: Iterable[Row]) -> Iterator[Edit]:
+def _raising(reader: Reader, rows: Iterable[Row]) -> Iterator[Edit]:
     for line, row in rows:
         if isinstance(row, LineError):
             raise row
         yield reader.edit(line, row)
 
 
-def _rows(path: str | Path, reader: _Reader) -> Iterator[Row]:
+def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
     path = Path(path)
     if path.is_dir():
         reader.unit, reader.base = "edit", path
@@ -130,7 +130,7 @@ def _rows(path: str | Path, reader: _Reader) -> Iterator[Row]:
 # --- one row --------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class Reader:
     """Turns rows into edits; holds what must be remembered from one line to the next."""
 
     def __init__(
@@ -146,7 +146,7 @@ class _Reader:
         self.base = Path(path).parent
         self.unit = unit
         """What the numbers count."""
-        self.notify = notify or logging.getLogger(__name__).warning
+        self.notify = notify or _log
         self._allow_outside, self._allow_urls = allow_outside, allow_urls
         self._ids: dict[bytes, int] = {}
         self._shapes: set[tuple[str, ...]] = set()
@@ -200,11 +200,12 @@ class _Reader:
         """A misspelt `edited` would be a model that produced nothing, a thousand times over."""
         self._seen.update(shape)
         others = [key for key in shape if key not in FIELDS]
-        meant = {name: _meant(name, others) for name in FIELDS if name not in self._seen}
-        for name in _MUST_NOT_BE_MISSPELT:
-            if wrote := meant.pop(name, None):
+        absent = [name for name in FIELDS if name not in self._seen]
+        for name in absent:
+            if name in _MUST_NOT_BE_MISSPELT and (wrote := _meant(name, others)):
                 raise self.wrong(line, wrote, f'did you mean "{name}"? Rename it, or add "{name}", if only as null')
-        for name, wrote in meant.items():
+        for name in absent:
+            wrote = _meant(name, others) or next((key for key in others if key.startswith(f"{name}_")), None)
             if wrote and wrote not in self._told:
                 self._told.add(wrote)
                 self.notify(f'{self.place}:{line}: "{wrote}" is kept as metadata; did you mean "{name}"?')
@@ -221,14 +222,15 @@ class _Reader:
                 self.notify(f"{self.place}:{line}: no id; ids are made from the {self.unit}'s number, such as {text}")
         if not text or len(text) > _MAX_ID or (not text.isprintable() and _CONTROL.search(text)):
             found = f"{len(text):,} characters" if text and len(text) > _MAX_ID else repr(text)
-            raise self.wrong(
-                line, "id", f"found {found}, expected 1 to {_MAX_ID} characters without control characters"
-            )
+            expected = f"expected 1 to {_MAX_ID} characters without control characters"
+            raise self.wrong(line, "id", f"found {found}, {expected}")
         # Sixteen bytes an id, so that a million of them fit into memory.
         first = self._ids.setdefault(_blake(text.encode(), digest_size=16).digest(), line)
         if first != line:
             message = f"{text!r} stands on {self.unit} {first} and again on {self.unit} {line}; expected unique ids"
-            raise self.wrong(line, "id", message, "duplicate_id")
+            error = self.wrong(line, "id", message, "duplicate_id")
+            error.id = text
+            raise error
         return text
 
     def _text(self, line: int, name: str, value: Any) -> str | None:
@@ -242,13 +244,14 @@ class _Reader:
         if value is None:
             return None
         if isinstance(value, dict) and value.keys() <= {"bytes", "path"}:  # as Hugging Face writes pictures
-            value = value["path"] if value.get("bytes") is None else value["bytes"]
-            return self._image(line, name, value)
+            inside, path = value.get("bytes"), value.get("path")
+            if inside is None and (path is None or isinstance(path, str)):
+                return self._image(line, name, path)
+            value = inside if isinstance(inside, bytes) else value
         if isinstance(value, bytes):
             if len(value) > images.BOUNDS.max_bytes:
-                raise self.wrong(
-                    line, name, f"found {len(value):,} bytes, expected at most {images.BOUNDS.max_bytes:,}"
-                )
+                message = f"found {len(value):,} bytes, expected at most {images.BOUNDS.max_bytes:,}"
+                raise self.wrong(line, name, message)
             return value
         advice = "; load it undecoded: cast_column(..., datasets.Image(decode=False))" if hasattr(value, "save") else ""
         raise self.wrong(line, name, f"found {_described(value)}, expected a path, a data: URL or bytes{advice}")
@@ -263,14 +266,14 @@ class _Reader:
         cut = text.rfind("/") + 1
         file = text[cut:]
         if file in ("", ".", "..") or "\0" in text:
-            raise self.wrong(line, name, f"found {text!r}, expected the path of a file")
+            raise self.wrong(line, name, f"found {text!r:.200}, expected the path of a file")
         try:
             folder = self._folders.get(text[:cut]) or self._folder(text[:cut])
             if not self._allow_outside and folder.has_link(file):
                 self._confine(folder.text + file)
         except _OutsideError:
             advice = "move the picture there, or allow paths outside"
-            raise self.wrong(line, name, f"{text!r} lies outside the manifest's folder; {advice}") from None
+            raise self.wrong(line, name, f"{text!r:.200} lies outside the manifest's folder; {advice}") from None
         if len(self._recent) > 500:
             self._recent.clear()
         path = self._recent[text] = folder.path.joinpath(file)
@@ -294,7 +297,7 @@ class _Reader:
 
     def _folder(self, prefix: str) -> _Folder:
         """The folder of a path; confined once, however many files lie in it."""
-        folder = _Folder(os.path.join(self.base, prefix))
+        folder = _Folder(os.path.join(self.base, prefix), crooked=".." in prefix.split("/"))
         if prefix and not self._allow_outside and self._may_lead_out(prefix):
             self._confine(folder.text)
         if len(self._folders) > 50_000:  # one folder an edit: remembering them all helps nobody
@@ -315,29 +318,38 @@ class _Reader:
             raise _OutsideError
 
 
+def _log(message: str) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning(message)
+
+
 class _OutsideError(Exception):
     """A path that leaves the manifest's folder."""
 
 
 class _Folder:
-    """A folder with pictures, and which of its entries are links: the only ones that can lead elsewhere."""
+    """A folder with pictures, and whether entries of it are links: the only ones that can lead elsewhere."""
 
-    __slots__ = ("_asked", "_links", "path", "text")
+    __slots__ = ("_asked", "_crooked", "_linkless", "path", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, crooked: bool) -> None:
         self.text = os.path.join(text, "")
         self.path = Path(text)
         self._asked = 0
-        self._links: set[str] | None = None
+        self._crooked = crooked
+        """`x/../y` is nowhere while x is no folder, and may be anywhere once it is: each such path is resolved."""
+        self._linkless = False
 
     def has_link(self, name: str) -> bool:
-        if self._links is not None:
-            return name in self._links
+        if self._linkless or self._crooked:
+            return self._crooked
         self._asked += 1
         try:
-            # Asking for one entry takes 2 us, for all at once 0.3 us each: worth it where many are wanted.
-            if self._asked > 200:
-                self._links = {entry.name for entry in os.scandir(self.text) if entry.is_symlink()}
+            # Asking about one entry takes 2 us, going through all 0.4 us each: worth it where many are wanted.
+            if self._asked == 200:
+                with os.scandir(self.text) as entries:
+                    self._linkless = not any(entry.is_symlink() for entry in entries)
             return stat.S_ISLNK(os.lstat(self.text + name).st_mode)
         except OSError:
             return False  # not there: nothing that could be read
@@ -347,11 +359,11 @@ def _meant(name: str, others: Iterable[str]) -> str | None:
     """The key that somebody wrote for this field, if one looks like it."""
     for key in others:
         plain = key.strip().casefold().replace(" ", "_").replace("-", "_")
-        # `edited_a`, `edited_at`: something about the field, and not the field.
-        about = plain.startswith(f"{name}_")
         if plain == name or plain in _ALIASES.get(name, ()):
             return key
-        if not about and difflib.SequenceMatcher(None, plain, name).ratio() >= 0.8:
+        # `edited_a`, `edited_at`: something about the field, and not the field.
+        alike = difflib.SequenceMatcher(None, plain, name).ratio() >= 0.8
+        if alike and not plain.startswith(f"{name}_"):
             return key
     return None
 
@@ -364,15 +376,15 @@ def _described(value: Any) -> str:
 # --- files ----------------------------------------------------------------------------------------------------
 
 
-def _lines(file: IO[bytes], reader: _Reader) -> Iterator[tuple[int, bytes]]:
+def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
     """Lines as bytes, so that one with bad UTF-8 can be named; none so long that it fills memory."""
-    for line, raw in enumerate(iter(lambda: file.readline(_MAX_LINE), b""), 1):
+    for line, raw in enumerate(iter(functools.partial(file.readline, _MAX_LINE), b""), 1):
         if len(raw) == _MAX_LINE:
             raise reader.wrong(line, "", f"found a line of more than {_MAX_LINE:,} bytes")
         yield line, raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
 
 
-def _jsonl(path: Path, reader: _Reader) -> Iterator[Row]:
+def _jsonl(path: Path, reader: Reader) -> Iterator[Row]:
     with path.open("rb") as file:
         for line, raw in _lines(file, reader):
             if raw.isspace() or not raw:
@@ -380,10 +392,7 @@ def _jsonl(path: Path, reader: _Reader) -> Iterator[Row]:
             try:
                 yield line, _parsed(raw)
             except (ValueError, RecursionError) as error:
-                yield (
-                    line,
-                    LineError(reader.place, line, "", f"{_why_not_json(error)}; expected one JSON object a line"),
-                )
+                yield line, reader.wrong(line, "", f"{_why_not_json(error)}; expected one JSON object a line")
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
@@ -427,32 +436,37 @@ _JSON_SPACE = " \t\r\n"
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
 
 
-def _csv(path: Path, reader: _Reader) -> Iterator[Row]:
+def _csv(path: Path, reader: Reader) -> Iterator[Row]:
     # The limit is one for the process, and only ever raised here: pictures may stand in cells as data: URLs.
     csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE))
     with path.open("rb") as file:
-        table = csv.reader(_decoded(file, reader), strict=True)
-        names = next(table, [])
+        records = _records(file, reader)
+        _, names = next(records, (1, []))
         if not names or len(set(names)) < len(names) or not all(names):
             raise reader.wrong(1, "", f"found the columns {names!r:.200}; expected names, each once")
-        ended = table.line_num
-        while True:
-            line = ended + 1
-            try:
-                cells = next(table, None)
-            except csv.Error as error:  # after it nothing is certain to be where it belongs
-                raise reader.wrong(line, "", f"not CSV: {error}") from None
-            ended = table.line_num
-            if cells is None:
-                return
+        for line, cells in records:
             if len(cells) == len(names):
                 yield line, {name: cell or None for name, cell in zip(names, cells, strict=True)}
             elif any(cells):
                 message = f"found {len(cells)} cells, expected {len(names)}; a cell with a comma needs quotes"
-                yield line, LineError(reader.place, line, "", message)
+                yield line, reader.wrong(line, "", message)
 
 
-def _decoded(file: IO[bytes], reader: _Reader) -> Iterator[str]:
+def _records(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each record, with the line that it begins on: a quoted cell may go over several."""
+    table = csv.reader(_decoded(file, reader), strict=True)
+    while True:
+        line = table.line_num + 1
+        try:
+            cells = next(table, None)
+        except csv.Error as error:  # after it nothing is certain to be where it belongs
+            raise reader.wrong(line, "", f"not CSV: {error}") from None
+        if cells is None:
+            return
+        yield line, cells
+
+
+def _decoded(file: IO[bytes], reader: Reader) -> Iterator[str]:
     for line, raw in _lines(file, reader):
         try:
             yield raw.decode()
@@ -460,7 +474,7 @@ def _decoded(file: IO[bytes], reader: _Reader) -> Iterator[str]:
             raise reader.wrong(line, "", f"{_why_not_json(error)}; expected UTF-8") from None
 
 
-def _parquet(path: Path, reader: _Reader) -> Iterator[Row]:
+def _parquet(path: Path, reader: Reader) -> Iterator[Row]:
     reader.unit = "row"
     try:
         parquet = importlib.import_module("pyarrow.parquet")
@@ -490,11 +504,11 @@ def _holds_bytes(kind: Any, types: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def _plain_row(number: int, row: Mapping[str, Any], reader: _Reader) -> Row:
+def _plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
     try:
         return number, {key: value if key in IMAGE_ROLES else _plain(value) for key, value in row.items()}
     except ValueError as error:
-        return number, LineError(reader.place, number, "", str(error))
+        return number, reader.wrong(number, "", str(error))
 
 
 def _plain(value: Any) -> Any:
@@ -516,7 +530,7 @@ _PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", 
 _BESIDE = ("input", "ground_truth", "mask")
 
 
-def _folder(root: Path, reader: _Reader) -> Iterator[Row]:
+def _folder(root: Path, reader: Reader) -> Iterator[Row]:
     beside = {role: _named(root / role) for role in _BESIDE if (root / role).is_dir()}
     folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith((".", "_")))
     models = {name: _named(root / name) for name in folders if name not in _BESIDE}
@@ -541,19 +555,19 @@ def _folder(root: Path, reader: _Reader) -> Iterator[Row]:
 def _named(folder: Path) -> dict[str, str]:
     """The pictures of a folder, by name without extension."""
     found: dict[str, str] = {}
-    for entry in os.scandir(folder):
-        name, suffix = os.path.splitext(entry.name)
+    for file in sorted(os.listdir(folder)):
+        name, suffix = os.path.splitext(file)
         if suffix.lower() in _PICTURES and not name.startswith("."):
             if name in found:
-                raise ManifestError(f"{folder}: found {found[name]} and {entry.name}; expected one picture a name")
-            found[name] = entry.name
+                raise ManifestError(f"{folder}: found {found[name]} and {file}; expected one picture a name")
+            found[name] = file
     return found
 
 
 class _Instructions:
     """What the instructions file of a folder says, by name, and what is wrong with it."""
 
-    def __init__(self, root: Path, reader: _Reader, pictures: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, reader: Reader, pictures: Mapping[str, str]) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
         self.problems: list[Row] = []
         self._pictures = pictures
@@ -566,8 +580,8 @@ class _Instructions:
             self._read(files[0])
 
     def _read(self, path: Path) -> None:
-        reader = _Reader(path)
-        for line, row in _rows(path, reader):
+        reader = Reader(path)
+        for line, row in rows(path, reader):
             try:
                 if isinstance(row, LineError):
                     raise row
@@ -577,7 +591,7 @@ class _Instructions:
         for name in sorted(self._pictures.keys() - self.rows.keys()):
             self.problems.append((0, reader.wrong(0, "name", f"no line for input/{self._pictures[name]}")))
 
-    def _take(self, line: int, row: dict[str, Any], reader: _Reader) -> None:
+    def _take(self, line: int, row: dict[str, Any], reader: Reader) -> None:
         given = str(row.pop("name", None) or "")
         name = given if given in self._pictures else os.path.splitext(given)[0]
         if name not in self._pictures:
@@ -589,206 +603,3 @@ class _Instructions:
         if not isinstance(row.get("instruction"), str):
             raise reader.wrong(line, "instruction", f"found {row.get('instruction')!r:.80}, expected text")
         self.rows[name] = row
-
-
-# --- audit ----------------------------------------------------------------------------------------------------
-
-BROKEN = ("bad_line", "duplicate_id", "missing_file", "broken_file")
-"""Findings that keep a run from being what it should be; the others are worth a look."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    kind: str
-    line: int
-    id: str
-    field: str
-    message: str
-
-
-@dataclass(slots=True)
-class Audit:
-    """What a manifest holds, and what is odd about it."""
-
-    manifest: str
-    edits: int = 0
-    models: dict[str, int] = field(default_factory=dict)
-    edit_types: dict[str, int] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    """How often each kind of finding occurs, also beyond those that are listed."""
-    findings: list[Finding] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-
-    @property
-    def sound(self) -> bool:
-        return not any(self.counts.get(kind) for kind in BROKEN)
-
-    def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "sound": self.sound}
-
-
-def audit(
-    path: str | Path, *, allow_outside: bool = False, allow_urls: bool = False, pixels: bool = True, listed: int = 1000
-) -> Audit:
-    """Look at every line and every picture, and collect what is wrong instead of stopping at it.
-
-    `pixels` decodes each picture, which finds damage behind a sound header and edits that changed bytes but no pixel.
-    Of each kind at most `listed` findings are kept; all are counted.
-    """
-    done = Audit(images.name_of(str(path)))
-    reader = _Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=done.notices.append)
-    look = _Look(done, listed, reader)
-    with ThreadPoolExecutor() as threads:
-        facts = _Facts(threads, pixels)
-        waiting: deque[tuple[int, Edit, dict[str, Future[_Fact]]]] = deque()
-        for line, edit in _collecting(reader, _rows(path, reader), look):
-            waiting.append((line, edit, facts.of(edit)))
-            if len(waiting) > 64:  # enough to keep the threads busy, few enough for memory
-                look.at(*waiting.popleft())
-        while waiting:
-            look.at(*waiting.popleft())
-    return done
-
-
-def _collecting(reader: _Reader, rows: Iterator[Row], look: _Look) -> Iterator[tuple[int, Edit]]:
-    """The edits, while the lines that are none become findings."""
-    while True:
-        try:
-            line, row = next(rows)
-            if isinstance(row, LineError):
-                raise row
-            edit = reader.edit(line, row)
-        except StopIteration:
-            return
-        except LineError as error:
-            look.add(error.kind, error.line, error.id, error.field, str(error))
-        else:
-            yield line, edit
-
-
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    """What an audit keeps of a picture."""
-
-    digest: bytes = b""
-    pixels: bytes = b""
-    """Of what is seen, whatever it is encoded as; the digest again where pixels were not looked at."""
-    shown: tuple[int, int] = (0, 0)
-    problem: str = ""
-    missing: bool = False
-
-
-class _Facts:
-    """Looks at pictures in threads, each file once."""
-
-    def __init__(self, threads: ThreadPoolExecutor, pixels: bool) -> None:
-        self._threads, self._pixels = threads, pixels
-        self._files: OrderedDict[Path, Future[_Fact]] = OrderedDict()
-
-    def of(self, edit: Edit) -> dict[str, Future[_Fact]]:
-        sources = {role: getattr(edit, role) for role in IMAGE_ROLES}
-        return {role: self._fact(source) for role, source in sources.items() if source is not None}
-
-    def _fact(self, source: ImageSource) -> Future[_Fact]:
-        if not isinstance(source, Path):
-            return self._threads.submit(_fact, source, self._pixels)
-        if source not in self._files:
-            self._files[source] = self._threads.submit(_fact, source, self._pixels)
-            if len(self._files) > 50_000:
-                self._files.popitem(last=False)
-        return self._files[source]
-
-
-def _fact(source: ImageSource, pixels: bool) -> _Fact:
-    if isinstance(source, str):
-        return _Fact(problem="is an address, which an audit does not fetch")
-    if isinstance(source, Path) and not os.path.exists(source):
-        return _Fact(missing=True)
-    try:
-        data = images.read(source)
-        short, name = hashlib.sha256(data).digest()[:16], images.name_of(source)
-        shown = images.probe(data, name=name).shown
-        if not pixels:
-            return _Fact(short, short, shown)
-        image = images.decode(data, name=name)
-        return _Fact(short, _blake(image.tobytes(), digest_size=16, key=repr(image.size).encode()).digest(), shown)
-    except ImageError as error:
-        return _Fact(problem=str(error))
-
-
-class _Look:
-    """What is odd about one edit, by itself and beside those before it."""
-
-    def __init__(self, audit: Audit, listed: int, reader: _Reader) -> None:
-        self._audit, self._listed, self._reader = audit, listed, reader
-        self._outputs: dict[bytes, int] = {}
-        self._labels: dict[bytes, tuple[int, tuple[str, ...], bytes]] = {}
-        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
-
-    def add(self, kind: str, line: int, identifier: str, name: str, message: str) -> None:
-        counts = self._audit.counts
-        counts[kind] = counts.get(kind, 0) + 1
-        if counts[kind] <= self._listed:
-            self._audit.findings.append(Finding(kind, line, identifier, name, message))
-
-    def at(self, line: int, edit: Edit, looked: Mapping[str, Future[_Fact]]) -> None:
-        facts = {role: future.result() for role, future in looked.items()}
-        self._count(edit)
-        if not edit.instruction.strip():
-            self.add("empty_instruction", line, edit.id, "instruction", "is empty")
-        if edit.edited is None:
-            self.add("missing_output", line, edit.id, "edited", "is absent: the model produced nothing")
-        for role, fact in facts.items():
-            self._file(line, edit, role, fact)
-        source, edited = facts.get("input"), facts.get("edited")
-        if edited and edited.digest:
-            self._repeated(line, edit, edited)
-            if source and source.digest:
-                self._pair(line, edit, source, edited)
-
-    def _count(self, edit: Edit) -> None:
-        self._audit.edits += 1
-        for counts, label in ((self._audit.models, edit.model), (self._audit.edit_types, edit.edit_type)):
-            counts[label or ""] = counts.get(label or "", 0) + 1
-
-    def _file(self, line: int, edit: Edit, role: str, fact: _Fact) -> None:
-        name = images.name_of(getattr(edit, role))
-        if fact.missing and role == "edited":
-            self.add("missing_output", line, edit.id, role, f"{name} is not there: the model produced nothing")
-        elif fact.missing:
-            self.add("missing_file", line, edit.id, role, f"{name} is not there")
-        elif fact.problem:
-            kind = "not_fetched" if isinstance(getattr(edit, role), str) else "broken_file"
-            self.add(kind, line, edit.id, role, fact.problem)
-
-    def _repeated(self, line: int, edit: Edit, edited: _Fact) -> None:
-        first = self._outputs.setdefault(edited.pixels, line)
-        if first != line:
-            message = f"the same picture as the output on {self._reader.unit} {first}"
-            self.add("duplicate_output", line, edit.id, "edited", message)
-
-    def _pair(self, line: int, edit: Edit, source: _Fact, edited: _Fact) -> None:
-        if source.pixels == edited.pixels:
-            how = "the same file" if source.digest == edited.digest else "another file with the same pixels"
-            self.add("no_op", line, edit.id, "edited", f"{how} as the input: nothing was edited")
-        if source.shown != edited.shown:
-            (width, height), (wide, high) = source.shown, edited.shown
-            self.add("size_change", line, edit.id, "edited", f"{width} x {height} became {wide} x {high}")
-        self._contradiction(line, edit, source, edited)
-
-    def _contradiction(self, line: int, edit: Edit, source: _Fact, edited: _Fact) -> None:
-        labels = {name: getattr(edit, name) for name in LABELS} | dict(edit.metadata)
-        names = self._names.setdefault(shape := tuple(sorted(labels)), shape)
-        values = b"".join(_checksum(labels[name]) for name in names)
-        key = _blake(source.digest + edited.digest + edit.instruction.encode(), digest_size=16).digest()
-        first, other_names, others = self._labels.setdefault(key, (line, names, values))
-        before = {name: others[4 * at : 4 * at + 4] for at, name in enumerate(other_names)}
-        now = {name: values[4 * at : 4 * at + 4] for at, name in enumerate(names)}
-        if odd := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
-            message = f"the same pictures and instruction as {self._reader.unit} {first}, but another {', '.join(odd)}"
-            self.add("contradictory_labels", line, edit.id, odd[0], message)
-
-
-def _checksum(value: Any) -> bytes:
-    # Four bytes a label: they are only ever compared between two rows about the same pictures.
-    return zlib.crc32(json.dumps(value, sort_keys=True, default=str).encode()).to_bytes(4, "big")

@@ -17,12 +17,14 @@ MAY_IMPORT = {
     "edit": {"errors"},
     "sniffing": {"errors"},
     "images": {"edit", "errors", "sniffing"},
+    "pictures": {"edit", "errors", "images", "sniffing"},
     "manifest": {"edit", "errors", "images"},
+    "audit": {"edit", "errors", "images", "manifest"},
     "rubrics": {"edit", "errors"},
     "judgement": {"rubrics"},
-    "judges": {"edit", "errors", "images", "judgement", "rubrics"},
+    "judges": {"edit", "errors", "images", "judgement", "pictures", "rubrics"},
     "store": {"errors", "judgement", "rubrics"},
-    "run": {"edit", "errors", "images", "judgement", "judges", "manifest", "rubrics", "store"},
+    "run": {"edit", "errors", "images", "judgement", "judges", "manifest", "pictures", "rubrics", "store"},
     "stats": {"errors"},
     "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
 }
@@ -48,10 +50,9 @@ def imported(path: Path) -> Iterator[str]:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for name in names:
             package, _, rest = name.partition(".")
-            if package == "editjudge" and rest and (PACKAGE / rest.split(".")[0]).with_suffix(".py").exists():
-                yield rest.split(".")[0]
-            elif package == "editjudge" and rest and (PACKAGE / rest.split(".")[0]).is_dir():
-                yield rest.split(".")[0]
+            noun = PACKAGE / rest.split(".")[0]
+            if package == "editjudge" and rest and (noun.is_dir() or noun.with_suffix(".py").exists()):
+                yield noun.name
 
 
 @pytest.mark.parametrize(("noun", "path"), [pytest.param(n, p, id=str(p.relative_to(PACKAGE))) for n, p in modules()])

@@ -27,7 +27,8 @@ from PIL import Image, ImageCms, ImageOps
 
 from editjudge import images
 from editjudge.errors import ImageError
-from editjudge.images import AS_IS, Bounds, Digests, Limits, Pictures, decode, plan, prepare, probe, read
+from editjudge.images import AS_IS, Bounds, Limits, decode, plan, prepare, probe, read
+from editjudge.pictures import Digests, Encoded, Pictures
 
 UNLIMITED = Limits()
 
@@ -659,14 +660,14 @@ def test_threads_that_want_the_same_picture_have_it_encoded_once() -> None:
     pictures = Pictures(fetch=fetch)
     barrier = threading.Barrier(8)
 
-    def ask(_: int) -> images.Encoded:
+    def ask(_: int) -> Encoded:
         barrier.wait()
         return pictures.encoded("http://example.org/a.png", UNLIMITED)
 
     with ThreadPoolExecutor(8) as threads:
         answers = set(threads.map(ask, range(8)))
     assert fetch.calls == 1
-    assert answers == {images.Encoded(images.digest(data), "image/png", AS_IS, 20, 10, base64.b64encode(data))}
+    assert answers == {Encoded(images.digest(data), "image/png", AS_IS, 20, 10, base64.b64encode(data))}
 
 
 def test_tasks_that_want_the_same_picture_have_it_encoded_once() -> None:
@@ -685,7 +686,7 @@ def test_a_task_that_gives_up_takes_nothing_from_the_others() -> None:
     fetch = Counting(SAMPLES["png"](20, 10))
     pictures = Pictures(fetch=fetch)
 
-    async def ask() -> images.Encoded:
+    async def ask() -> Encoded:
         first = asyncio.create_task(pictures.encoded_soon("http://example.org/a", UNLIMITED))
         second = asyncio.create_task(pictures.encoded_soon("http://example.org/a", UNLIMITED))
         await asyncio.sleep(0.005)

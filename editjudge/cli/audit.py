@@ -23,7 +23,7 @@ def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
     Finds missing and broken files, duplicate ids and pictures, edits that changed nothing, changed sizes, empty
     instructions and contradictory labels. Exits with 1 if there is a finding.
     """
-    from editjudge.manifest import audit
+    from editjudge.audit import audit
 
     found = audit(manifest, allow_outside=allow_outside)
     if as_json:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from editjudge.edit import Edit
-from editjudge.images import Encoded, Limits
+from editjudge.images import Limits
 from editjudge.judgement import Judgement, Status, Task
+from editjudge.pictures import Encoded
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout, Question, ask

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from editjudge.errors import UsageError
-from editjudge.judges.prices import Price, answer_tokens, image_tokens, prices, text_tokens
+from editjudge.judges.prices import Price, answer_tokens, prices, question_tokens
 from editjudge.judges.registry import Options, is_local
 from editjudge.judges.work import Work
 
@@ -73,10 +73,9 @@ class Costs:
 
 
 def input_tokens(work: Work) -> int:
-    """About what a question counts, pictures and text."""
-    provider = work.task.judge.partition("/")[0]
-    pictures = sum(image_tokens(provider, *work.sizes[role]) for role in work.rubric.images)
-    return pictures + text_tokens(str(work.question()))
+    """About what the question of a task counts."""
+    sizes = [work.sizes[role] for role in work.rubric.images]
+    return question_tokens(work.task.judge.partition("/")[0], sizes, str(work.question()))
 
 
 def _price(spec: str, options: Options) -> Price | None:

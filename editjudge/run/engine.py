@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.errors import EditjudgeError
-from editjudge.images import Digests, Fetch, Known, Pictures, name_of
+from editjudge.errors import EditjudgeError, ImageError
+from editjudge.images import Fetch, name_of
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.work import Judge, Work
+from editjudge.pictures import Digests, Known, Pictures
 from editjudge.run.plan import Shape, works
 from editjudge.run.single import judged
 from editjudge.store.store import Item, Store
@@ -107,7 +110,10 @@ class Engine:
         self._store, self._run, self._shape = store, run_id, shape
         self._access = access or Access()
         self._pictures = Pictures(root=self._access.root, fetch=self._access.fetch)
-        self._budget, self._reserve, self._reserved = budget, reserve, 0.0
+        self._budget, self._reserve, self._spent, self._dearer = budget, reserve, 0.0, 1.0
+        self._reserved: dict[str, float] = {}
+        """The most that each task in flight can cost, by key."""
+        self._settled = asyncio.Event()
         self._observe = observe
         self._writer = Writer(store)
         self._window: set[str] = set()
@@ -120,26 +126,33 @@ class Engine:
                 for judge in judges:
                     group.create_task(self._drive(judge, edits()))
         except* EditjudgeError as errors:
-            self.control.stop("failed", errors.exceptions[0])
+            self.control.stop("failed", _first(errors))
         finally:
             await self._writer.close()
         return self.control.stopping or "finished"
 
     async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
         batches = self._batches(judge, iter(edits))
-        ahead = asyncio.create_task(asyncio.to_thread(next, batches, None))
+        ahead = asyncio.create_task(self._next(batches))
         async with asyncio.TaskGroup() as group:
             room = _Room(judge)
             while self.control.stopping is None and (planned := await ahead) is not None:
-                ahead = asyncio.create_task(asyncio.to_thread(next, batches, None))
+                ahead = asyncio.create_task(self._next(batches))
                 for work in await self._not_done(planned):
                     await room.wait()
-                    if self.control.stopping or not self._affordable(work):
+                    if not await self._affordable(work):
                         break
                     room.enter()
                     task = group.create_task(self._do(judge, work))
                     task.add_done_callback(room.leave)
         await ahead
+
+    async def _next(self, batches: Iterator[list[Work]]) -> list[Work] | None:
+        try:
+            return await asyncio.to_thread(next, batches, None)
+        except EditjudgeError as error:
+            self.control.stop("failed", error)
+            return None
 
     def _batches(self, judge: Judge, edits: Iterator[Edit]) -> Iterator[list[Work]]:
         """Planned in a thread: reading and hashing pictures must not hold up answers."""
@@ -147,8 +160,8 @@ class Engine:
         while batch := list(itertools.islice(edits, BATCH)):
             digests = self._digests(batch)
             found = list(works(batch, self._shape, judge, functools.partial(known, digests)))
+            shown = _shown(found, digests)
             self._store.save_digests(digests.dump())
-            shown = {work.edit.id: work.digests for work in reversed(found)}
             kept = (_item(edit, shown[edit.id]) for edit in batch)
             edits_before = self._store.add_items(self._run, kept, edits_before)
             tasks_before = self._store.add_tasks(self._run, (work.task for work in found), tasks_before)
@@ -156,7 +169,7 @@ class Engine:
 
     def _digests(self, batch: list[Edit]) -> Digests:
         digests = Digests(rehash=self._access.rehash, root=self._access.root, fetch=self._access.fetch)
-        paths = {str(s) for e in batch for role in IMAGE_ROLES if isinstance(s := getattr(e, role), Path)}
+        paths = {os.path.abspath(s) for e in batch for role in IMAGE_ROLES if isinstance(s := getattr(e, role), Path)}
         digests.load(self._store.load_digests(sorted(paths)))
         return digests
 
@@ -180,23 +193,51 @@ class Engine:
         self._observe(self.tally)
         return [work for key, work in fresh.items() if key not in done]
 
-    def _affordable(self, work: Work) -> bool:
-        if self._budget is None:
-            return True
-        if self.tally.cost + self._reserved + self._reserve(work) > self._budget:
-            self.control.stop("budget")
-            return False
-        self._reserved += self._reserve(work)
-        return True
+    async def _affordable(self, work: Work) -> bool:
+        """Whether the run goes on, and can pay for this if it comes to the worst, as it hardly ever does: before the
+        budget counts as reached, what is in flight is waited for."""
+        most = self._reserve(work) if self._budget is not None else 0.0
+        while self.control.stopping is None:
+            if self._budget is None or self._feared(most) <= self._budget:
+                self._reserved[work.task.key] = most
+                return True
+            if not self._reserved:
+                self.control.stop("budget")
+                break
+            self._settled.clear()
+            await self._settled.wait()
+        return False
+
+    def _feared(self, most: float) -> float:
+        return self._spent + self._dearer * (sum(self._reserved.values()) + most)
 
     async def _do(self, judge: Judge, work: Work) -> None:
-        judgement = await judged(judge, work, self._pictures)
-        await self._writer.put(judgement)
-        self._window.discard(work.task.key)
-        self.tally.add(judgement)
-        if self._budget is not None:
-            self._reserved -= self._reserve(work)
+        try:
+            judgement = await judged(judge, work, self._pictures)
+            await self._writer.put(judgement)
+        except EditjudgeError as error:
+            # The run ends as if the user had ended it: what is in flight is paid for, so it is let finish.
+            self.control.stop("failed", error)
+        else:
+            self._window.discard(work.task.key)
+            self.tally.add(judgement)
+            self._pay(judgement, self._reserved[work.task.key])
+        del self._reserved[work.task.key]
+        self._settled.set()
         self._observe(self.tally)
+
+    def _pay(self, judgement: Judgement, most: float) -> None:
+        unknown = judgement.cost is None and judgement.exchanges
+        cost = most if unknown else judgement.cost or 0.0
+        self._spent += cost
+        if most:  # an estimate that proved too low is corrected for all that follow
+            self._dearer = max(self._dearer, cost / most)
+
+
+def _first(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:
+    """The error itself, out of the groups that task groups wrap around it."""
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 class _Room:
@@ -227,6 +268,19 @@ def known(digests: Digests, edit: Edit, role: str) -> Known | None:
     """What is known of a picture of an edit."""
     source = getattr(edit, role)
     return None if source is None else digests.known(source)
+
+
+def _shown(found: Iterable[Work], digests: Digests) -> dict[str, dict[str, str]]:
+    """Digests of each edit's pictures: those that its rubrics show, and the input, by which edits are grouped."""
+    shown: dict[str, dict[str, str]] = {}
+    for work in found:
+        shown.setdefault(work.edit.id, {}).update(work.digests)
+    for work in found:
+        mine, source = shown[work.edit.id], work.edit.input
+        if "input" not in mine and work.edit.group is None and isinstance(source, Path | bytes):
+            with suppress(ImageError):
+                mine |= {"input": digest} if (digest := digests.of(source)) else {}
+    return shown
 
 
 def _item(edit: Edit, digests: Mapping[str, str]) -> Item:

@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from editjudge.images import Digests
 from editjudge.judgement import DONE
 from editjudge.judges.registry import open_judge
 from editjudge.judges.work import Judge, Work
+from editjudge.pictures import Digests
 from editjudge.run.cost import Costs, Estimate
 from editjudge.run.engine import BATCH, known
 from editjudge.run.job import Job, access

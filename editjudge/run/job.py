@@ -26,7 +26,7 @@ from editjudge.run.fetching import fetch
 from editjudge.run.pace import Circuit, Pace
 from editjudge.run.plan import Shape
 from editjudge.run.summary import Summary, summarise
-from editjudge.store.store import Store
+from editjudge.store.store import Run, Store
 
 T = TypeVar("T")
 
@@ -133,13 +133,14 @@ class Outcome:
 async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
     """Run to the end, or as far as budget, patience and the user allow; then say what there is."""
     rubrics = job.load_rubrics()
-    spec = job.spec(rubrics)
-    run = store.open_run(manner.name or _name(job, spec), spec)
-    store.add_rubrics(rubrics)
     shape = Shape(rubrics, job.repeats, job.layout)
     costs = Costs(job.options, manner.budget, job.judges)
     async with AsyncExitStack() as resources:
         judges = [await open_judge(spec, job.options, _pacing(manner), resources) for spec in job.judges]
+        job.edits()  # what cannot be asked at all leaves no run behind
+        for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
+            manner.say(warning)
+        run = _open_run(job, store, manner, rubrics)
         engine = Engine(
             store,
             run.id,
@@ -150,11 +151,22 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
             observe=manner.observe,
         )
         manner.control(engine.control)
-        ending = await engine.run(job.edits, judges)
+        try:
+            ending = await engine.run(job.edits, judges)
+        except BaseException:  # stopped at once: what is kept is there to go on from
+            store.mark(run, "interrupted")
+            raise
     rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
     summary = summarise(rows, {rubric.name: [factor.key for factor in rubric.factors] for rubric in rubrics})
     store.mark(run, "interrupted" if ending == "failed" else ending, summary.as_json())
     return Outcome(run.id, run.name, ending, engine.tally, summary, engine.control.error)
+
+
+def _open_run(job: Job, store: Store, manner: Manner, rubrics: Sequence[Rubric]) -> Run:
+    spec = job.spec(rubrics)
+    run = store.open_run(manner.name or _name(job, spec), spec)
+    store.add_rubrics(rubrics)
+    return run
 
 
 def run_sync(job: Job, store: Store, manner: Manner) -> Outcome:

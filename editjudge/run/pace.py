@@ -7,6 +7,7 @@ which fewer requests may or may not cure, so concurrency only stops growing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import deque
@@ -25,8 +26,7 @@ CEILING = 256
 START = 8
 """Where automatic concurrency begins: it doubles every round trip until the first 429."""
 _SHRINK = 0.7
-_CALM = 10.0
-"""Seconds without growth after a 5xx or a timeout."""
+_NOTHING_LOST = "Nothing is lost: run the same command again to go on."
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,7 @@ class Retry:
         """Seconds to wait; what the server asks for is the least, and nobody retries in step with others."""
         jitter = chance.uniform(0.5, 1.0)
         backoff = min(self.longest, self.first * 2.0 ** min(failures - 1, 20)) * jitter
-        if problem.retry_after is None:
-            return backoff
-        return problem.retry_after * (1 + 0.1 * jitter)
+        return max(backoff, (problem.retry_after or 0.0) * (1 + 0.1 * jitter))
 
 
 class JudgeDown(JudgeError):
@@ -66,6 +64,8 @@ class Circuit:
     _failures: int = 0
     _opened: float | None = None
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _why: str = ""
 
     @property
     def open(self) -> bool:
@@ -82,24 +82,40 @@ class Circuit:
         self._failures += 1
         threshold = max(self.threshold, 2 * in_flight)
         if problem.kind == "request" and self._failures >= threshold:
-            raise JudgeDown(f"{self.judge} refused {self._failures} questions in a row: {problem}")
+            raise self.end(f"{self.judge} refused {self._failures} questions in a row: {problem}")
         if self._opened is None and self._failures >= threshold:
             self._opened = time.monotonic()
             self.say(f"{self.judge} is down ({problem}); waiting up to {self.patience:g} s for it")
         elif self._opened is not None and time.monotonic() - self._opened > self.patience:
-            raise JudgeDown(
-                f"{self.judge} did not answer for {self.patience:g} s: {problem}. "
-                "Nothing is lost: run the same command again to go on."
-            )
+            raise self.end(f"{self.judge} did not answer for {self.patience:g} s: {problem}. {_NOTHING_LOST}")
+
+    def end(self, why: str) -> JudgeDown:
+        """Nobody is asked any more; what is in flight may still be answered, and was paid for."""
+        self._why = self._why or why
+        self._over.set()
+        return JudgeDown(self._why)
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep, but not beyond the end."""
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), seconds)
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
         """Nothing to wait for while the judge answers; one at a time while it does not."""
         if self.open:
             async with self._probing:
-                yield
-        else:
-            yield
+                if self.open:  # else it answers since a moment ago, and those who waited go together
+                    self._still_asked()
+                    yield
+                    return
+        self._still_asked()
+        yield
+
+    def _still_asked(self) -> None:
+        if self._over.is_set():
+            raise JudgeDown(self._why)
 
 
 class Pace:
@@ -125,7 +141,8 @@ class Pace:
         self.rate_limited = 0
         """429s so far."""
         self._grows_fast = True
-        self._calm_until = 0.0
+        self._calm = 0
+        """Successes to come before the limit grows again."""
         self._shrunk = -1.0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
@@ -133,10 +150,10 @@ class Pace:
 
     async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
         """Send until there is a reply, within the retry policy: the reply and how many sends brought none."""
-        failures = 0
+        failures = spent = 0
         while True:
             for meter, amount in zip(self._meters, (1, tokens), strict=True):
-                await meter.pass_by(amount)
+                await self.circuit.rest(meter.wait(amount))
             started = time.monotonic()
             try:
                 async with self.circuit.passage():
@@ -144,12 +161,15 @@ class Pace:
             except Problem as problem:
                 failures += 1
                 self._heed(problem, started)
-                pause = self.retry.pause(problem, failures, self._chance)
-                out_of_tries = failures >= self.retry.tries and not self.circuit.open
                 # While the circuit is open a judge is waited for: its tasks must not burn into failures.
-                if not problem.passing or out_of_tries or pause > self.retry.patience:
+                spent += not self.circuit.open
+                if not problem.passing or spent >= self.retry.tries:
                     raise
-                await asyncio.sleep(pause)
+                pause = self.retry.pause(problem, failures, self._chance)
+                if pause > self.retry.patience:
+                    why = f"{self.judge} wants to be left alone for {pause:.0f} s: {problem}. {_NOTHING_LOST}"
+                    raise self.circuit.end(why) from None
+                await self.circuit.rest(pause)
             else:
                 self._praise()
                 return reply, failures
@@ -157,33 +177,29 @@ class Pace:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """A place among those who may ask now, in the order of asking."""
-        while self.in_flight >= int(self.limit):
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except BaseException:
-                if turn.done() and not turn.cancelled():
-                    self._wake()  # the turn was given to one who left: pass it on
-                raise
-        self.in_flight += 1
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._wake()
         try:
+            await turn
             yield
         finally:
-            self.in_flight -= 1
-            self._wake()
+            if turn.done() and not turn.cancelled():  # also where it was given to one who had just left
+                self.in_flight -= 1
+                self._wake()
 
     def _wake(self) -> None:
-        free = int(self.limit) - self.in_flight
-        while free > 0 and self._waiting:
+        """A place is taken by whoever gives it, so that nobody comes in between."""
+        while self._waiting and (self._waiting[0].done() or self.in_flight < int(self.limit)):
             turn = self._waiting.popleft()
-            if not turn.done():
+            if not turn.done():  # else cancelled
                 turn.set_result(None)
-                free -= 1
+                self.in_flight += 1
 
     def _praise(self) -> None:
         self.circuit.succeeded()
-        if self.limit < self.ceiling and time.monotonic() >= self._calm_until:
+        self._calm -= 1
+        if self.limit < self.ceiling and self._calm < 0:
             # One more slot for every success doubles the limit each round trip; later, one for every round trip.
             self.limit = min(self.ceiling, self.limit + (1 if self._grows_fast else 1 / self.limit))
             self._wake()
@@ -195,9 +211,15 @@ class Pace:
             if started > self._shrunk:  # those sent before the last cut say nothing about the rate since
                 self._shrunk = time.monotonic()
                 self.limit = max(1.0, self.limit * _SHRINK)
+        elif problem.passing:
+            # For a round trip. For a time instead, a steady 10 % of 5xx would never let it grow again, and with 20 %
+            # of 429 beside it one request would be left in flight (8 answers a second where there are 20 now).
+            self._calm = int(self.limit)
+        if problem.kind in ("refusal", "schema"):
+            self.circuit.succeeded()  # an answer, if not the one that was hoped for
+        elif problem.kind in ("key", "model"):
+            self.circuit.end(f"{self.judge}: {problem}")
         else:
-            self._calm_until = time.monotonic() + _CALM
-        if problem.kind not in ("refusal", "schema"):
             self.circuit.failed(problem, self.in_flight)
 
 
@@ -208,11 +230,11 @@ class _Meter:
         self._spacing = 60.0 / per_minute if per_minute else 0.0
         self._next = 0.0
 
-    async def pass_by(self, amount: float) -> None:
-        if not self._spacing or not amount:
-            return
+    def wait(self, amount: float) -> float:
+        """Seconds until it is the turn of whoever asks, which is theirs from now on."""
+        if not self._spacing:
+            return 0.0
         now = time.monotonic()
         turn = max(now, self._next)
         self._next = turn + self._spacing * amount
-        if turn > now:
-            await asyncio.sleep(turn - now)
+        return turn - now

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from editjudge.edit import Edit
 from editjudge.errors import ImageError
-from editjudge.images import Known, plan
+from editjudge.images import plan
 from editjudge.judgement import Status, Task
 from editjudge.judges.work import Judge, Work
+from editjudge.pictures import Known
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout
@@ -54,6 +55,8 @@ def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: Look) 
         "images": {role: [digests.get(role), recipes.get(role)] for role in rubric.images},
         "texts": {role: getattr(edit, role) for role in rubric.texts},
     }
+    if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
+        question["problem"] = [problem[0], problem[1].message]
     for repeat in range(shape.repeats):
         key = _key(question, judge.identity(edit, rubric, repeat), repeat)
         task = Task(edit.id, rubric.name, judge.spec, repeat, key)

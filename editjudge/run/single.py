@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 
 from editjudge.edit import Edit
 from editjudge.errors import ImageError
-from editjudge.images import Digests, Encoded, Known, Pictures
 from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options, open_judge
 from editjudge.judges.work import Judge, Work
+from editjudge.pictures import Digests, Encoded, Known, Pictures
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.run.pace import Pace

@@ -1,0 +1,640 @@
+"""Manifests: what becomes an edit, what is refused and how that reads, and what an audit finds."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import logging
+import os
+import tracemalloc
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from editjudge import manifest
+from editjudge.audit import Audit
+from editjudge.audit import audit as look_over
+from editjudge.edit import Edit
+from editjudge.errors import ManifestError
+
+ROW = {"id": "a", "input": "in.png", "edited": "out.png", "instruction": "make it blue"}
+
+
+def picture(colour: str = "red", size: tuple[int, int] = (8, 6), codec: str = "PNG", **options: Any) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, colour).save(out, codec, **options)
+    return out.getvalue()
+
+
+def jsonl(folder: Path, *rows: Mapping[str, Any] | str | bytes, name: str = "edits.jsonl") -> Path:
+    path = folder / name
+    lines = [row if isinstance(row, str | bytes) else json.dumps(row) for row in rows]
+    path.write_bytes(b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines) + b"\n")
+    return path
+
+
+def edits(path: Path, **options: Any) -> list[Edit]:
+    return list(manifest.read(path, **options))
+
+
+def attempt(path: Path) -> list[Edit] | ManifestError:
+    try:
+        return edits(path, notify=lambda _: None)
+    except ManifestError as error:
+        return error
+
+
+def refusal(folder: Path, *rows: Mapping[str, Any] | str | bytes, **options: Any) -> str:
+    with pytest.raises(ManifestError) as caught:
+        edits(jsonl(folder, *rows), **options)
+    return str(caught.value)
+
+
+# --- what becomes an edit -------------------------------------------------------------------------------------
+
+
+def test_a_line_becomes_an_edit_with_paths_relative_to_the_manifest(tmp_path: Path) -> None:
+    row = ROW | {
+        "ground_truth": "gt/a.png",
+        "mask": "./mask/a.png",
+        "referring_expression": "the left car",
+        "model": "M",
+        "edit_type": "recolor",
+        "group": "g",
+        "seed": 7,
+        "tags": ["x", {"y": 0.5}],
+    }
+    assert edits(jsonl(tmp_path, row)) == [
+        Edit(
+            "a",
+            tmp_path / "in.png",
+            tmp_path / "out.png",
+            "make it blue",
+            tmp_path / "gt/a.png",
+            tmp_path / "mask/a.png",
+            "the left car",
+            "M",
+            "recolor",
+            "g",
+            {"seed": 7, "tags": ["x", {"y": 0.5}]},
+        )
+    ]
+
+
+def test_an_output_that_is_absent_null_empty_or_not_on_disk_stays_an_edit(tmp_path: Path) -> None:
+    without = {key: value for key, value in ROW.items() if key != "edited"}
+    path = jsonl(
+        tmp_path, ROW, without | {"id": "b"}, ROW | {"id": "c", "edited": None}, ROW | {"id": "d", "edited": ""}
+    )
+    assert [edit.edited for edit in edits(path)] == [tmp_path / "out.png", None, None, None]
+
+
+def test_ids_are_made_from_the_line_number_and_that_is_said_once(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, {"input": "a.png"}, "", {"input": "b.png"})
+    said: list[str] = []
+    assert [edit.id for edit in edits(path, notify=said.append)] == ["line-1", "line-3"]
+    assert said == [f"{path}:1: no id; ids are made from the line's number, such as line-1"]
+
+
+def test_notices_go_to_the_log_by_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        edits(jsonl(tmp_path, {"input": "a.png"}))
+    assert "no id" in caplog.text
+
+
+def test_byte_order_mark_windows_line_ends_and_blank_lines_are_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "edits.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + b'{"id": "a"}\r\n\r\n  \t\n{"id": "b"}')
+    assert [edit.id for edit in edits(path)] == ["a", "b"]
+
+
+def test_a_limit_stops_before_what_comes_after_it(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, ROW, ROW | {"id": "b"}, "nonsense")
+    assert [edit.id for edit in edits(path, limit=2)] == ["a", "b"]
+
+
+def test_a_data_url_becomes_bytes(tmp_path: Path) -> None:
+    url = "data:image/png;base64," + base64.b64encode(picture()).decode()
+    assert edits(jsonl(tmp_path, ROW | {"edited": url}))[0].edited == picture()
+
+
+def test_names_with_newlines_spaces_and_umlauts_are_names(tmp_path: Path) -> None:
+    names = ["a\nb.png", " c .png", "ä/ö:ü.png", "%2e%2e/x.png"]
+    path = jsonl(tmp_path, *({"id": str(n), "input": name} for n, name in enumerate(names)))
+    assert [edit.input for edit in edits(path)] == [tmp_path / name for name in names]
+
+
+def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
+    stream = manifest.read(jsonl(tmp_path, ROW, "nonsense"))
+    assert next(stream).id == "a"
+    with pytest.raises(ManifestError):
+        next(stream)
+
+
+def test_memory_does_not_grow_with_what_the_lines_hold(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, *(ROW | {"id": f"item-{n}", "note": "x" * 2000} for n in range(5000)))
+    tracemalloc.start()
+    for _ in manifest.read(path):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5000 * 300  # of 10 MB: the digests of the ids
+
+
+# --- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "not JSON: "),
+        ('{"id": "a"} {"id": "b"}', "not JSON: Extra data"),
+        ("[1, 2]", r"found a list \(\[1, 2\]\)"),
+        ('"text"', "found str"),
+        ("null", "found NoneType"),
+        ('{"score": NaN}', "NaN is not a finite number"),
+        ('{"score": -Infinity}', "-Infinity is not a finite number"),
+        ('{"score": 1e999}', "1e999 is not a finite number"),
+        ('{"id": "a", "id": "b"}', 'the key "id" stands twice'),
+        ('{"x": {"y": 1, "y": 1}}', 'the key "y" stands twice'),
+        (r'{"id": "\ud800"}', "half of a surrogate pair"),
+        (b'{"id": "\xff"}', "a byte that is not UTF-8 at column 9"),
+        ("[" * 100_000, "nested too deeply|not JSON"),
+        ('{"n": ' + "9" * 5000 + "}", "limit"),
+    ],
+)
+def test_a_line_that_is_no_strict_json_object_is_refused_by_number(tmp_path: Path, line: str | bytes, why: str) -> None:
+    path = jsonl(tmp_path, ROW, "", line)
+    with pytest.raises(ManifestError, match=rf"edits\.jsonl:3: .*({why}).*expected one JSON object a line"):
+        edits(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "found"),
+    [
+        ("id", 7, "a number (7), expected text"),
+        ("id", "", "'', expected 1 to 512 characters"),
+        ("id", "a\nb", r"'a\nb', expected 1 to 512 characters without control characters"),
+        ("id", "a\x7f", "without control characters"),
+        ("id", "x" * 513, "513 characters, expected 1 to 512"),
+        ("instruction", ["a"], "a list (['a']), expected text"),
+        ("model", True, "true or false (True), expected text"),
+        ("edited", 3.5, "a number (3.5), expected a path, a data: URL or bytes"),
+        ("edited", {"file": "x"}, "an object ({'file': 'x'}), expected a path"),
+        ("edited", {"bytes": "text"}, "an object ({'bytes': 'text'}), expected a path"),
+        ("edited", {"path": {"path": "x"}}, "an object ({'path': {'path': 'x'}}), expected a path"),
+        ("edited", "folder/", "'folder/', expected the path of a file"),
+        ("edited", "a\0b", r"'a\x00b', expected the path of a file"),
+        ("edited", "s3://bucket/a.png", "'s3://bucket/a.png', expected a path"),
+        ("edited", "file:///etc/passwd", "'file:///etc/passwd', expected a path"),
+        ("edited", "https://example.org/a.png", "addresses are not fetched unless that is allowed"),
+        ("edited", "data:image/png;base64,***", "not valid base64"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_field_and_what_was_found(
+    tmp_path: Path, field: str, value: Any, found: str
+) -> None:
+    message = refusal(tmp_path, ROW | {"id": "first"}, ROW | {field: value})
+    assert message.startswith(f'{tmp_path}/edits.jsonl:2: field "{field}": ')
+    assert found in message
+    assert "\n" not in message
+
+
+def test_the_longest_id_and_one_with_odd_spaces_are_fine(tmp_path: Path) -> None:
+    ids = ["x" * 512, "a\u00a0b", "👩‍🎨"]
+    assert [edit.id for edit in edits(jsonl(tmp_path, *({"id": i} for i in ids)))] == ids
+
+
+def test_a_duplicate_id_names_both_lines(tmp_path: Path) -> None:
+    message = refusal(tmp_path, ROW, ROW | {"id": "b"}, ROW)
+    assert message.endswith(
+        "edits.jsonl:3: field \"id\": 'a' stands on line 1 and again on line 3; expected unique ids"
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrote", "meant"),
+    [
+        ("instructions", "instruction"),
+        ("Instruction", "instruction"),
+        ("instuction", "instruction"),
+        ("prompt", "instruction"),
+        ("edited_image", "edited"),
+        ("output", "edited"),
+        ("editd", "edited"),
+        ("inputs", "input"),
+        ("source_image", "input"),
+    ],
+)
+def test_a_misspelt_field_is_not_metadata(tmp_path: Path, wrote: str, meant: str) -> None:
+    row = {key: value for key, value in ROW.items() if key != meant} | {wrote: "x"}
+    assert f'edits.jsonl:1: field "{wrote}": did you mean "{meant}"?' in refusal(tmp_path, row)
+
+
+def test_beside_the_field_itself_the_same_name_is_metadata(tmp_path: Path) -> None:
+    row = ROW | {"prompt": "p", "edited_image": "e", "edited_at": "today"}
+    assert edits(jsonl(tmp_path, row))[0].metadata == {"prompt": "p", "edited_image": "e", "edited_at": "today"}
+
+
+def test_what_may_be_meant_otherwise_is_only_asked(tmp_path: Path) -> None:
+    said: list[str] = []
+    row = {"id": "a", "input": "a.png", "instruction": "x", "edited_a": "1.png", "edited_b": "2.png", "gt": "g.png"}
+    (edit,) = edits(jsonl(tmp_path, row), notify=said.append)
+    assert edit.metadata == {"edited_a": "1.png", "edited_b": "2.png", "gt": "g.png"}
+    assert [message.split(": ", 1)[1] for message in said] == [
+        '"edited_a" is kept as metadata; did you mean "edited"?',
+        '"gt" is kept as metadata; did you mean "ground_truth"?',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("none.jsonl", "No such file"), ("a.txt", 'found ".txt"; expected .jsonl'), ("pipe.jsonl", "a device or pipe")],
+)
+def test_what_is_no_manifest_is_refused_at_once(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(ManifestError, match=why):
+        manifest.read(tmp_path / name)
+
+
+# --- where pictures may lie -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def confined(tmp_path: Path) -> Path:
+    """A set with a secret beside it, and links that lead there."""
+    root = tmp_path / "set"
+    (root / "img").mkdir(parents=True)
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    (root / "img/a.png").write_bytes(b"picture")
+    (root / "inside").symlink_to("img")
+    (root / "img/inside.png").symlink_to("a.png")
+    (root / "img/outside.png").symlink_to("../../secret.png")
+    (root / "outside").symlink_to("..")
+    return root
+
+
+@pytest.mark.parametrize("path", ["img/a.png", "img/../img/a.png", "inside/a.png", "inside/inside.png", "img//a.png"])
+def test_paths_and_links_inside_the_folder_are_allowed(confined: Path, path: str) -> None:
+    assert edits(jsonl(confined, {"input": path, "id": "a"}))[0].input == confined / path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../secret.png",
+        "img/../../secret.png",
+        "img/outside.png",
+        "outside/secret.png",
+        "outside/../x.png",
+        "/etc/hosts",
+    ],
+)
+def test_paths_and_links_that_leave_the_folder_are_refused_unless_allowed(confined: Path, path: str) -> None:
+    row = {"id": "a", "input": path}
+    assert "lies outside the manifest's folder" in refusal(confined, row)
+    assert edits(jsonl(confined, row), allow_outside=True)[0].input == confined / path
+
+
+def test_a_link_among_many_files_is_found_too(confined: Path) -> None:
+    rows = [{"id": str(n), "input": f"img/{n}.png"} for n in range(300)]
+    assert "'img/outside.png' lies outside" in refusal(confined, *rows, {"id": "x", "input": "img/outside.png"})
+
+
+def test_an_absolute_path_into_the_folder_is_inside_it(confined: Path) -> None:
+    assert edits(jsonl(confined, {"id": "a", "input": str(confined / "img/a.png")}))[0].input == confined / "img/a.png"
+
+
+def test_a_manifest_reached_through_a_link_is_confined_to_its_own_folder(confined: Path, tmp_path: Path) -> None:
+    jsonl(confined, {"id": "a", "input": "img/a.png"})
+    (tmp_path / "alias").symlink_to("set")
+    assert edits(tmp_path / "alias/edits.jsonl")[0].input == tmp_path / "alias/img/a.png"
+
+
+def test_addresses_are_kept_where_they_are_allowed(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, {"id": "a", "input": "https://example.org/a.png"})
+    assert edits(path, allow_urls=True)[0].input == "https://example.org/a.png"
+    assert "not an address" in refusal(tmp_path, {"id": "a", "input": "http://x/a b"}, allow_urls=True)
+
+
+parts = st.sampled_from(["img", "inside", "outside", "..", ".", "", "a.png", "inside.png", "outside.png", "secret.png"])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.lists(parts, min_size=1, max_size=6).map("/".join))
+def test_confinement_agrees_with_resolving_the_path(confined: Path, path: str) -> None:
+    stays = (confined / path).resolve().is_relative_to(confined.resolve())
+    found = attempt(jsonl(confined, {"id": "a", "input": path}))
+    if isinstance(found, ManifestError):
+        assert not stays or "expected the path of a file" in str(found)
+    else:
+        assert stays or found[0].input is None
+
+
+# --- CSV, Parquet, rows ---------------------------------------------------------------------------------------
+
+
+def table(folder: Path, *rows: Iterable[str], encoding: str = "utf-8") -> Path:
+    path = folder / "edits.csv"
+    with path.open("w", newline="", encoding=encoding) as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def test_csv_has_the_same_fields_and_an_empty_cell_is_nothing(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        ["id", "input", "edited", "instruction", "seed"],
+        ["a", "in.png", "out.png", 'say "hi",\nthen leave', "7"],
+        [],
+        ["b", "in.png", "", "x", ""],
+        encoding="utf-8-sig",
+    )
+    first, second = edits(path)
+    assert (first.instruction, first.metadata) == ('say "hi",\nthen leave', {"seed": "7"})
+    assert (second.edited, second.metadata) == (None, {"seed": None})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"id,input\na,x.png\nb\n", "csv:3: found 1 cells, expected 2"),
+        (b'id,note\na,"two\nlines"\nb,c,d\n', "csv:4: found 3 cells, expected 2"),
+        (b"id,id\na,b\n", r"csv:1: found the columns \['id', 'id'\]"),
+        (b"", "csv:1: found the columns"),
+        (b'id,note\na,"open\n', "csv:2: not CSV: unexpected end of data"),
+        (b'"', "csv:1: not CSV: unexpected end of data"),
+        (b"id\na\n\xff\n", "csv:3: found a byte that is not UTF-8"),
+        (b"id,instructions\na,b\n", 'csv:2: field "instructions": did you mean "instruction"'),
+    ],
+)
+def test_a_broken_table_is_refused_by_line(tmp_path: Path, text: bytes, why: str) -> None:
+    path = tmp_path / "edits.csv"
+    path.write_bytes(text)
+    with pytest.raises(ManifestError, match=why):
+        edits(path)
+
+
+def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "edits.parquet"
+    columns = {
+        "id": ["a", "b"],
+        "input": [{"bytes": b"png", "path": "in.png"}, {"bytes": None, "path": "in.png"}],
+        "edited": [b"raw", None],
+        "mask": ["mask.png", None],
+        "instruction": ["x", "y"],
+        "thumbnail": [b"small", b"small"],
+        "day": arrow.array([0, 1], arrow.date32()),
+    }
+    parquet.write_table(arrow.table(columns), path)
+    said: list[str] = []
+    first, second = edits(path, notify=said.append)
+    assert (first.input, first.edited, first.mask) == (b"png", b"raw", tmp_path / "mask.png")
+    assert (second.input, second.edited, second.mask) == (tmp_path / "in.png", None, None)
+    assert first.metadata == {"day": "1970-01-01"}
+    assert said == [f'{path}: "thumbnail" holds bytes and is none of the pictures; it is left out']
+
+
+def test_broken_parquet_and_its_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "edits.parquet"
+    path.write_bytes(b"PAR1 nonsense")
+    with pytest.raises(ManifestError, match="not a Parquet file"):
+        edits(path)
+    parquet.write_table(arrow.table({"id": ["a", "b"], "score": [1.0, float("nan")]}), path)
+    with pytest.raises(ManifestError, match="parquet:2: found nan, expected a finite number or null"):
+        edits(path)
+
+
+def test_rows_in_memory_become_edits(tmp_path: Path) -> None:
+    rows = [{"input": {"bytes": b"png", "path": None}, "edited": "out.png", "instruction": "x", "seed": 1}]
+    said: list[str] = []
+    (edit,) = manifest.from_rows(rows, name="my/set", root=tmp_path, notify=said.append)
+    assert (edit.id, edit.input, edit.edited, edit.metadata) == ("row-1", b"png", tmp_path / "out.png", {"seed": 1})
+    assert rows[0]["seed"] == 1  # the caller's rows are left as they were
+    with pytest.raises(ManifestError, match=r"rows:1: field \"input\": found Image .*datasets\.Image\(decode=False\)"):
+        list(manifest.from_rows([{"id": "a", "input": Image.new("RGB", (1, 1))}]))
+
+
+# --- a folder with one folder a model -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("input/a.png", "input/b.jpg", "m1/a.png", "m1/b.png", "m2/a.webp", "mask/a.png", ".git/x.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "instructions.csv").write_text(
+        "name,instruction,edit_type,source\na,make it blue,recolor,web\nb.jpg,x,,\n"
+    )
+    return tmp_path
+
+
+def test_a_folder_per_model_becomes_an_edit_per_model_and_input(tree: Path) -> None:
+    found = edits(tree)
+    assert [(edit.id, edit.model, edit.edited) for edit in found] == [
+        ("m1/a", "m1", tree / "m1/a.png"),
+        ("m2/a", "m2", tree / "m2/a.webp"),
+        ("m1/b", "m1", tree / "m1/b.png"),
+        ("m2/b", "m2", None),
+    ]
+    assert found[0] == Edit(
+        "m1/a", tree / "input/a.png", tree / "m1/a.png", "make it blue", None, tree / "mask/a.png",
+        model="m1", edit_type="recolor", metadata={"source": "web"},
+    )  # fmt: skip
+
+
+def test_a_folder_without_instructions_has_empty_ones_and_says_so(tree: Path) -> None:
+    (tree / "instructions.csv").unlink()
+    said: list[str] = []
+    assert {edit.instruction for edit in edits(tree, notify=said.append)} == {""}
+    assert said == [f"{tree}: no instructions.csv or instructions.jsonl; every instruction is empty"]
+
+
+@pytest.mark.parametrize(
+    ("instructions", "why"),
+    [
+        ("name,instruction\na,x\n", r"csv: field \"name\": no line for input/b\.jpg"),
+        ("name,instruction\na,x\nb,\n", r"csv:3: field \"instruction\": found None, expected text"),
+        ("name,instruction\na,x\nz,x\n", r"csv:3: field \"name\": found 'z', expected the name of a picture in input"),
+        ("name,instruction\na,x\na.png,x\n", r"csv:3: field \"name\": found 'a.png' a second time"),
+        ("name,instruction,model\na,x,m\n", r"csv:2: field \"model\": the folders say this"),
+    ],
+)
+def test_instructions_that_do_not_fit_the_folder_are_refused(tree: Path, instructions: str, why: str) -> None:
+    (tree / "instructions.csv").write_text(instructions)
+    with pytest.raises(ManifestError, match=why):
+        edits(tree)
+    assert not look_over(tree, pixels=False).sound
+
+
+def test_a_folder_that_is_laid_out_otherwise_is_refused(tree: Path, tmp_path: Path) -> None:
+    (tree / "m1/z.png").write_bytes(b"")
+    with pytest.raises(ManifestError, match=r"m1/z\.png has no picture of that name in input"):
+        edits(tree)
+    (tree / "m1/a.jpg").write_bytes(b"")
+    with pytest.raises(ManifestError, match=r"expected one picture a name"):
+        edits(tree)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ManifestError, match='expected "input" with pictures in it, and a folder for each model'):
+        edits(tmp_path / "empty")
+
+
+def test_a_model_folder_that_is_a_link_elsewhere_is_refused(
+    tree: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "a.png").write_bytes(b"")
+    (tree / "m3").symlink_to(elsewhere)
+    with pytest.raises(ManifestError, match=r"'m3/a\.png' lies outside"):
+        edits(tree)
+
+
+# --- audit ----------------------------------------------------------------------------------------------------
+
+
+def findings(audit: Audit) -> list[tuple[str, int, str, str]]:
+    return [(finding.kind, finding.line, finding.id, finding.field) for finding in audit.findings]
+
+
+def test_an_audit_finds_everything_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "red.png").write_bytes(picture("red"))
+    (tmp_path / "red again.png").write_bytes(picture("red", compress_level=0))
+    (tmp_path / "blue.png").write_bytes(picture("blue"))
+    (tmp_path / "wide.png").write_bytes(picture("blue", size=(9, 6)))
+    (tmp_path / "broken.png").write_bytes(picture("green")[:-20])
+    rows: list[dict[str, Any] | str] = [
+        {"id": "fine", "input": "red.png", "edited": "blue.png", "instruction": "x", "model": "m", "edit_type": "t"},
+        {"id": "fine", "input": "red.png"},
+        "nonsense",
+        {"id": "no-op", "input": "red.png", "edited": "red.png", "instruction": "x", "model": "m"},
+        {"id": "same pixels", "input": "red.png", "edited": "red again.png", "instruction": "x", "model": "m"},
+        {"id": "wide", "input": "red.png", "edited": "wide.png", "instruction": " "},
+        {"id": "broken", "input": "broken.png", "edited": "nowhere.png", "instruction": "x", "mask": "gone.png"},
+        {"id": "absent", "input": "red.png", "instruction": "x"},
+        {"id": "again", "input": "red.png", "edited": "blue.png", "instruction": "x", "model": "n", "edit_type": "t"},
+        {"id": "outside", "input": "../x.png"},
+    ]  # fmt: skip
+    audit = look_over(jsonl(tmp_path, *rows))
+    assert sorted(findings(audit)) == sorted(
+        [
+            ("duplicate_id", 2, "fine", "id"),
+            ("bad_line", 3, "", ""),
+            ("no_op", 4, "no-op", "edited"),
+            ("no_op", 5, "same pixels", "edited"),
+            ("duplicate_output", 5, "same pixels", "edited"),
+            ("size_change", 6, "wide", "edited"),
+            ("empty_instruction", 6, "wide", "instruction"),
+            ("broken_file", 7, "broken", "input"),
+            ("missing_output", 7, "broken", "edited"),
+            ("missing_file", 7, "broken", "mask"),
+            ("missing_output", 8, "absent", "edited"),
+            ("duplicate_output", 9, "again", "edited"),
+            ("contradictory_labels", 9, "again", "model"),
+            ("bad_line", 10, "outside", "input"),
+        ]
+    )
+    assert audit.edits == 7 and not audit.sound
+    assert audit.models == {"m": 3, "": 3, "n": 1}
+    assert audit.edit_types == {"t": 2, "": 5}
+    messages = {finding.kind: finding.message for finding in audit.findings}
+    assert messages["size_change"] == "8 x 6 became 9 x 6"
+    assert messages["contradictory_labels"] == "the same pictures and instruction as line 1, but another model"
+    assert json.loads(json.dumps(audit.as_json()))["counts"]["no_op"] == 2
+
+
+def test_a_sound_manifest_has_no_findings(tmp_path: Path) -> None:
+    (tmp_path / "in.png").write_bytes(picture("red"))
+    (tmp_path / "out.png").write_bytes(picture("blue", codec="JPEG"))
+    audit = look_over(jsonl(tmp_path, ROW))
+    assert (audit.findings, audit.counts, audit.sound, audit.edits) == ([], {}, True, 1)
+
+
+def test_damage_behind_a_sound_header_is_found_by_decoding(tmp_path: Path) -> None:
+    data = bytearray(picture("red", size=(64, 64)))
+    data[60:70] = bytes(10)
+    (tmp_path / "in.png").write_bytes(data)
+    (tmp_path / "out.png").write_bytes(picture("blue", size=(64, 64)))
+    path = jsonl(tmp_path, ROW)
+    assert look_over(path).counts == {"broken_file": 1}
+    assert look_over(path, pixels=False).counts == {}
+
+
+def test_orientation_counts_when_sizes_are_compared(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[274] = 6
+    (tmp_path / "in.png").write_bytes(picture("red", size=(8, 6), codec="JPEG", exif=turned.tobytes()))
+    (tmp_path / "out.png").write_bytes(picture("blue", size=(6, 8)))
+    assert look_over(jsonl(tmp_path, ROW)).counts == {}
+
+
+def test_findings_are_counted_beyond_those_that_are_listed(tmp_path: Path) -> None:
+    audit = look_over(jsonl(tmp_path, *({"id": str(n), "instruction": "x"} for n in range(50))), listed=3)
+    assert audit.counts == {"missing_output": 50}
+    assert len(audit.findings) == 3
+
+
+def test_an_audit_refuses_devices_and_does_not_fetch(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    rows: list[dict[str, Any]] = [
+        {"id": "pipe", "input": "pipe.png", "edited": "pipe.png", "instruction": "x"},
+        {"id": "url", "input": "http://example.org/a.png", "edited": None, "instruction": "x"},
+    ]
+    audit = look_over(jsonl(tmp_path, *rows), allow_urls=True)
+    assert audit.counts == {"broken_file": 2, "not_fetched": 1, "missing_output": 1}
+
+
+def test_an_audit_hears_the_notices(tmp_path: Path) -> None:
+    audit = look_over(jsonl(tmp_path, {"input": "a.png", "instruction": "x"}))
+    assert len(audit.notices) == 1 and "no id" in audit.notices[0]
+
+
+def test_a_table_that_breaks_in_the_middle_is_audited_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "edits.csv"
+    path.write_bytes(b'id,instruction\na,x\nb,"open\n')
+    audit = look_over(path)
+    assert audit.counts == {"missing_output": 1, "bad_line": 1}
+
+
+# --- anything at all ------------------------------------------------------------------------------------------
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(
+        st.dictionaries(st.sampled_from(manifest.FIELDS) | st.text(max_size=12), values, max_size=6), max_size=4
+    )
+)
+def test_any_json_gives_edits_or_a_manifest_error(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    path = jsonl(tmp_path, *rows)
+    found = attempt(path)
+    if isinstance(found, ManifestError):
+        assert str(found).startswith(f"{path}:")
+    else:
+        assert len(found) == len(rows)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=200), suffix=st.sampled_from(["jsonl", "csv"]))
+def test_any_bytes_give_edits_or_a_manifest_error(tmp_path: Path, content: bytes, suffix: str) -> None:
+    path = tmp_path / f"edits.{suffix}"
+    path.write_bytes(content)
+    found = attempt(path)
+    assert isinstance(found, list) or str(found).startswith(f"{path}:")
