@@ -214,7 +214,8 @@ class Reader:
         self._shapes.add(shape)
 
     def _id(self, line: int, value: Any) -> str:
-        text = self._text(line, "id", value)
+        # A whole number is an id in Parquet and in hand-written JSON; CSV and ratings files name it by the same digits.
+        text = str(value) if type(value) is int else self._text(line, "id", value)
         if text is None:
             text = f"{self.unit}-{line}"
             if "id" not in self._told:

@@ -179,7 +179,7 @@ def test_a_line_that_is_no_strict_json_object_is_refused_by_number(tmp_path: Pat
 @pytest.mark.parametrize(
     ("field", "value", "found"),
     [
-        ("id", 7, "a number (7), expected text"),
+        ("id", 7.5, "a number (7.5), expected text"),
         ("id", "", "'', expected 1 to 512 characters"),
         ("id", "a\nb", r"'a\nb', expected 1 to 512 characters without control characters"),
         ("id", "a\x7f", "without control characters"),
@@ -638,3 +638,9 @@ def test_any_bytes_give_edits_or_a_manifest_error(tmp_path: Path, content: bytes
     path.write_bytes(content)
     found = attempt(path)
     assert isinstance(found, list) or str(found).startswith(f"{path}:")
+
+
+def test_a_whole_number_is_an_id_by_its_digits(tmp_path: Path) -> None:
+    assert [edit.id for edit in manifest.read(jsonl(tmp_path, ROW | {"id": 7}))] == ["7"]
+    with pytest.raises(ManifestError, match="unique ids"):
+        list(manifest.read(jsonl(tmp_path, ROW | {"id": 7}, ROW | {"id": "7"})))

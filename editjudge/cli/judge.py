@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli.options import asking_options, default_judge
-from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def _tell(judgement: Judgement) -> None:
     click.echo(f"{judgement.rubric} by {safe(judgement.judge)}: {judgement.status}")
     for key, score in (judgement.scores or {}).items():
         reason = (judgement.justifications or {}).get(key, "")
-        click.echo(f"  {key}: {score}  {safe(reason)}".rstrip())
+        click.echo(f"  {key}: {score}  {one_line(reason)}".rstrip())
     for key, why in judgement.abstained.items():
-        click.echo(f"  {key}: -  {safe(why)}")
+        click.echo(f"  {key}: -  {one_line(why)}")
     for remark in (*judgement.reasons, *judgement.violations):
-        click.echo(f"  {remark.code}: {safe(remark.message)}")
+        click.echo(f"  {remark.code}: {one_line(remark.message)}")

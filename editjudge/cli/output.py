@@ -28,6 +28,11 @@ def safe(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
+def one_line(text: str) -> str:
+    """A stranger's text where the next line is ours: it cannot begin one of its own."""
+    return safe(" ".join(text.split()))
+
+
 def read_text(path: str, most: int) -> str:
     """A text file or, for `-`, standard input: UTF-8, bounded."""
     try:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from editjudge.cli.output import emit, json_option, read_text, safe
+from editjudge.cli.output import emit, json_option, one_line, read_text
 
 MAX_REPLY = 50_000_000
 
@@ -33,13 +33,13 @@ def command(file: str, rubric: str, identifier: str | None, strict: bool, as_jso
         emit(outcome.as_json())
     elif isinstance(outcome, Verdict):
         for key, score in outcome.scores.items():
-            click.echo(f"{key}: {score}  {safe(outcome.justifications.get(key, ''))}".rstrip())
+            click.echo(f"{key}: {score}  {one_line(outcome.justifications.get(key, ''))}".rstrip())
     else:
         click.echo(f"not accepted ({outcome.status})")
         for remark in outcome.reasons:
-            click.echo(f"  {remark.code}: {safe(remark.message)}")
+            click.echo(f"  {remark.code}: {one_line(remark.message)}")
     if not as_json:
         for kind, remarks in (("violation", outcome.violations), ("note", outcome.notes)):
             for remark in remarks:
-                click.echo(f"  {kind} {remark.code}: {safe(remark.message)}")
+                click.echo(f"  {kind} {remark.code}: {one_line(remark.message)}")
     sys.exit(0 if accepted else 1)

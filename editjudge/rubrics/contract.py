@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from editjudge.errors import near_miss
-from editjudge.rubrics.model import Answer, Factor, Rubric
+from editjudge.rubrics.model import Consistency, Factor, Rubric
 from editjudge.rubrics.scanning import MAX_DEPTH, Candidate, Scan, TooComplex, scan, without_fences
 from editjudge.rubrics.strict_json import NotStrict, OtherNumber, decode
 
@@ -109,11 +109,16 @@ def check(
     answer, violations, notes = chosen
     reading = _Reading(rubric)
     reading.take(answer, identifier)
+    sections = list(_sections(rubric, found))
+    last = rubric.answer.sections[-1:]
+    if [section.before_json for section in sections if section.title in last][:1] == [False]:
+        # What stands before that heading was a draft, whatever it says.
+        return _invalid("no_answer", f'no JSON of the answer stands under "## {last[0]}"')
     if not reading.reasons and rubric.consistency:
-        reading.reasons.extend(_inconsistent(rubric, f"{found.before}\n{found.after}", reading.scores))
+        reading.reasons.extend(_inconsistent(rubric.consistency, sections, reading.scores))
     if reading.reasons:
         return Failure("invalid", tuple(reading.reasons[:MAX_REASONS]))
-    violations += _around(rubric, found)
+    violations += _around(rubric, found, sections)
     lengths, unchecked = _lengths(rubric, reading.justifications)
     if strict and lengths:
         return Failure("invalid", lengths, violations=violations, notes=notes)
@@ -165,7 +170,8 @@ def _ended_early(reply: str, finish: Finish) -> Failure | None:
 _DECLINES = re.compile(
     r"\b(?:i(?:['’]m| am) (?:sorry|unable|not able|afraid)"
     r"|i (?:can(?:no|['’])?t|can not|won['’]t|will not|must decline)\b"
-    r"|(?:as|being) an ai\b|not able to (?:assist|help|comply)|against (?:my|the|our) (?:content |usage )?polic)",
+    r"|(?:as|being) an ai\b[^.\n]{0,40}\bi (?:do not|don['’]t|am not|lack)\b"
+    r"|not able to (?:assist|help|comply)|against (?:my|the|our) (?:content |usage )?polic)",
     re.IGNORECASE,
 )
 _OPENING = 400
@@ -384,15 +390,36 @@ def _shown(value: object) -> str:
 # --- what stands around it, and whether it holds together -----------------------------------------------------
 
 
-def _around(rubric: Rubric, found: Scan) -> tuple[Remark, ...]:
+class _Section(NamedTuple):
+    title: str | None
+    """None for what stands before the first heading."""
+    text: str
+    before_json: bool
+
+
+def _sections(rubric: Rubric, found: Scan) -> Iterator[_Section]:
+    """A reply with headings, cut at those that were asked for, each as often as it stands there."""
+    rule = rubric.consistency
+    titles = list(dict.fromkeys([*rubric.answer.sections, *([rule.section] if rule else [])]))
+    if not titles:
+        return
+    # Possessive, and one pass for all titles: megabytes of spaces or of empty lines cost no more than reading them.
+    words = "|".join("({})".format(r"[ \t]++".join(map(re.escape, title.split()))) for title in titles)
+    heading = re.compile(rf"^[ \t]*+#{{1,6}}[ \t]*+(?:{words})[ \t]*+:?[ \t]*+\r?$", re.IGNORECASE | re.MULTILINE)
+    text = f"{found.before}\n{found.after}"
+    title, begins = None, 0
+    for match in heading.finditer(text):
+        yield _Section(title, text[begins : match.start()], begins <= len(found.before))
+        title, begins = titles[(match.lastindex or 1) - 1], match.end()
+    yield _Section(title, text[begins:], begins <= len(found.before))
+
+
+def _around(rubric: Rubric, found: Scan, sections: Sequence[_Section]) -> tuple[Remark, ...]:
     after = without_fences(found.after)
-    if sections := rubric.answer.sections:
-        present = {title for title, _, _ in _headings(found.before, sections)}
-        remarks = [
-            Remark("missing_section", f'the section "## {title}" is missing')
-            for title in sections
-            if title not in present
-        ]
+    if titles := rubric.answer.sections:
+        present = {section.title for section in sections if section.before_json}
+        missing = [title for title in titles if title not in present]
+        remarks = [Remark("missing_section", f'the section "## {title}" is missing') for title in missing]
         if after:
             remarks.append(Remark("text_after_json", "text follows the JSON, which should come last"))
         return tuple(remarks)
@@ -401,19 +428,10 @@ def _around(rubric: Rubric, found: Scan) -> tuple[Remark, ...]:
     return ()
 
 
-def _headings(text: str, titles: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Where headings stand: title, start and end of the line."""
-    # Possessive, and one pass for all titles: megabytes of spaces or of empty lines cost no more than reading them.
-    words = "|".join("({})".format(r"[ \t]++".join(map(re.escape, title.split()))) for title in titles)
-    heading = re.compile(rf"^[ \t]*+#{{1,6}}[ \t]*+(?:{words})[ \t]*+:?[ \t]*+\r?$", re.IGNORECASE | re.MULTILINE)
-    for match in heading.finditer(text):
-        yield titles[(match.lastindex or 1) - 1], match.start(), match.end()
-
-
-def _inconsistent(rubric: Rubric, text: str, scores: Mapping[str, int]) -> Iterator[Remark]:
-    rule = rubric.consistency
-    assert rule is not None  # noqa: S101  (asked only of rubrics that have one)
-    marks = set(_marks(_section(text, rule.section, rubric.answer), (*rule.fails, *rule.passes)))
+def _inconsistent(rule: Consistency, sections: Sequence[_Section], scores: Mapping[str, int]) -> Iterator[Remark]:
+    # Without its heading the list may stand anywhere.
+    lists = [section for section in sections if section.title == rule.section] or sections
+    marks = set(_marks("\n".join(section.text for section in lists), (*rule.fails, *rule.passes)))
     if not marks:
         return
     failing = next((mark for mark in rule.fails if mark in marks), None)
@@ -423,20 +441,13 @@ def _inconsistent(rubric: Rubric, text: str, scores: Mapping[str, int]) -> Itera
         yield Remark("inconsistent", f"the score is {said}, but {why}, so it must be {follows}", rule.factor)
 
 
-def _section(text: str, title: str, answer: Answer) -> str:
-    """What stands under a heading, each time it stands there; all of the text where the heading is missing."""
-    headings = list(_headings(text, tuple(dict.fromkeys((title, *answer.sections)))))
-    ends = [start for _, start, _ in headings[1:]] + [len(text)]
-    parts = [text[start:end] for (said, _, start), end in zip(headings, ends, strict=False) if said == title]
-    return "\n".join(parts) if parts else text
-
-
-def _marks(text: str, marks: tuple[str, ...]) -> Iterator[str]:
-    words = "|".join("({})".format(r"\s+".join(map(re.escape, mark.split()))) for mark in marks)
-    ending = re.compile(rf":[ \t*_`]*(?:{words})[ \t*_`.]*\Z", re.IGNORECASE)
-    for line in text.splitlines():
-        if ":" in line and (match := ending.search(line.rstrip()[-60:])):
-            yield marks[(match.lastindex or 1) - 1]
+def _marks(text: str, marks: Sequence[str]) -> Iterator[str]:
+    """The marks that lines end in, after a colon; emphasis and a full stop are nothing."""
+    space, line_end = r"[ \t\u00a0]", r"(?:[\n\r\v\f\x85\u2028\u2029]|\Z)"
+    words = "|".join("({})".format(f"{space}++".join(map(re.escape, mark.split()))) for mark in marks)
+    ending = re.compile(rf":(?:{space}|[*_`])*+(?:{words})(?:{space}|[*_`.])*+{line_end}", re.IGNORECASE)
+    for match in ending.finditer(text):
+        yield marks[(match.lastindex or 1) - 1]
 
 
 # Han, kana, Thai, Lao, Myanmar, Khmer, Tibetan: written without spaces between words.

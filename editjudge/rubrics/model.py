@@ -214,6 +214,9 @@ class Rubric:
         if (rule := self.consistency) and rule.factor not in keys:
             raise ValueError(f"consistency names the factor {rule.factor!r}, which the rubric does not have")
 
+    def __hash__(self) -> int:
+        return hash(self.hash)  # so that what derives from a rubric is derived once
+
     def factor(self, key: str) -> Factor:
         return next(factor for factor in self.factors if factor.key == key)
 

@@ -5,19 +5,20 @@ One pass over the text without recursion: a reply is untrusted, and may be megab
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 MAX_TOKENS = 100_000
-"""Braces, brackets and strings looked at before a reply is given up; the largest built-in answer has about 100."""
+"""Strings, brackets and commas looked at before a reply is given up; the largest built-in answer has about 100."""
 MAX_DEPTH = 32
 """Deeper than any contract; beyond it the JSON decoder would recurse."""
 
 _TAG = re.compile(r"</?think(?:ing)?>", re.IGNORECASE)
 _OUTSIDE = re.compile(rf"\{{|{_TAG.pattern}", re.IGNORECASE)
 # Possessive, and an unfinished string or escape runs to the end of the text: no start is tried twice.
-_INSIDE = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[][{}]', re.DOTALL)
+_INSIDE = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[][{},]', re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
 
 
@@ -47,7 +48,7 @@ class TooComplex(ValueError):
 
 def scan(text: str, keys: Collection[str]) -> Scan:
     """The candidates of a reply, and the prose around them."""
-    key = re.compile("""["'](?:{})["']""".format("|".join(map(_spelled, keys))))
+    key = _any_of(tuple(keys))
     found: list[Candidate] = []
     prose: list[str] = []
     prose_before = kept = position = plain = tokens = 0
@@ -94,6 +95,11 @@ def without_fences(text: str) -> str:
 def _result(found: list[Candidate], prose: list[str], prose_before: int, ends_in_thought: bool = False) -> Scan:
     split = prose_before if found else len(prose)
     return Scan(tuple(found), "\n".join(prose[:split]), "\n".join(prose[split:]), ends_in_thought)
+
+
+@functools.lru_cache(maxsize=64)
+def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("""["'](?:{})["']""".format("|".join(map(_spelled, keys))))
 
 
 def _spelled(key: str) -> str:

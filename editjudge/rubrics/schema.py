@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from editjudge.rubrics.model import Factor, Rubric
 
 
+@functools.lru_cache(maxsize=64)
 def answer_schema(rubric: Rubric) -> dict[str, Any]:
     """In the subset that strict structured-output modes take: all properties required, no others allowed.
 

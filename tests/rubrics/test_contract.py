@@ -1,0 +1,833 @@
+"""What an answer must be, and what happens when it is not: the table, row by row, for every rubric."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from replies import DRESSINGS, ID, PAIR, PROSE, RAW, RUBRICS, THOUGHTS, answer, at, best, full, headings, objects, raw
+from replies import reason as reason_for
+
+from editjudge.rubrics import prompt
+from editjudge.rubrics.contract import Failure, Finish, Remark, Verdict, check
+from editjudge.rubrics.files import load_one
+from editjudge.rubrics.model import Rubric, Slot, Template
+
+LIGHTING = load_one("lighting")
+PRESERVATION = load_one("preservation")
+JSON_ONLY = [rubric for rubric in RUBRICS if not rubric.answer.sections]
+WITH_ID = [rubric for rubric in RUBRICS if rubric.answer.id_key]
+
+every_rubric = pytest.mark.parametrize("rubric", RUBRICS, ids=lambda rubric: rubric.name)
+every_json_only = pytest.mark.parametrize("rubric", JSON_ONLY, ids=lambda rubric: rubric.name)
+every_with_id = pytest.mark.parametrize("rubric", WITH_ID, ids=lambda rubric: rubric.name)
+
+
+def accepted(outcome: Verdict | Failure) -> Verdict:
+    assert isinstance(outcome, Verdict), outcome
+    return outcome
+
+
+def refused(outcome: Verdict | Failure) -> Failure:
+    assert isinstance(outcome, Failure), outcome
+    assert outcome.reasons
+    assert outcome.as_json()["scores"] is None
+    return outcome
+
+
+def codes(remarks: Iterable[Remark]) -> list[str]:
+    return [remark.code for remark in remarks]
+
+
+def worst(rubric: Rubric) -> dict[str, int]:
+    return {factor.key: factor.scale.worst for factor in rubric.factors}
+
+
+def worst_answer(rubric: Rubric) -> dict[str, Any]:
+    return answer(rubric, worst(rubric))
+
+
+# --- accepted -------------------------------------------------------------------------------------------------
+
+
+@every_rubric
+@pytest.mark.parametrize("dressing", DRESSINGS)
+def test_an_answer_is_accepted_in_every_dressing_after_every_thought(rubric: Rubric, dressing: str) -> None:
+    for thought in THOUGHTS:
+        text = full(rubric, raw(worst_answer(rubric)), dressing, thought)
+        verdict = accepted(check(rubric, text, identifier=ID))
+        assert verdict.scores == worst(rubric)
+        assert verdict.justifications == dict.fromkeys(worst(rubric), reason_for(rubric))
+        assert (verdict.violations, verdict.notes) == ((), ())
+
+
+@every_rubric
+def test_every_value_of_a_scale_is_accepted_for_every_factor(rubric: Rubric) -> None:
+    for factor in rubric.factors:
+        for value in factor.scale.values:
+            verdict = accepted(check(rubric, full(rubric, raw(answer(rubric, {factor.key: value})))))
+            assert verdict.scores == {**best(rubric), factor.key: value}
+
+
+@every_rubric
+@pytest.mark.parametrize("rewrite", [lambda text: f"\ufeff{text}", lambda text: text.replace("\n", "\r\n")])
+def test_a_byte_order_mark_and_carriage_returns_are_nothing(rubric: Rubric, rewrite: Callable[[str], str]) -> None:
+    text = full(rubric, json.dumps(answer(rubric), indent=2), "fenced")
+    assert accepted(check(rubric, rewrite(text))).violations == ()
+
+
+@every_rubric
+def test_the_order_of_keys_is_free(rubric: Rubric) -> None:
+    def turned(value: Any) -> Any:
+        return {key: turned(value[key]) for key in reversed(value)} if isinstance(value, dict) else value
+
+    verdict = accepted(check(rubric, full(rubric, raw(turned(answer(rubric))))))
+    assert verdict.scores == best(rubric)
+    assert list(verdict.scores) == [factor.key for factor in rubric.factors]
+
+
+@every_rubric
+def test_a_key_written_with_escapes_is_that_key(rubric: Rubric) -> None:
+    text = raw(answer(rubric)).replace('"score"', '"sc\\u006Fre"').replace('"effect_score"', '"effect\\u005fscore"')
+    assert accepted(check(rubric, full(rubric, text))).scores == best(rubric)
+
+
+@pytest.mark.parametrize("rubric", [r for r in RUBRICS if r.example], ids=lambda rubric: rubric.name)
+def test_the_example_of_a_rubric_keeps_to_its_contract(rubric: Rubric) -> None:
+    assert accepted(check(rubric, rubric.example, strict=True)).violations == ()
+
+
+@every_json_only
+@pytest.mark.parametrize("prose", PROSE)
+def test_prose_around_an_answer_is_a_violation_where_only_json_was_asked_for(rubric: Rubric, prose: str) -> None:
+    verdict = accepted(check(rubric, PROSE[prose](raw(answer(rubric))), strict=True))
+    assert verdict.scores == best(rubric)
+    assert codes(verdict.violations) == ["prose"]
+
+
+@every_rubric
+def test_two_equal_answers_are_one_with_a_violation(rubric: Rubric) -> None:
+    first, second = raw(answer(rubric)), json.dumps(answer(rubric), indent=1, sort_keys=True)
+    verdict = accepted(check(rubric, full(rubric, f"{first}\n{second}")))
+    assert verdict.scores == best(rubric)
+    assert codes(verdict.violations) == ["repeated_answer"]
+
+
+# --- ambiguous ------------------------------------------------------------------------------------------------
+
+
+@every_json_only
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_different_answers_are_nobodys_answer(rubric: Rubric, order: int) -> None:
+    both = [raw(answer(rubric)), raw(worst_answer(rubric))][::order]
+    assert codes(refused(check(rubric, "\n".join(both))).reasons) == ["ambiguous"]
+
+
+@every_json_only
+def test_answers_that_differ_only_in_their_words_are_different(rubric: Rubric) -> None:
+    both = raw(answer(rubric)) + raw(answer(rubric, why="Something else was seen."))
+    assert codes(refused(check(rubric, both)).reasons) == ["ambiguous"]
+
+
+@every_json_only
+def test_a_second_answer_written_wholly_in_escapes_is_still_a_second_answer(rubric: Rubric) -> None:
+    hidden = raw(worst_answer(rubric))
+    for key in sorted({*json.loads(hidden), *_keys(json.loads(hidden))}, key=len, reverse=True):
+        hidden = hidden.replace(f'"{key}"', '"' + "".join(f"\\u{ord(mark):04x}" for mark in key) + '"')
+    assert codes(refused(check(rubric, hidden + raw(answer(rubric)))).reasons) == ["ambiguous"]
+
+
+def _keys(value: Any) -> Iterable[str]:
+    for path in objects(value):
+        yield from at(value, path)
+
+
+@every_json_only
+@pytest.mark.parametrize(
+    ("stray", "status", "code"),
+    [
+        ('{"%s": 1}', "invalid", "ambiguous"),
+        ("{'%s': 1}", "invalid", "not_json"),
+        ('{"%s": <an integer>}', "invalid", "not_json"),
+        ('{"%s": 1', "truncated", "truncated"),
+        ('{"%s', "truncated", "truncated"),
+        ("{", "truncated", "truncated"),
+    ],
+)
+def test_a_piece_of_an_answer_after_the_answer_spoils_it(rubric: Rubric, stray: str, status: str, code: str) -> None:
+    key = next(iter(answer(rubric)))
+    failure = refused(check(rubric, f"{raw(answer(rubric))}\n{stray.replace('%s', key)}"))
+    assert (failure.status, codes(failure.reasons)) == (status, [code])
+
+
+@every_rubric
+def test_an_answer_inside_another_object_is_not_the_answer(rubric: Rubric) -> None:
+    assert refused(check(rubric, full(rubric, raw({"answer": answer(rubric)})))).status == "invalid"
+
+
+@every_rubric
+def test_an_answer_inside_braces_that_are_not_json_is_refused(rubric: Rubric) -> None:
+    assert codes(refused(check(rubric, full(rubric, f"\\boxed{{{raw(answer(rubric))}}}"))).reasons) == ["not_json"]
+    assert codes(refused(check(rubric, full(rubric, f"the set {{ of {raw(answer(rubric))}"))).reasons) == ["not_json"]
+
+
+# --- scores ---------------------------------------------------------------------------------------------------
+
+NOT_SCORES = [
+    *[(literal, "score_decimal") for literal in ("6.5", "6.0", "1.0", "6e0", "1E0", "1e400", "1e-9", "0.9999999")],
+    *[(literal, "score_string") for literal in ('"6"', '"1"', '"6/7"', '""', '"six"', '" 1"')],
+    *[(literal, "score_bool") for literal in ("true", "false")],
+    ("null", "score_null"),
+    *[(str(n), "score_out_of_scale") for n in (0, 2, 8, 11, -1, -7, 99999999999999999999, "9" * 5000)],
+    ("-0", "score_out_of_scale"),
+    *[(literal, "score_wrong_type") for literal in ("[6]", "[]", "{}", '{"value": 6}')],
+]
+NOT_JSON = ["NaN", "Infinity", "-Infinity", "01", "+1", "1.", ".5", "0x1", "1_0", "1 1", "'1'", "1;", "one", ""]
+NOT_JSON += ["\uff16", "\u0661"]  # digits of other scripts
+
+
+@every_rubric
+@pytest.mark.parametrize(("literal", "code"), NOT_SCORES, ids=[literal[:24] for literal, _ in NOT_SCORES])
+def test_what_is_no_score_refuses_the_whole_answer_and_names_the_factor(
+    rubric: Rubric, literal: str, code: str
+) -> None:
+    for factor in rubric.factors:
+        if literal in map(str, factor.scale.values):
+            continue
+        failure = refused(check(rubric, full(rubric, raw(answer(rubric, {factor.key: RAW}), literal))))
+        assert [(remark.code, remark.factor) for remark in failure.reasons] == [(code, factor.key)]
+        assert factor.key in failure.reasons[0].message
+        assert len(failure.reasons[0].message) < 300
+
+
+@every_rubric
+def test_what_is_no_json_refuses_the_whole_answer(rubric: Rubric) -> None:
+    for factor, literal in itertools.product(rubric.factors, NOT_JSON):
+        failure = refused(check(rubric, full(rubric, raw(answer(rubric, {factor.key: RAW}), literal))))
+        assert (failure.status, codes(failure.reasons)) == ("invalid", ["not_json"])
+
+
+@every_rubric
+def test_every_bad_score_is_named(rubric: Rubric) -> None:
+    text = raw(answer(rubric, {factor.key: "high" for factor in rubric.factors}))
+    failure = refused(check(rubric, full(rubric, text)))
+    assert [remark.factor for remark in failure.reasons] == [factor.key for factor in rubric.factors]
+
+
+@pytest.mark.parametrize("scores", [[], [5], [5, 5, 5], {"success": 5}, 5, "5, 5", None])
+def test_a_list_of_scores_has_one_for_each_factor(scores: Any) -> None:
+    assert codes(refused(check(PAIR, json.dumps({"score": scores, "reasoning": "Fine."}))).reasons) == ["wrong_type"]
+
+
+# --- keys -----------------------------------------------------------------------------------------------------
+
+
+def _is_place_of_factors(rubric: Rubric, path: tuple[str, ...]) -> bool:
+    return path == ((rubric.answer.envelope,) if rubric.answer.envelope else ())
+
+
+@every_rubric
+def test_a_missing_key_at_any_level_is_refused(rubric: Rubric) -> None:
+    for path in objects(answer(rubric)):
+        for key in at(answer(rubric), path):
+            value = copy.deepcopy(answer(rubric))
+            del at(value, path)[key]
+            failure = refused(check(rubric, full(rubric, raw(value))))
+            if value == {}:
+                assert codes(failure.reasons) == ["no_answer"]
+                continue
+            is_factor = key in best(rubric) and _is_place_of_factors(rubric, path)
+            named = key if is_factor else next((part for part in path if part in best(rubric)), None)
+            expected = ("missing_factor" if is_factor else "missing_key", named)
+            assert [(remark.code, remark.factor) for remark in failure.reasons] == [expected]
+
+
+@every_rubric
+@pytest.mark.parametrize("extra", ["overall", "score ", "Score", "", "notes", "justification A"])
+def test_an_extra_key_at_any_level_is_refused(rubric: Rubric, extra: str) -> None:
+    for path in objects(answer(rubric)):
+        value = copy.deepcopy(answer(rubric))
+        at(value, path)[extra] = 5
+        failure = refused(check(rubric, full(rubric, raw(value))))
+        only_factors = set(at(answer(rubric), path)) == set(best(rubric))
+        assert codes(failure.reasons) == ["unknown_factor" if only_factors else "unknown_key"]
+
+
+@every_rubric
+@pytest.mark.parametrize("misname", [str.swapcase, lambda key: f"{key}s", lambda key: f" {key}", lambda key: key[:-1]])
+def test_a_misnamed_key_at_any_level_is_refused_as_missing_and_unknown(
+    rubric: Rubric, misname: Callable[[str], str]
+) -> None:
+    for path in objects(answer(rubric)):
+        for key in at(answer(rubric), path):
+            value = copy.deepcopy(answer(rubric))
+            at(value, path)[misname(key)] = at(value, path).pop(key)
+            failure = refused(check(rubric, full(rubric, raw(value))))
+            kinds = [code.partition("_")[0] for code in codes(failure.reasons)]
+            assert kinds in (["missing", "unknown"], ["no"])  # the only key misnamed leaves no answer at all
+
+
+def test_a_near_miss_is_pointed_out() -> None:
+    text = raw(answer(PRESERVATION)).replace("unchanged_regions", "unchanged_region")
+    assert 'did you mean "unchanged_regions"?' in refused(check(PRESERVATION, text)).reasons[1].message
+
+
+@every_rubric
+@pytest.mark.parametrize("same", [True, False], ids=["equal values", "different values"])
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_a_duplicate_key_at_any_level_is_refused(rubric: Rubric, same: bool, first: bool) -> None:
+    for path in objects(answer(rubric)):
+        for key in at(answer(rubric), path):
+            value = copy.deepcopy(answer(rubric))
+            place = at(value, path)
+            members = {**place}
+            twin = {RAW: place[key] if same else 1}
+            place.clear()
+            place.update({**twin, **members} if first else {**members, **twin})
+            failure = refused(check(rubric, full(rubric, raw(value, json.dumps(key)))))
+            assert codes(failure.reasons) == ["duplicate_key"]
+
+
+def test_a_key_is_a_duplicate_of_its_escaped_spelling() -> None:
+    text = raw(answer(PRESERVATION)).replace('"score": 7', '"score": 7, "sc\\u006fre": 1', 1)
+    assert codes(refused(check(PRESERVATION, text)).reasons) == ["duplicate_key"]
+
+
+@every_rubric
+@pytest.mark.parametrize("value", [None, 5, 6.5, "text", True, []])
+def test_what_is_no_object_where_one_belongs_is_refused(rubric: Rubric, value: Any) -> None:
+    for path in objects(answer(rubric)):
+        if path:
+            whole = copy.deepcopy(answer(rubric))
+            at(whole, path[:-1])[path[-1]] = value
+            assert codes(refused(check(rubric, full(rubric, raw(whole)))).reasons) == ["wrong_type"]
+
+
+@every_rubric
+@pytest.mark.parametrize("literal", ["null", "7", "6.5", "true", "[]", "{}", '["text"]'])
+def test_a_reason_that_is_not_text_is_refused(rubric: Rubric, literal: str) -> None:
+    whole = raw(answer(rubric, why=RAW), *[literal] * len(rubric.factors))
+    reasons = refused(check(rubric, full(rubric, whole))).reasons
+    assert set(codes(reasons)) == {"wrong_type"}
+    assert {remark.factor for remark in reasons} == ({None} if rubric.answer.texts else set(best(rubric)))
+
+
+@pytest.mark.parametrize("half", [r"\ud83d", r"\ude00", r"\ud83dx", r"\ud83d\ud83d", r"\ude00\ud83d"])
+def test_half_of_a_surrogate_pair_is_not_text(half: str) -> None:
+    text = raw(answer(PRESERVATION, why=RAW), *[f'"{half}"'] * 3)
+    assert codes(refused(check(PRESERVATION, text)).reasons) == ["not_json"]
+    outside = raw(answer(PRESERVATION)) + "\ud83d"
+    assert codes(refused(check(PRESERVATION, outside)).reasons) == ["not_text"]
+
+
+# --- the identifier -------------------------------------------------------------------------------------------
+
+
+@every_with_id
+@pytest.mark.parametrize("said", ["edit-2", "", " edit-1", "EDIT-1", "edit-1\n", "edit-10", "edit-\uff11"])
+def test_a_verdict_with_another_identifier_is_somebody_elses(rubric: Rubric, said: str) -> None:
+    text = raw(answer(rubric, identifier=said))
+    assert codes(refused(check(rubric, text, identifier=ID)).reasons) == ["wrong_id"]
+
+
+@every_with_id
+@pytest.mark.parametrize("said", ["edit-2", "", "none of your business"])
+def test_any_identifier_is_accepted_where_none_was_asked_about(rubric: Rubric, said: str) -> None:
+    assert accepted(check(rubric, raw(answer(rubric, identifier=said)))).violations == ()
+
+
+@every_with_id
+@pytest.mark.parametrize("literal", ["1", "1.0", "null", "true", '["edit-1"]', '{"id": "edit-1"}'])
+@pytest.mark.parametrize("asked", [None, "1", "1.0"])
+def test_an_identifier_that_is_not_text_is_refused(rubric: Rubric, literal: str, asked: str | None) -> None:
+    text = raw(answer(rubric, identifier=RAW), literal)
+    assert codes(refused(check(rubric, text, identifier=asked)).reasons) == ["wrong_type"]
+
+
+# --- the length of a reason -----------------------------------------------------------------------------------
+
+
+def _lengths() -> Iterable[Any]:
+    for rubric in RUBRICS:
+        yield pytest.param(rubric, "", "justification_empty", id=f"{rubric.name}-empty")
+        yield pytest.param(rubric, " \n\t", "justification_empty", id=f"{rubric.name}-blank")
+        if rubric.answer.words:
+            least, most = rubric.answer.words
+            for count in (1, least - 1):
+                yield pytest.param(rubric, "seen " * count, "justification_too_short", id=f"{rubric.name}-{count}")
+            for count in (most + 1, 10 * most):
+                yield pytest.param(rubric, "seen " * count, "justification_too_long", id=f"{rubric.name}-{count}")
+
+
+@pytest.mark.parametrize(("rubric", "why", "code"), list(_lengths()))
+def test_a_reason_outside_its_limits_keeps_the_scores_unless_strict(rubric: Rubric, why: str, code: str) -> None:
+    text = full(rubric, raw(answer(rubric, why=why)))
+    verdict = accepted(check(rubric, text))
+    assert verdict.scores == best(rubric)
+    assert [(remark.code, remark.factor) for remark in verdict.violations] == [(code, key) for key in best(rubric)]
+    failure = refused(check(rubric, text, strict=True))
+    assert (failure.status, set(codes(failure.reasons))) == ("invalid", {code})
+
+
+@pytest.mark.parametrize("rubric", [r for r in RUBRICS if r.answer.words], ids=lambda rubric: rubric.name)
+def test_the_limits_themselves_are_inside(rubric: Rubric) -> None:
+    for count in rubric.answer.words or ():
+        assert accepted(check(rubric, raw(answer(rubric, why="\u00a0seen\n" * count)), strict=True)).violations == ()
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "左边的红色谷仓完全保留了原来的木板。",
+        "左の赤い納屋はそのまま残っています。",
+        "โรงนาสีแดงทางซ้ายยังคงเหมือนเดิมทุกประการ",
+        "影" * 400,
+    ],
+    ids=["Chinese", "Japanese", "Thai", "long"],
+)
+def test_words_are_not_counted_in_scripts_without_spaces_and_that_is_said(why: str) -> None:
+    verdict = accepted(check(PRESERVATION, raw(answer(PRESERVATION, why=why)), strict=True))
+    assert verdict.violations == ()
+    assert codes(verdict.notes) == ["words_not_counted"] * 3
+
+
+@pytest.mark.parametrize(
+    "why", ["왼쪽의 빨간 헛간은 그대로입니다.", "Красный сарай слева не изменился.", "الحظيرة كما هي"]
+)
+def test_words_are_counted_in_other_scripts_with_spaces(why: str) -> None:
+    verdict = accepted(check(PRESERVATION, raw(answer(PRESERVATION, why=why))))
+    assert codes(verdict.violations) == ["justification_too_short"] * 3
+
+
+# --- no answer ------------------------------------------------------------------------------------------------
+
+
+@every_rubric
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_reply_cut_off_anywhere_is_never_accepted(rubric: Rubric, indent: int | None) -> None:
+    text = full(rubric, json.dumps(answer(rubric, why='A "\u5f71" \\ \U0001f600 {brace}'), indent=indent))
+    begins = text.index("{")
+    for cut in range(len(text)):
+        failure = refused(check(rubric, text[:cut]))
+        expected = "truncated" if cut > begins else "no_answer" if cut else "empty"
+        assert codes(failure.reasons) == [expected], text[:cut][-40:]
+        assert failure.status == ("truncated" if cut > begins else "invalid")
+
+
+@every_rubric
+def test_a_dressed_reply_cut_off_inside_its_json_is_never_accepted(rubric: Rubric) -> None:
+    for thought, dressing in zip(
+        ["none", *THOUGHTS][::3], ["carriage returns", "fenced", "fenced as json"], strict=True
+    ):
+        text = full(rubric, raw(answer(rubric, why="Short.")), dressing, thought)
+        for cut in range(len(THOUGHTS[thought]), text.rindex("}") + 1):
+            refused(check(rubric, text[:cut]))
+
+
+@every_rubric
+@pytest.mark.parametrize(
+    ("finish", "status", "code"), [("length", "truncated", "truncated"), ("refusal", "refused", "refusal")]
+)
+def test_what_the_provider_says_of_the_end_outweighs_a_complete_answer(
+    rubric: Rubric, finish: Finish, status: str, code: str
+) -> None:
+    for text in (full(rubric, raw(answer(rubric))), ""):
+        failure = refused(check(rubric, text, finish=finish))
+        assert (failure.status, codes(failure.reasons)) == (status, [code])
+
+
+@every_rubric
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        "I’m unable to assess images of people.",
+        "Sorry, I cannot assist with this request.",
+        "I won't rate this.",
+        "As an AI, I do not judge people.",
+        "This goes against my usage policies.",
+        '{"error": "I can not do this"}',
+        "<think>They want a score.</think>I must decline.",
+    ],
+)
+def test_a_model_that_declines_has_refused(rubric: Rubric, text: str) -> None:
+    failure = refused(check(rubric, text))
+    assert (failure.status, codes(failure.reasons)) == ("refused", ["refusal"])
+
+
+@every_rubric
+@pytest.mark.parametrize("text", ["", " \r\n\t", "\ufeff", "\ufeff\n", "<think>7</think>", "7</think>\n", "\u3000"])
+def test_nothing_is_empty(rubric: Rubric, text: str) -> None:
+    failure = refused(check(rubric, text))
+    assert (failure.status, codes(failure.reasons)) == ("invalid", ["empty"])
+
+
+@every_rubric
+@pytest.mark.parametrize(
+    "text", ["As an AI critic, I find that both pictures agree.", "The left tree is gone. " * 30 + "I cannot see it."]
+)
+def test_a_model_that_only_talks_has_not_refused(rubric: Rubric, text: str) -> None:
+    failure = refused(check(rubric, text))
+    assert (failure.status, codes(failure.reasons)) == ("invalid", ["no_answer"])
+
+
+@every_rubric
+@pytest.mark.parametrize("text", ["7", "7 7 7", "Alignment: 7/7", "[7, 7]", "{}", "{7}", "null", "```json\n```", "}"])
+def test_a_number_without_its_envelope_is_no_answer(rubric: Rubric, text: str) -> None:
+    failure = refused(check(rubric, text))
+    assert (failure.status, codes(failure.reasons)) == ("invalid", ["no_answer"])
+
+
+@every_rubric
+def test_the_contract_of_one_rubric_refuses_the_answer_of_another(rubric: Rubric) -> None:
+    for other in RUBRICS:
+        if other.contract()["factors"] != rubric.contract()["factors"]:
+            assert refused(check(rubric, full(other, raw(answer(other))))).status == "invalid"
+
+
+# --- thoughts -------------------------------------------------------------------------------------------------
+
+
+@every_rubric
+@pytest.mark.parametrize(
+    "around",
+    [
+        "<think>Draft: {draft} No, rather:</think>{answer}",
+        "<think>{draft}</think>{answer}",
+        "Draft: {draft} No, rather:</think>{answer}",
+        "<think>a<think>{draft}</think>{draft}</think>{answer}",
+        "<think>a</think>{draft}</think>{answer}",
+        "<THINKING>{draft}</Thinking>\n{answer}",
+        "<think>The set {{left, right: {draft}</think>{answer}",
+        "{draft} the set {{left, right}} and {{ 1 </think> }} </think>{answer}",
+        "{answer}<think>Or was it {draft}?</think>",
+    ],
+)
+def test_a_thought_is_never_searched_for_scores(rubric: Rubric, around: str) -> None:
+    # Lighting is told by its JSON alone here, since its headings would stand on both sides of the thought.
+    text = around.format(draft=raw(answer(rubric)), answer=raw(worst_answer(rubric)))
+    verdict = accepted(check(rubric, text))
+    assert verdict.scores == worst(rubric)
+    assert set(codes(verdict.violations)) <= {"missing_section"}
+
+
+@every_rubric
+@pytest.mark.parametrize(
+    "around",
+    [
+        "<think>{draft}",
+        "<think>{draft} and so",
+        "{draft}<think>Wait, that is wrong",
+        "<think>a<think>b</think>{draft}",
+        "<think>a</think>{draft}<think>",
+        "{{ see <think> }} {draft}",
+    ],
+)
+def test_a_thought_that_never_ends_leaves_no_answer(rubric: Rubric, around: str) -> None:
+    failure = refused(check(rubric, around.format(draft=raw(answer(rubric)))))
+    assert (failure.status, codes(failure.reasons)) == ("truncated", ["truncated"])
+
+
+@every_rubric
+@pytest.mark.parametrize(
+    ("around", "status"),
+    [
+        ("<think>{draft}</think>", "invalid"),
+        ("{draft}</think>", "invalid"),
+        ("{draft}</think>I cannot decide.", "refused"),
+        ("Draft: {draft}. The set {{left, right </think> I cannot decide.", "refused"),
+    ],
+)
+def test_an_answer_that_stands_only_in_a_thought_is_none(rubric: Rubric, around: str, status: str) -> None:
+    assert refused(check(rubric, around.format(draft=raw(answer(rubric))))).status == status
+
+
+@every_rubric
+@pytest.mark.parametrize("words", ["</think>", "<think>", "<think> a </think>", "</think> {", "```", '"}', "\\"])
+def test_tags_fences_and_braces_inside_a_reason_are_words(rubric: Rubric, words: str) -> None:
+    why = f"{reason_for(rubric)[:-1]} {words}"
+    verdict = accepted(check(rubric, full(rubric, raw(answer(rubric, why=why)))))
+    assert verdict.scores == best(rubric)
+    assert set(verdict.justifications.values()) == {why}
+    assert verdict.violations == ()
+
+
+# --- lighting -------------------------------------------------------------------------------------------------
+
+
+def lit(score: int, *lines: str, rest: str = "## CP Decision\nAs listed.\n\n## JSON\n") -> str:
+    listed = "".join(f"{line}\n" for line in lines)
+    return f"## Difference Analysis\n{listed}\n{rest}{raw(answer(LIGHTING, {'Contextual_Preservation': score}))}"
+
+
+MARKS = {"allowed": 1, "ignored": 1, "not allowed": 0, "unsure": 0}
+
+
+@pytest.mark.parametrize("marks", [m for n in (1, 2, 3) for m in itertools.product(MARKS, repeat=n)], ids=", ".join)
+def test_the_decision_follows_from_the_list(marks: tuple[str, ...]) -> None:
+    lines = [f"- Difference {n}: {mark}" for n, mark in enumerate(marks)]
+    follows = min(MARKS[mark] for mark in marks)
+    assert accepted(check(LIGHTING, lit(follows, *lines))).violations == ()
+    reasons = refused(check(LIGHTING, lit(1 - follows, *lines))).reasons
+    assert [(r.code, r.factor) for r in reasons] == [("inconsistent", "Contextual_Preservation")]
+
+
+ENDINGS = [
+    ": {}",
+    ":{}",
+    ": {}.",
+    ": **{}**",
+    ":** {}",
+    ": *{}*.",
+    ": `{}`",
+    ": __{}__ ",
+    ": {}" + " " * 200,
+    ": {}\u00a0",
+    ": {}\r",
+    ":\t{}",
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_mark_counts_however_it_is_dressed(ending: str) -> None:
+    spellings: list[Callable[[str], str]] = [str, str.upper, str.title, lambda mark: mark.replace(" ", "  ")]
+    for mark, spell in itertools.product(MARKS, spellings):
+        line = "- The bench by the hedge" + ending.format(spell(mark))
+        assert accepted(check(LIGHTING, lit(MARKS[mark], line))).violations == ()
+        assert codes(refused(check(LIGHTING, lit(1 - MARKS[mark], line))).reasons) == ["inconsistent"]
+
+
+@pytest.mark.parametrize("score", [0, 1])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "- The bench has gone",
+        "- The bench has gone: not allowed, I think",
+        "- not allowed",
+        "- The bench has gone: disallowed",
+        "No difference was found.",
+        "- The bench: allowed {see the left edge}, or is it",
+        "",
+    ],
+)
+def test_a_line_without_a_mark_is_not_checked(line: str, score: int) -> None:
+    assert accepted(check(LIGHTING, lit(score, line))).violations == ()
+
+
+def test_unmarked_lines_do_not_hide_marked_ones() -> None:
+    lines = ["Differences:", "- The bench has gone: not allowed", "", "- The sky is darker", "That is all."]
+    assert codes(refused(check(LIGHTING, lit(1, *lines))).reasons) == ["inconsistent"]
+    assert accepted(check(LIGHTING, lit(0, *lines))).scores == {"Contextual_Preservation": 0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- bench: not allowed\n{json}",
+        "# difference analysis:\n- bench: not allowed\n{json}",
+        "**Difference Analysis**\n- bench: not allowed\n## CP Decision\n## JSON\n{json}",
+        "## Difference Analysis\n- sky: allowed\n## CP Decision\n"
+        "## Difference Analysis\n- bench: not allowed\n## JSON\n{json}",
+        "## JSON\n{json}\n## Difference Analysis\n- bench: not allowed",
+        "## Difference Analysis\r\n- bench: not allowed\r\n## JSON\r\n{json}",
+        "## Difference Analysis\n- bench {{left}}: not allowed\n## JSON\n{json}",
+        "## Difference Analysis\n- bench: not allowed\n{json}\n## JSON\n{json}",
+    ],
+)
+def test_the_list_counts_wherever_it_stands(text: str) -> None:
+    passing, failing = (raw(answer(LIGHTING, {"Contextual_Preservation": score})) for score in (1, 0))
+    assert codes(refused(check(LIGHTING, text.format(json=passing))).reasons) == ["inconsistent"]
+    accepted(check(LIGHTING, text.format(json=failing)))
+
+
+@pytest.mark.parametrize("elsewhere", ["<think>- bench: not allowed\n</think>", "<think>\n- bench: unsure\n</think>\n"])
+def test_a_list_inside_a_thought_is_set_aside(elsewhere: str) -> None:
+    assert accepted(check(LIGHTING, elsewhere + lit(1, "- sky: allowed"))).violations == ()
+
+
+def test_marks_in_the_reason_are_not_the_list() -> None:
+    body = raw(answer(LIGHTING, {"Contextual_Preservation": 1}, why="The bench:\nnot allowed\n- bench: not allowed"))
+    assert accepted(check(LIGHTING, headings(LIGHTING) + body)).violations == ()
+
+
+def test_a_list_decides_in_a_rubric_that_asks_for_no_sections_too() -> None:
+    rubric = dataclasses.replace(LIGHTING, answer=dataclasses.replace(LIGHTING.answer, sections=()))
+    assert codes(refused(check(rubric, lit(1, "- bench: not allowed"))).reasons) == ["inconsistent"]
+    assert codes(accepted(check(rubric, lit(0, "- bench: not allowed"))).violations) == ["prose"]
+
+
+@pytest.mark.parametrize("missing", LIGHTING.answer.sections)
+def test_a_missing_section_is_a_violation(missing: str) -> None:
+    verdict = accepted(
+        check(LIGHTING, full(LIGHTING, raw(answer(LIGHTING))).replace(f"## {missing}\n", ""), strict=True)
+    )
+    assert [remark.message for remark in verdict.violations] == [f'the section "## {missing}" is missing']
+    assert codes(verdict.violations) == ["missing_section"]
+
+
+def test_lighting_without_any_reasoning_misses_every_section() -> None:
+    verdict = accepted(check(LIGHTING, raw(answer(LIGHTING))))
+    assert codes(verdict.violations) == ["missing_section"] * 3
+
+
+@pytest.mark.parametrize("heading", ["# {}", "###### {}:", "##{}", "  ## {}  ", "## {} : ", "##\t{}\r"])
+def test_a_heading_counts_however_it_is_spaced(heading: str) -> None:
+    text = "\n".join(heading.format(title.upper()) for title in LIGHTING.answer.sections)
+    assert accepted(check(LIGHTING, f"{text}\n{raw(answer(LIGHTING))}")).violations == ()
+
+
+@pytest.mark.parametrize("after", ["Done.", "```\nDone.", "[]", "{}", "## JSON"])
+def test_text_after_the_json_is_a_violation(after: str) -> None:
+    verdict = accepted(check(LIGHTING, f"{full(LIGHTING, raw(answer(LIGHTING)))}\n{after}", strict=True))
+    assert codes(verdict.violations) == ["text_after_json"]
+
+
+@pytest.mark.parametrize("earlier", ['{"Contextual_Preservation": {"reason": "", "score": 0}}', '{"score": 0,}'])
+def test_the_last_of_several_answers_counts_where_the_last_is_asked_for(earlier: str) -> None:
+    verdict = accepted(check(LIGHTING, f"Draft: {earlier}\n{full(LIGHTING, raw(answer(LIGHTING)))}"))
+    assert verdict.scores == best(LIGHTING)
+    assert (codes(verdict.violations), codes(verdict.notes)) == ([], ["earlier_answer"])
+
+
+@pytest.mark.parametrize(
+    "last",
+    ['{"score": 0}', '{"Contextual_Preservation": {"reason": "Gone.", "score": 0.0}}', "{'score': 0}", '{"Cont', "{"],
+)
+def test_a_last_answer_that_is_broken_is_not_replaced_by_an_earlier_one(last: str) -> None:
+    refused(check(LIGHTING, f"{full(LIGHTING, raw(answer(LIGHTING)))}\n{last}"))
+
+
+# --- what is said of it ---------------------------------------------------------------------------------------
+
+
+@every_rubric
+def test_a_refusal_says_a_bounded_number_of_things_in_bounded_words(rubric: Rubric) -> None:
+    text = raw({**answer(rubric), **{f"{n}" + "k" * 1000: "v" * 1000 for n in range(1000)}})
+    failure = refused(check(rubric, full(rubric, text)))
+    assert len(failure.reasons) <= 40
+    assert all(len(remark.message) < 300 for remark in failure.reasons)
+
+
+def test_the_free_text_beside_a_list_is_the_reason_for_every_factor() -> None:
+    verdict = accepted(check(PAIR, '{"score": [3, 10], "reasoning": "The barn is blue."}'))
+    assert verdict.scores == {"success": 3, "restraint": 10}
+    assert verdict.justifications == {"success": "The barn is blue.", "restraint": "The barn is blue."}
+
+
+# --- hostile sizes --------------------------------------------------------------------------------------------
+
+MB5 = 5_000_000
+SECONDS = 1.0
+
+
+def times(piece: str) -> str:
+    return piece * (MB5 // len(piece))
+
+
+def big(rubric: Rubric, why: str) -> str:
+    return full(rubric, json.dumps(answer(rubric, why=RAW), ensure_ascii=False).replace(RAW, why, 1))
+
+
+_LIT = raw(answer(LIGHTING))
+_KEPT = raw(answer(PRESERVATION))
+_MANY = ",".join(f'"unchanged_region{n}":1' for n in range(200_000))
+
+HOSTILE: dict[str, Callable[[], str]] = {
+    "opening braces": lambda: times("{"),
+    "opening brackets": lambda: times("["),
+    "closing braces": lambda: times("}"),
+    "quotes": lambda: times('"'),
+    "escaped quotes": lambda: times('\\"'),
+    "escaped quotes in a candidate": lambda: '{"score": "' + times('\\"'),
+    "backslashes in a candidate": lambda: '{"score": "' + times("\\"),
+    "quotes in a brace": lambda: "{" + times('"'),
+    "apostrophes in a brace": lambda: '{"' + times("'"),
+    "beginnings of keys": lambda: '{"' + times("'s"),
+    "pairs of braces": lambda: times("{}"),
+    "objects that begin": lambda: times('{"score":'),
+    "small candidates": lambda: times('{"score":1}'),
+    "equal answers": lambda: times(_KEPT),
+    "brackets inside a candidate": lambda: '{"score":' + "[" * 100_000,
+    "closed brackets inside a candidate": lambda: '{"score":' + "[" * 100_000 + "]" * 100_000 + "}",
+    "deeply nested objects": lambda: '{"score":' * 20_000 + "1" + "}" * 20_000,
+    "a list of numbers": lambda: '{"score":[' + times("1,"),
+    "a number of 5 MB": lambda: _KEPT.replace("7", times("7"), 1),
+    "a decimal of 5 MB": lambda: _KEPT.replace("7", "7." + times("7"), 1),
+    "a key of 5 MB": lambda: _KEPT.replace("image_id", times("k")),
+    "many unknown keys": lambda: "{" + _MANY + ', "score": 1}',
+    "many unknown keys in an entry": lambda: _KEPT.replace('"score"', f'{_MANY}, "score"', 1),
+    "many equal keys": lambda: "{" + '"score":1,' * 30_000 + '"score":1}',
+    "fences": lambda: "```json\n" * 50_000 + _KEPT,
+    "fences on one line": lambda: "```" * 50_000 + "x\n" + _KEPT,
+    "a fence with a long name": lambda: "```" + times("a") + " x\n" + _KEPT,
+    "a fence with a long tail": lambda: "```" + times(" ") + "x\n" + _KEPT,
+    "lines of spaces before fences": lambda: times(" " * 999 + "`\n") + _KEPT,
+    "opening thoughts": lambda: "<think>" * 50_000 + _KEPT,
+    "closing thoughts": lambda: "</think>" * 50_000 + _KEPT,
+    "thoughts": lambda: "<think></think>" * 50_000 + _KEPT,
+    "thoughts in thoughts": lambda: "<think>" * 50_000 + "</think>" * 50_000 + _KEPT,
+    "braces and closing thoughts": lambda: "{</think>" * 50_000 + times("a"),
+    "braces around thoughts": lambda: "{<think></think>" * 30_000 + times("a") + "}" * 30_000,
+    "beginnings of tags": lambda: times("</thin<think"),
+    "spaces": lambda: times(" "),
+    "spaces before": lambda: times(" ") + _KEPT,
+    "spaces after": lambda: _KEPT + times(" ") + "x",
+    "a long reason": lambda: big(PRESERVATION, times("seen ")),
+    "a long reason without spaces": lambda: big(PRESERVATION, times("影")),
+    "a long reason of mixed script": lambda: big(PRESERVATION, times("影a")),
+    "a long reason of escapes": lambda: big(PRESERVATION, times("\\u5f71")),
+    "a long refusal": lambda: times("I can no"),
+    "marked lines": lambda: "## Difference Analysis\n" + times("a: allowed\n") + _LIT,
+    "marked lines without a heading": lambda: times("a: allowed\n") + _LIT,
+    "colons": lambda: times(":" * 59 + "\n") + _LIT,
+    "colons before spaces": lambda: times(":" + " " * 58 + "\n") + _LIT,
+    "one line of colons and spaces": lambda: times(": ") + _LIT,
+    "one long mark": lambda: "a: not" + times(" ") + "allowed\n" + _LIT,
+    "empty lines": lambda: times("\n") + _LIT,
+    "hash signs": lambda: times("#") + _LIT,
+    "lines of hash signs": lambda: times("#\n") + _LIT,
+    "headings": lambda: times("## Difference Analysis\n") + _LIT,
+    "other headings": lambda: "## Difference Analysis\n" + times("## CP Decision\n") + _LIT,
+    "a heading with a long tail": lambda: "## JSON" + times(" ") + "x\n" + _LIT,
+    "a heading with a long gap": lambda: "## Difference" + times(" ") + "x\n" + _LIT,
+    "a heading far from its hash": lambda: "##" + times(" ") + "x\n" + _LIT,
+    "a heading far from its margin": lambda: times(" \t") + "x\n" + _LIT,
+}
+
+
+def quickest(call: Callable[[], object]) -> float:
+    """The better of two, in time of this process, so that a neighbour on the machine does not decide."""
+    seconds = float("inf")
+    for _ in range(2):
+        start = time.process_time()
+        call()
+        seconds = min(seconds, time.process_time() - start)
+        if seconds < SECONDS:
+            break
+    return seconds
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_reply_costs_less_than_a_second(name: str) -> None:
+    text = HOSTILE[name]()
+    rubric = LIGHTING if text.endswith(_LIT) else PRESERVATION
+    assert quickest(lambda: check(rubric, text)) < SECONDS
+
+
+def test_a_hostile_template_costs_less_than_a_second() -> None:
+    template = Template(text=times("[input imag"), slots=(Slot("[input image]", "input"),))
+    assert quickest(lambda: sum(1 for _ in prompt.pieces(template))) < SECONDS
+
+
+def test_a_draft_above_an_empty_json_section_is_no_answer() -> None:
+    rubric = load_one("lighting")
+    draft = raw(answer(rubric))
+    outcome = check(rubric, f"## Difference Analysis\nnone\n## CP Decision\n{draft}\n## JSON\n")
+    assert isinstance(outcome, Failure) and [remark.code for remark in outcome.reasons] == ["no_answer"]
+

@@ -1,0 +1,132 @@
+"""Where in a reply the answer stands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from editjudge.rubrics import scanning
+from editjudge.rubrics.scanning import TooComplex, blocks, scan, without_fences
+
+KEYS = ["score", "image_id"]
+
+
+def found(text: str) -> list[str]:
+    return [candidate.text for candidate in scan(text, KEYS).candidates]
+
+
+@pytest.mark.parametrize(
+    ("text", "candidates"),
+    [
+        ('{"score": 1}', ['{"score": 1}']),
+        ('a {"score": 1} b {"image_id": 2} c', ['{"score": 1}', '{"image_id": 2}']),
+        ('{"a": {"score": 1}}', ['{"a": {"score": 1}}']),
+        ("{'score': 1}", ["{'score': 1}"]),
+        ('{"a": "}", "score": 1}', ['{"a": "}", "score": 1}']),
+        ('{"a": "\\"}", "score": 1}', ['{"a": "\\"}", "score": 1}']),
+        ('{"a": "\\\\"} "score"', []),
+        ('{"\\u0073core": 1}', ['{"\\u0073core": 1}']),
+        ('{"scor\\u0065": 1}', ['{"scor\\u0065": 1}']),
+        ("{score: 1} {1} {}", []),
+        ('"score": 1', []),
+        ('{"scores": 1}', []),
+        ('{"Score": 1}', []),
+        ("", []),
+    ],
+)
+def test_a_candidate_is_an_outermost_object_that_holds_a_quoted_key(text: str, candidates: list[str]) -> None:
+    assert found(text) == candidates
+    assert all(candidate.closed for candidate in scan(text, KEYS).candidates)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"score": 1', '{"score"', '{"sco', '{"', "{", "{ \n", '{ "image_i', '{"a": {"score": 1}']
+)
+def test_a_candidate_may_break_off(text: str) -> None:
+    scanned = scan(f"Here: {text}", KEYS)
+    assert [(candidate.text, candidate.closed) for candidate in scanned.candidates] == [(text, False)]
+
+
+@pytest.mark.parametrize("text", ["{x", '{"x', '{"scores', "{'sco", '{"score_of', "{}", "{ }", "{ 1 }"])
+def test_other_braces_are_prose(text: str) -> None:
+    scanned = scan(text, KEYS)
+    assert (scanned.candidates, scanned.before, scanned.after) == ((), text, "")
+
+
+def test_prose_is_kept_as_it_stands_before_and_after_the_last_candidate() -> None:
+    scanned = scan('one {two} three {"score": 1} four {"score": 2} five {six}', KEYS)
+    assert scanned.before == "one {two} three \n four "
+    assert scanned.after == " five {six}"
+
+
+@pytest.mark.parametrize(
+    ("text", "candidates", "ends_in_thought"),
+    [
+        ('<think>{"score": 1}</think>{"score": 2}', ['{"score": 2}'], False),
+        ('{"score": 1}</think>{"score": 2}', ['{"score": 2}'], False),
+        ('<think>{</think>{"score": 2}', ['{"score": 2}'], False),
+        ('<think><think></think>{"score": 1}</think>{"score": 2}', ['{"score": 2}'], False),
+        ('<Thinking>{"score": 1}</THINK>{"score": 2}', ['{"score": 2}'], False),
+        ('{"score": 1} {</think>} {"score": 2}', ['{"score": 2}'], False),
+        ('{"score": 1} { </think> 2', [], False),
+        ('{"score": "</think>"}', ['{"score": "</think>"}'], False),
+        ('{"score": "<think>"}', ['{"score": "<think>"}'], False),
+        ('{"score": 1}<think>{"score": 2}</think>', ['{"score": 1}'], False),
+        ('<think>{"score": 1}', [], True),
+        ('{"score": 1}<think>', ['{"score": 1}'], True),
+        ('<think><think></think>{"score": 1}', [], True),
+        ('{<think>}{"score": 1}', [], True),
+        ("<thinker>", [], False),
+    ],
+)
+def test_thoughts_are_set_aside(text: str, candidates: list[str], ends_in_thought: bool) -> None:
+    assert found(text) == candidates
+    assert scan(text, KEYS).ends_in_thought is ends_in_thought
+
+
+def test_thoughts_are_no_prose() -> None:
+    scanned = scan('a</think>b<think>c</think>d{"score": 1}e<think>f</think>g', KEYS)
+    assert (scanned.before, scanned.after) == ("b\nd", "e\ng")
+
+
+@pytest.mark.parametrize(("text", "depth"), [('{"score": 1}', 1), ('{"score": [{}]}', 3), ('{"score": "[[["}', 1)])
+def test_nesting_is_measured_outside_strings(text: str, depth: int) -> None:
+    assert scan(text, KEYS).candidates[0].depth == depth
+
+
+@pytest.mark.parametrize("piece", ["{", "{}", '{"score": 1}', '{"score": ["', "{[,,,"])
+def test_more_brackets_than_any_answer_has_are_given_up(piece: str) -> None:
+    with pytest.raises(TooComplex):
+        scan(piece * (scanning.MAX_TOKENS + 1), KEYS)
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("```json\n```", ""),
+        ("```\n\n~~~\n", ""),
+        ("  ```json  \r\n", ""),
+        ("````c++\n", ""),
+        ("``", "``"),
+        ("Here:\n```json\n", "Here:"),
+        ("```json of mine", "```json of mine"),
+        ("a ```", "a ```"),
+    ],
+)
+def test_fences_are_no_prose(text: str, rest: str) -> None:
+    assert without_fences(text) == rest
+
+
+def test_blocks_are_the_closed_objects() -> None:
+    text = 'a {b} {c {d}} "{" {e'
+    assert [text[start:end] for start, end in blocks(text)] == ["{b}", "{c {d}}"]
+
+
+@given(st.text(alphabet='{}[]"\\<>/think sco re\n', max_size=60))
+def test_what_is_found_stands_in_the_text_in_order(text: str) -> None:
+    position = 0
+    for candidate in scan(text, KEYS).candidates:
+        position = text.index(candidate.text, position) + len(candidate.text)
+        assert candidate.text.startswith("{")
+        assert not candidate.closed or candidate.text.endswith("}")

@@ -1,0 +1,131 @@
+"""The schema asks servers for exactly what the contract accepts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from replies import ID, PAIR, RUBRICS, answer, at, best, headings, objects, raw
+
+from editjudge.rubrics.contract import Verdict, check
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.schema import answer_schema, answer_shape
+
+every_rubric = pytest.mark.parametrize("rubric", RUBRICS, ids=lambda rubric: rubric.name)
+
+
+def valid(rubric: Rubric, value: Any) -> bool:
+    return jsonschema.Draft202012Validator(answer_schema(rubric)).is_valid(value)
+
+
+def accepted(rubric: Rubric, value: Any) -> bool:
+    return isinstance(check(rubric, headings(rubric) + raw(value)), Verdict)
+
+
+def object_schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if schema["type"] == "object":
+        yield schema
+        for inner in schema["properties"].values():
+            yield from object_schemas(inner)
+
+
+@every_rubric
+def test_the_schema_is_one(rubric: Rubric) -> None:
+    jsonschema.Draft202012Validator.check_schema(answer_schema(rubric))
+    json.dumps(answer_schema(rubric), allow_nan=False)
+
+
+@every_rubric
+def test_all_properties_are_required_and_no_others_allowed(rubric: Rubric) -> None:
+    for schema in object_schemas(answer_schema(rubric)):
+        assert schema["required"] == list(schema["properties"])
+        assert schema["additionalProperties"] is False
+
+
+@every_rubric
+def test_a_reason_comes_before_its_score(rubric: Rubric) -> None:
+    form = rubric.answer
+    top = list(answer_schema(rubric)["properties"])
+    scores_at = form.envelope or rubric.factors[0].key
+    assert all(top.index(key) < top.index(scores_at) for key in form.texts)
+    if form.form == "entries":
+        entries = [schema for schema in object_schemas(answer_schema(rubric)) if form.score_key in schema["properties"]]
+        expected = [[form.reason_key, form.score_key]] * len(rubric.factors)
+        assert [list(schema["properties"]) for schema in entries] == expected
+
+
+@every_rubric
+def test_every_legal_score_is_valid_and_accepted(rubric: Rubric) -> None:
+    for factor in rubric.factors:
+        for value in factor.scale.values:
+            whole = answer(rubric, {factor.key: value})
+            assert valid(rubric, whole) and accepted(rubric, whole)
+
+
+@every_rubric
+@pytest.mark.parametrize("score", [12, -1, 6.5, "6", "6/7", True, None, [6], {}])
+def test_what_is_no_score_is_neither_valid_nor_accepted(rubric: Rubric, score: Any) -> None:
+    for factor in rubric.factors:
+        whole = answer(rubric, {factor.key: score})
+        assert not valid(rubric, whole) and not accepted(rubric, whole)
+
+
+@every_rubric
+def test_a_key_that_is_missing_extra_or_misnamed_is_neither_valid_nor_accepted(rubric: Rubric) -> None:
+    for path in objects(answer(rubric)):
+        for key in (*at(answer(rubric), path), None):
+            for extra in ("overall", None):
+                whole = copy.deepcopy(answer(rubric))
+                if key:
+                    del at(whole, path)[key]
+                if extra:
+                    at(whole, path)[extra] = "x"
+                assert valid(rubric, whole) is accepted(rubric, whole) is (key is None and extra is None)
+
+
+def _mangled(value: Any, rng: random.Random) -> Any:
+    """An answer with something somewhere replaced, dropped or added."""
+    junk = [None, True, 0, 1, 5, 8, -1, 6.5, "", "5", "text", [], [5], {}, {"score": 5}, answer(PAIR)]
+    value = copy.deepcopy(value)
+    place = at(value, rng.choice(list(objects(value))))
+    key = rng.choice([*place, "score", "image_id", "reasoning", "x"])
+    if rng.random() < 0.25:
+        place.pop(key, None)
+    else:
+        place[key] = copy.deepcopy(rng.choice(junk))
+    return value
+
+
+@every_rubric
+def test_the_schema_and_the_contract_agree_on_mangled_answers(rubric: Rubric) -> None:
+    rng = random.Random(rubric.name)  # noqa: S311
+    schema = jsonschema.Draft202012Validator(answer_schema(rubric))
+    both = 0
+    for _ in range(150):
+        whole = _mangled(answer(rubric), rng)
+        if rubric is PAIR and isinstance(whole.get("score"), list) and len(whole["score"]) != len(rubric.factors):
+            continue  # a list's length is no part of the subset that servers take
+        assert schema.is_valid(whole) is accepted(rubric, whole), whole
+        both += schema.is_valid(whole)
+    assert both > 1
+
+
+@every_rubric
+def test_the_shape_that_a_question_shows_becomes_an_answer_when_it_is_filled_in(rubric: Rubric) -> None:
+    shape = answer_shape(rubric, ID)
+    for factor in rubric.factors:
+        for described in (f"<{factor.key}: {factor.scale.words}>", f"<{factor.scale.words}>"):
+            shape = shape.replace(described, str(factor.scale.best))
+    outcome = check(rubric, headings(rubric) + shape, identifier=ID if rubric.answer.id_key else None)
+    assert isinstance(outcome, Verdict), outcome
+    assert outcome.scores == best(rubric)
+
+
+@every_rubric
+def test_the_shape_itself_is_never_taken_for_an_answer(rubric: Rubric) -> None:
+    assert not isinstance(check(rubric, headings(rubric) + answer_shape(rubric, ID)), Verdict)
