@@ -1,7 +1,7 @@
 """How fast the store keeps and finds judgements, and how much room one takes, as JSON.
 
-    python -m bench.store            100,000 judgements
-    python -m bench.store --million  1,000,000
+python -m bench.store            100,000 judgements
+python -m bench.store --million  1,000,000
 """
 
 from __future__ import annotations

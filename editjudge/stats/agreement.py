@@ -174,7 +174,8 @@ def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int, seed:
     each = averaged(strata, CORRELATIONS) if strata else dict.fromkeys(CORRELATIONS, np.nan)
     ci = intervals(strata, groups, CORRELATIONS, draws=draws, seed=seed) if strata else {}
     flat = [name for name, part in zip(model.labels, strata, strict=True) if np.isnan(estimate(part)["spearman"])]
-    notes = (f"undefined within {', '.join(flat)}: no spread in scores or ratings",) if flat else ()
+    some = f"{', '.join(flat[:3])}{f' and {len(flat) - 3} more' if len(flat) > 3 else ''}"
+    notes = (f"undefined within {some} of {len(strata)} models: no spread in scores or ratings",) if flat else ()
     return Level(len(strata), **{name: number(each[name]) for name in CORRELATIONS}, ci=ci, notes=notes)
 
 

@@ -53,7 +53,8 @@ def said(value: float | None, interval: Interval | None = None, *, sign: bool = 
     if value is None:
         return "undefined"
     digits, plus = decimals(interval), "+" if sign else ""
-    text = f"{value:{plus}.{digits}f}"
-    if interval is None:
-        return text
-    return f"{text} [{interval.lo:{plus}.{digits}f}, {interval.hi:{plus}.{digits}f}]"
+
+    def shown(one: float) -> str:
+        return f"{round(one, digits) + 0.0:{plus}.{digits}f}"  # adding zero makes -0.00 a plain one
+
+    return shown(value) if interval is None else f"{shown(value)} [{shown(interval.lo)}, {shown(interval.hi)}]"

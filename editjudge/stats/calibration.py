@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +87,7 @@ def calibrate(
     judge: Sequence[float] | Floats,
     human: Sequence[float] | Floats,
     *,
-    group: Sequence[object] | None = None,
+    group: Iterable[object] | None = None,
     folds: int = 5,
     seed: int = 0,
 ) -> Calibration:
@@ -116,7 +116,7 @@ def powered_mean(
     judge: Sequence[float] | Floats,
     human: Sequence[float] | Floats,
     *,
-    group: Sequence[object] | None = None,
+    group: Iterable[object] | None = None,
     level: float = 0.95,
 ) -> Powered:
     """Over the edits of one model: `judge` for all of them, `human` NaN where nobody rated.

@@ -41,8 +41,10 @@ class Difference(Answer):
     ci: Interval | None
     p: float | None
     """Sign flips of whole groups, two-sided."""
+    p_wilcoxon: float | None
+    """Wilcoxon's signed ranks of the groups' mean differences: the alternative that few outliers move less."""
     p_holm: float | None
-    """Corrected over the factors compared together."""
+    """`p` corrected over all that is compared together."""
     effect: float | None
     """Mean difference over the standard deviation of the differences (Cohen's d of pairs)."""
     wins: int
@@ -69,8 +71,12 @@ def compare(
     """Factor by factor, repeats averaged first. `on="pair"` for models, `"item"` for judges or runs."""
     factors = [f for f in a.factor.present() if f in b.factor.present()]
     found = [_difference(f, a.where(factor=f), b.where(factor=f), names, on, draws=draws, seed=seed) for f in factors]
-    corrected = holm([d.p for d in found])
-    return [_judged(d, p) for d, p in zip(found, corrected, strict=True)]
+    return corrected(found)
+
+
+def corrected(found: Sequence[Difference]) -> list[Difference]:
+    """With Holm's correction over all of these, and the verdict that follows from it."""
+    return [_judged(d, p) for d, p in zip(found, holm([d.p for d in found]), strict=True)]
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -101,6 +107,17 @@ def sign_flip(values: Floats, groups: Ints, seed: int = 0, flips: int = FLIPS) -
         signs = 1.0 - 2.0 * rng.integers(0, 2, size=(min(block, flips - start), len(sums)), dtype=np.int8)
         reached += int(np.sum(np.abs(signs @ sums) >= observed))
     return (reached + 1) / (flips + 1)
+
+
+def wilcoxon(values: Floats, groups: Ints) -> float | None:
+    """Two-sided, over groups as the independent units; groups without a difference say nothing."""
+    from scipy.stats import wilcoxon as signed_ranks
+
+    if len(values) == 0:
+        return None
+    means = np.bincount(groups, weights=values) / np.bincount(groups)
+    means = np.round(means[np.abs(means) > 1e-12], 9)  # equal means must tie whatever the order of summing
+    return float(signed_ranks(means).pvalue) if len(means) else 1.0
 
 
 def cluster_error(values: Floats, groups: Ints) -> float | None:
@@ -164,6 +181,7 @@ def _difference(
         difference=float(delta.mean()) if n else None,
         ci=ci,
         p=sign_flip(delta, codes, seed),
+        p_wilcoxon=wilcoxon(delta, codes),
         p_holm=None,
         effect=number(float(delta.mean()) / spread) if spread > 0 else None,
         wins=int(np.sum(delta > 0)), ties=int(np.sum(delta == 0)), losses=int(np.sum(delta < 0)),

@@ -81,7 +81,7 @@ def intervals(
     seed: int = 0,
 ) -> dict[str, Interval]:
     """Clustered intervals of `averaged(strata)`; a figure without one is left out."""
-    centre, parts = averaged(strata, names), [_Drawable(pairs, groups, names) for pairs in strata if len(pairs)]
+    centre, parts = averaged(strata, names), [_Drawable(pairs, names) for pairs in strata if len(pairs)]
     if not parts:
         return {}
     rows: dict[str, list[Floats]] = {name: [] for name in names}
@@ -127,20 +127,23 @@ def _row_pearson(x: Floats, y: Floats) -> Floats:
 class _Drawable:
     """Pairs prepared so that a block of draws is one product."""
 
-    def __init__(self, pairs: Pairs, groups: int, names: Sequence[str]) -> None:
+    def __init__(self, pairs: Pairs, names: Sequence[str]) -> None:
         self.names = names
-        self.moments = np.zeros((groups, 11))
-        np.add.at(self.moments, pairs.group, _moments(pairs))
+        # A model among many has few of the groups: the product with all others would be most of the work.
+        self.used, group = np.unique(pairs.group, return_inverse=True)
+        self.moments = np.zeros((len(self.used), 11))
+        np.add.at(self.moments, group, _moments(pairs))
         x, y = _codes(pairs.x), _codes(pairs.y)
         self.shape = int(x.max()) + 1, int(y.max()) + 1
         self.binned = Pairs(x.astype(float), y.astype(float), pairs.group)
         if any(name in RANKS for name in names):
             from scipy.sparse import csr_array
 
-            cells = (np.ones(len(pairs), np.float32), (x * self.shape[1] + y, pairs.group))
-            self.table = csr_array(cells, shape=(self.shape[0] * self.shape[1], groups))
+            cells = (np.ones(len(pairs), np.float32), (x * self.shape[1] + y, group))
+            self.table = csr_array(cells, shape=(self.shape[0] * self.shape[1], len(self.used)))
 
     def figures(self, drawn: NDArray[np.float32]) -> dict[str, Floats]:
+        drawn = drawn[:, self.used]
         out = _moment_figures(drawn @ self.moments)
         if any(name in RANKS for name in self.names):
             # At most 4 million table entries (32 MB) at a time.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +71,7 @@ def accuracy(
     human: Sequence[str],
     judge: Sequence[str | None],
     *,
-    group: Sequence[object] | None = None,
+    group: Iterable[object] | None = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Accuracy:
@@ -97,7 +97,7 @@ def accuracy(
 
 
 def tie_calibrated(
-    human: Sequence[str], difference: Sequence[float], *, group: Sequence[object] | None = None, folds: int = 5
+    human: Sequence[str], difference: Sequence[float], *, group: Iterable[object] | None = None, folds: int = 5
 ) -> TieCalibrated:
     """`difference` is the judge's score of A minus that of B."""
     h, d = _votes(human), np.asarray(difference, dtype=float)
@@ -122,7 +122,7 @@ def bradley_terry(
     second: Sequence[str],
     vote: Sequence[str | None],
     *,
-    group: Sequence[object] | None = None,
+    group: Iterable[object] | None = None,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[Strength]:

@@ -313,8 +313,7 @@ def _aggregated(scores: Scores, one: Aggregate) -> Scores:
     first = np.full(len(unit.labels), len(part))
     np.minimum.at(first, unit.codes, np.arange(len(part)))
     row = part.take(first)
-    labels = (*part.status.labels, *(s for s in (OK, ABSTAINED, FAILED) if s not in part.status.labels))
-    status = np.array([_joint_status([labels[c] if c >= 0 else FAILED for c in line]) for line in codes])
+    status = _joint_status(codes, part.status.labels)
     return Scores.of(
         row.item, Column.constant(one.name, len(row)), result,
         judge=row.judge, status=status, model=row.model, group=row.group, pair=row.pair, repeat=row.repeat,
@@ -333,9 +332,15 @@ def _combined(values: Floats, one: Aggregate) -> Floats:
     return out
 
 
-def _joint_status(statuses: Sequence[str]) -> str:
-    failed = [s for s in statuses if s not in (OK, ABSTAINED)]
-    return failed[0] if failed else ABSTAINED if ABSTAINED in statuses else OK
+def _joint_status(codes: Ints, labels: tuple[str, ...]) -> Column:
+    """Of each row of status codes (-1: never asked): its first failure, else an abstention, else ok."""
+    names = (*labels, FAILED, ABSTAINED, OK)
+    codes = np.where(codes < 0, len(labels), codes)
+    failed = np.array([name not in (OK, ABSTAINED) for name in names])[codes]
+    silent = np.array([name == ABSTAINED for name in names])[codes].any(axis=1)
+    first = codes[np.arange(len(codes)), failed.argmax(axis=1)]
+    joint = np.where(failed.any(axis=1), first, np.where(silent, len(names) - 2, len(names) - 1))
+    return Column.of(np.array(names)[joint])
 
 
 def _stacked(parts: Sequence[Scores]) -> Scores:

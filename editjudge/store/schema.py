@@ -112,6 +112,7 @@ runs = sa.Table(
     sa.Column("updated", sa.Double, nullable=False),
     sa.Column("summary", Json),
     sa.Column("version", sa.Text, nullable=False),
+    sqlite_autoincrement=True,  # the number of a run that was removed is not given to another
 )
 
 rubrics = sa.Table(
@@ -175,6 +176,8 @@ judgements = sa.Table(
     sa.Column("schema_mode", sa.Text),
     sa.Column("prepared", Json, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
+    # Resuming looks up statuses alone: from here, without a page of the table for each.
+    sa.Index("judgements_by_status", "key", "status"),
     sa.CheckConstraint("(status = 'ok') = (scores IS NOT NULL)", name="a_score_exists_only_in_ok"),
 )
 
@@ -209,6 +212,16 @@ digests = sa.Table(
     sa.Column("problem", Words, nullable=False),
 )
 
+ratings = sa.Table(
+    "ratings",
+    metadata,
+    sa.Column("item", Words, primary_key=True),
+    sa.Column("rater", Words, primary_key=True),
+    sa.Column("factor", Words, primary_key=True),
+    sa.Column("score", sa.Double, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+)
+
 
 def upsert(
     dialect: str,
@@ -232,7 +245,12 @@ def upsert(
 
 # --- versions -------------------------------------------------------------------------------------------------
 
-MIGRATIONS: list[Callable[[sa.Connection], None]] = []
+
+def _add_ratings(connection: sa.Connection) -> None:
+    ratings.create(connection, checkfirst=True)
+
+
+MIGRATIONS: list[Callable[[sa.Connection], None]] = [_add_ratings]
 """The first makes a store of version 2 out of one of version 1, and so on. What stands here is never changed."""
 
 

@@ -81,7 +81,7 @@ class Store:
         """Open the store at a path or a URL, and make it unless `readonly`.
 
         `timeout` is how long to wait, in seconds, for another process that writes: a group of judgements takes
-        milliseconds, removing a run of a million some seconds.
+        milliseconds, 10,000 rows of a plan or of a run that is removed some seconds on a busy disk.
         """
         place = os.fspath(url_or_path)
         if "://" in place and not place.startswith("sqlite:"):
@@ -177,22 +177,31 @@ class Store:
         raise UsageError(f'{self._place}: no run "{word}"{hint}')
 
     def remove_run(self, run: Run | int) -> None:
-        """Delete a run, and the judgements and replies that no other run refers to."""
-        other = tasks.alias("other")
+        """Delete a run, and the judgements and replies that no other run refers to.
+
+        In several transactions, so that others who write need not wait; the run goes last, so what was interrupted is
+        finished by doing it again.
+        """
         mine = tasks.c.run_id == _id(run)
+        first = sa.select(sa.func.min(tasks.c.position)).where(mine).scalar_subquery()
+        some = mine & (tasks.c.position < first + _ROWS)
+        other = tasks.alias("other")
         shared = sa.exists().where(other.c.key == tasks.c.key, other.c.run_id != _id(run))
-        keys = sa.select(tasks.c.key).where(mine, ~shared)
+        keys = sa.select(tasks.c.key).where(some, ~shared)
+        removed = 1
+        while removed:
+            with self._writing() as connection:
+                connection.execute(sa.delete(replies).where(replies.c.key.in_(keys)))
+                connection.execute(sa.delete(judgements).where(judgements.c.key.in_(keys)))
+                removed = connection.execute(sa.delete(tasks).where(some)).rowcount
         with self._writing() as connection:
-            connection.execute(sa.delete(replies).where(replies.c.key.in_(keys)))
-            connection.execute(sa.delete(judgements).where(judgements.c.key.in_(keys)))
-            connection.execute(sa.delete(tasks).where(mine))
             connection.execute(sa.delete(items).where(items.c.run_id == _id(run)))
             connection.execute(sa.delete(runs).where(runs.c.id == _id(run)))
 
     def counts(self, run: Run | int) -> dict[tuple[str, str, str], int]:
         """How many tasks of a run have which status, by (judge, rubric, status)."""
         by = (tasks.c.judge, tasks.c.rubric, judgements.c.status)
-        query = sa.select(*by, sa.func.count()).select_from(tasks.outerjoin(judgements, _SAME_KEY))
+        query = sa.select(*by, sa.func.count()).select_from(tasks.outerjoin(judgements, _SAME_KEY & _FROM_INDEX))
         with self._reading() as connection:
             rows = connection.execute(query.where(tasks.c.run_id == _id(run)).group_by(*by))
             return {(judge, rubric, status or PENDING): count for judge, rubric, status, count in rows}
@@ -233,7 +242,7 @@ class Store:
         """The status of each key that a judgement is kept of."""
         known: dict[str, str] = {}
         with self._reading() as connection:
-            for some in _chunks(keys, _IN):
+            for some in _chunks(sorted(keys), _IN):  # in the order of the index, so that each of its pages is read once
                 known.update((key, status) for key, status in connection.execute(_STATUSES, {"keys": some}))
         return known
 
@@ -328,17 +337,20 @@ class Store:
 
 
 _IN = 900
-"""Values of one IN: below 999, the least limit that an SQLite is built with. Larger ones gain nothing (measured)."""
+"""Values of one IN: below 999, the usual limit of older SQLites. 300 and 5,000 were no faster beyond noise."""
 _ROWS = 10_000
-"""Rows of one transaction when a run is planned: judgements of other runs need not wait longer than some 100 ms."""
+"""Rows of one transaction when a run is planned or removed: judgements of other runs wait their turn meanwhile."""
 _FETCH = 1_000
 """Rows fetched at a time: what a reader of a million rows holds in memory."""
 
 _SAME_KEY = judgements.c.key == tasks.c.key
 _SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
 _EVERYTHING = tasks.outerjoin(items, _SAME_ITEM).outerjoin(judgements, _SAME_KEY)
+# Always true, and not for nothing: with it SQLite takes the index that has the status too. Without, it takes that of
+# the primary key and reads a page of the table for each: half as fast with all in memory.
+_FROM_INDEX = judgements.c.status >= ""
 _STATUSES = sa.select(judgements.c.key, judgements.c.status).where(
-    judgements.c.key.in_(sa.bindparam("keys", expanding=True))
+    judgements.c.key.in_(sa.bindparam("keys", expanding=True)), _FROM_INDEX
 )
 
 _AS_ROW = shown_row(Judgement("", "invalid", "", "", ""), "", None, None)
@@ -496,8 +508,12 @@ def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
         # Safe against kill -9: what is committed is in the kernel's hands. Not against power loss, which may undo the
         # last transactions (never part of one): those edits are judged again. FULL costs an fsync a commit.
         connection.execute("PRAGMA synchronous = NORMAL")
+        # Write back every 64 MiB instead of every 4: by then a page of an index has changed many times and is written
+        # once. 150,000 judgements on a busy disk: 1.1 to 2.1 times as fast (measured).
+        connection.execute("PRAGMA wal_autocheckpoint = 16384")
         connection.execute("PRAGMA foreign_keys = ON")
-    # Keys are hashes, so the pages of their index are hit at random: 64 MiB hold those of half a million judgements.
+    # Keys are hashes, so the pages of their indexes are hit at random. 64 MiB hold those of some 190,000 judgements
+    # (350 bytes each, measured); beyond that the kernel's cache has to help.
     connection.execute("PRAGMA cache_size = -65536")
 
 

@@ -1,0 +1,180 @@
+"""People's ratings and judges' scores from files: CSV, JSONL or Parquet in, columns of statistics out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editjudge import manifest
+from editjudge.errors import ManifestError
+from editjudge.manifest import Reader, rows
+from editjudge.stats.columns import FAILED, OK, Ratings, Scores
+
+RATING = ("item", "rater", "factor", "score")
+SCORE = ("item", "judge", "factor", "score")
+GUESSED = "guessed"
+"""The status of a score that the source says it made up where it could not read an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """What one person gave one item on one factor."""
+
+    item: str
+    rater: str
+    factor: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an item came from."""
+
+    model: str = ""
+    group: str = ""
+
+
+def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
+    """Line by line; a rating that was left empty is none."""
+    for line, row, file in _table(path, RATING):
+        score = file.number(line, row, "score")
+        if score is not None:
+            item, rater, factor = (file.word(line, row, name) for name in RATING[:3])
+            yield line, Rating(item, rater, factor, score), _origin(row)
+
+
+def unique_ratings(path: Path) -> Iterator[Rating]:
+    """Each item, rater and factor once: a store keeps one."""
+    seen: dict[tuple[str, str, str], tuple[int, float]] = {}
+    for line, rating, _ in read_ratings(path):
+        key = (rating.item, rating.rater, rating.factor)
+        first, score = seen.setdefault(key, (line, rating.score))
+        if first != line and score != rating.score:
+            found = (
+                f"{rating.rater} gave {rating.item} on {rating.factor} {score:g} on {first} and {rating.score:g} here"
+            )
+            raise ManifestError(f"{path}:{line}: {found}; expected one rating for each item, rater and factor")
+        if first == line:
+            yield rating
+
+
+def ratings_columns(ratings: Iterable[Rating]) -> Ratings:
+    listed = list(ratings)
+    return Ratings.of(*([getattr(rating, name) for rating in listed] for name in RATING))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresFile:
+    """Judges' scores from elsewhere."""
+
+    scores: Scores
+    """Without those that the file says were guessed."""
+    with_guessed: Scores | None
+    """With them, where there are any."""
+
+
+def read_scores(path: Path, origins: Mapping[str, Origin] | None = None) -> ScoresFile:
+    """An empty score failed; a second row for the same item, judge and factor is a repeat."""
+    said = [_said(line, row, file) for line, row, file in _table(path, SCORE)]
+    known = {one.item: one.origin for one in said} | dict(origins or {})
+    guesses = any(one.guessed for one in said)
+    return ScoresFile(_scores(said, known, keep=False), _scores(said, known, keep=True) if guesses else None)
+
+
+def origins_of(path: Path) -> dict[str, Origin]:
+    """Model and source image of every item of a manifest; pictures are not opened."""
+    return {
+        edit.id: Origin(edit.model or "", edit.group or str(edit.input or edit.id))
+        for edit in manifest.read(path, allow_outside=True, allow_urls=True)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    item: str
+    judge: str
+    factor: str
+    score: float | None
+    guessed: bool
+    origin: Origin
+
+
+def _said(line: int, row: Mapping[str, Any], file: _Fields) -> _Said:
+    item, judge, factor = (file.word(line, row, name) for name in SCORE[:3])
+    guessed = bool(file.number(line, row, GUESSED))
+    return _Said(item, judge, factor, file.number(line, row, "score"), guessed, _origin(row))
+
+
+def _scores(said: list[_Said], known: Mapping[str, Origin], *, keep: bool) -> Scores:
+    times: Counter[tuple[str, str, str]] = Counter()
+    values, statuses, repeats = [], [], []
+    for one in said:
+        left_out = one.guessed and not keep
+        values.append(None if left_out else one.score)
+        statuses.append(GUESSED if left_out else FAILED if one.score is None else OK)
+        cell = (one.item, one.judge, one.factor)
+        repeats.append(times[cell])
+        times[cell] += 1
+    return Scores.of(
+        [one.item for one in said],
+        [one.factor for one in said],
+        values,
+        judge=[one.judge for one in said],
+        status=statuses,
+        model=[known[one.item].model for one in said],
+        group=[known[one.item].group or one.item for one in said],
+        repeat=repeats,
+    )
+
+
+def _origin(row: Mapping[str, Any]) -> Origin:
+    return Origin(str(row.get("model") or ""), str(row.get("group") or ""))
+
+
+class _Fields:
+    """Reads the cells of one file, and names line and field where one is wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self.reader = Reader(path)
+
+    def word(self, line: int, row: Mapping[str, Any], name: str) -> str:
+        value = row.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)  # items and raters are often numbered
+        if not isinstance(value, str) or not value.strip():
+            raise self.reader.wrong(line, name, f"found {value!r:.80}, expected a name")
+        return value
+
+    def number(self, line: int, row: Mapping[str, Any], name: str) -> float | None:
+        value = row.get(name)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None
+        try:
+            found = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            found = math.nan
+        if not math.isfinite(found):
+            raise self.reader.wrong(line, name, f"found {value!r:.80}, expected a number, or nothing")
+        return found
+
+
+def _table(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any], _Fields]]:
+    file = _Fields(path)
+    if path.is_dir():
+        raise ManifestError(f"{file.reader.place}: is a folder; expected a CSV, JSONL or Parquet file")
+    empty = True
+    for line, row in rows(path, file.reader):
+        if not isinstance(row, dict):
+            raise row
+        if empty and (missing := [name for name in columns if name not in row]):
+            raise file.reader.wrong(
+                line, missing[0], f"is missing; found {[*row]!r:.200}, expected {', '.join(columns)}"
+            )
+        empty = False
+        yield line, row, file
+    if empty:
+        raise ManifestError(f"{file.reader.place}: holds no row; expected {', '.join(columns)}")

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, pearsonr, spearmanr
+
+from editjudge.stats.agreement import agree, halo
+from editjudge.stats.columns import Ratings, Scores
+
+from .made import likert, valid_json
+
+MODELS, GROUPS = 6, 30
+
+
+def study(seed: int = 0, *, model_shift: float = 1.0) -> tuple[Ratings, Scores, dict[str, Any]]:
+    """Two factors, three raters, six models on thirty images, a judge asked twice."""
+    rng = np.random.default_rng(seed)
+    n = MODELS * GROUPS
+    model, group = np.repeat(np.arange(MODELS), GROUPS), np.tile(np.arange(GROUPS), MODELS)
+    quality = model_shift * (model / MODELS - 0.5) + rng.normal(0, 0.8, n)
+    ratings, scores = [], []
+    for factor in ("alignment", "completeness"):
+        own = quality + rng.normal(0, 0.3, n)
+        for rater in range(3):
+            ratings += [(i, f"r{rater}", factor, s) for i, s in enumerate(likert(own + rng.normal(0, 0.5, n)))]
+        for repeat in range(2):
+            scores += [(i, factor, s, repeat) for i, s in enumerate(likert(own + rng.normal(0, 0.6, n)))]
+    people = Ratings.of(*(list(c) for c in zip(*ratings, strict=True)))
+    items = [i for i, *_ in scores]
+    judged = Scores.of(
+        items, [f for _, f, *_ in scores], [s for *_, s, _ in scores], judge=["j"] * len(items),
+        model=[f"m{model[i]}" for i in items], group=[group[i] for i in items], repeat=[r for *_, r in scores],
+    )  # fmt: skip
+    means = {
+        "people": np.array([np.mean([s for i, _, f, s in ratings if i == k and f == "alignment"]) for k in range(n)]),
+        "judge": np.array([np.mean([s for i, f, s, _ in scores if i == k and f == "alignment"]) for k in range(n)]),
+        "model": model,
+    }
+    return people, judged, means
+
+
+def test_figures_are_over_one_pair_per_item_means_on_both_sides() -> None:
+    people, judged, means = study()
+    found = agree(people, judged, draws=50).factors["alignment"]["j"]
+    x, y = means["judge"], means["people"]
+    assert found.n == MODELS * GROUPS
+    assert found.spearman == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
+    assert found.pearson == pytest.approx(pearsonr(x, y).statistic, abs=1e-12)
+    assert found.kendall == pytest.approx(kendalltau(x, y).statistic, abs=1e-12)
+    assert found.mae == pytest.approx(np.mean(np.abs(x - y)), abs=1e-12)
+    assert found.bias == pytest.approx(np.mean(x - y), abs=1e-12)
+
+
+def test_within_model_is_the_mean_over_models() -> None:
+    people, judged, means = study(model_shift=4)
+    found = agree(people, judged, draws=50).factors["alignment"]["j"]
+    each = [
+        spearmanr(means["judge"][means["model"] == m], means["people"][means["model"] == m]).statistic
+        for m in range(MODELS)
+    ]
+    assert found.within_model.spearman == pytest.approx(np.mean(each), abs=1e-12)
+    assert found.spearman is not None and found.spearman > np.mean(each)
+
+
+def test_system_level_is_over_the_means_of_models() -> None:
+    people, judged, _ = study(model_shift=4)
+    found = agree(people, judged, draws=200).factors["alignment"]["j"].system
+    assert found.models == MODELS
+    assert found.spearman is not None and found.spearman > 0.9
+    assert found.ci["pearson"].lo > 0.8
+
+
+def test_the_json_has_the_keys_that_others_rely_on() -> None:
+    people, judged, _ = study()
+    answer = json.loads(json.dumps(agree(people, judged, draws=50).as_json(), allow_nan=False))
+    figures = answer["factors"]["alignment"]["j"]
+    assert {"n", "spearman", "pearson", "kendall", "mae", "ci"} <= set(figures)
+    assert all(len(figures["ci"][name]) == 2 for name in ("spearman", "pearson", "kendall", "mae"))
+    human = answer["humans"]["alignment"]
+    assert {"raters", "alpha_interval", "alpha_ordinal", "icc1", "loo_spearman"} <= set(human)
+    assert human["raters"] == 3
+
+
+def test_failed_scores_are_left_out_and_counted() -> None:
+    people, judged, _ = study()
+    part = judged.where(factor="alignment", judge="j")
+    score = part.score.copy()
+    score[np.isin(part.item.codes, [0, 1, 2])] = np.nan
+    holes = Scores.of(part.item, part.factor, score, judge=part.judge, model=part.model, group=part.group)
+    found = agree(people, holes, draws=50).factors["alignment"]["j"]
+    assert (found.n, found.unscored) == (MODELS * GROUPS - 3, 3)
+
+
+def test_against_ratings_without_noise_a_judge_does_better() -> None:
+    people, judged, _ = study()
+    found = agree(people, judged, draws=50).factors["alignment"]["j"]
+    assert found.corrected is not None and found.spearman is not None
+    assert found.spearman < found.corrected <= 1
+
+
+def test_a_judge_that_gives_one_score_is_told_so() -> None:
+    people = Ratings.of("aabbcc", "rsrsrs", "ffffff", [1, 2, 3, 4, 5, 6])
+    found = agree(people, Scores.of("abc", "fff", [7, 7, 7], judge="jjj"), scales={"f": range(1, 8)})
+    figures = found.factors["f"]["j"]
+    assert figures.spearman is None and figures.pearson is None and figures.kendall is None
+    assert figures.mae is not None
+    assert any("the judge gave every item the same score" in note for note in figures.notes)
+    assert (figures.top, figures.floor) == (1, 0)
+    valid_json(found)
+
+
+def test_a_factor_that_nobody_rated_has_no_pairs_and_says_so() -> None:
+    people = Ratings.of("ab", "rr", "ff", [1, 2])
+    found = agree(people, Scores.of("ab", "gg", [1, 2], judge="jj")).factors["g"]["j"]
+    assert found.n == 0 and found.spearman is None and found.ci == {}
+    assert found.notes == ("no item has both a score and a rating",)
+
+
+def test_scores_on_another_scale_are_not_rescaled_but_said_to_be() -> None:
+    people = Ratings.of("abc", "rrr", "fff", [0, 0.5, 1])
+    found = agree(people, Scores.of("abc", "fff", [1, 5, 9], judge="jjj")).factors["f"]["j"]
+    assert found.mae == pytest.approx(4.5)
+    assert found.spearman == pytest.approx(1)
+    assert any("outside the range of ratings" in note for note in found.notes)
+
+
+def test_within_one_is_one_step_of_the_peoples_scale() -> None:
+    people = Ratings.of("abcd", "rrrr", "ffff", [0, 0.5, 1, 1])
+    found = agree(people, Scores.of("abcd", "ffff", [0, 0, 0, 1], judge="jjjj")).factors["f"]["j"]
+    assert (found.exact, found.within_one) == (0.5, 0.75)
+
+
+def test_one_impression_for_all_factors_is_a_halo() -> None:
+    same = {"a": 1.0, "b": 2.0, "c": 3.0}
+    assert halo({"x": same, "y": same}) == pytest.approx(1)
+    assert halo({"x": same}) is None
+    people, judged, _ = study()
+    found = agree(people, judged, draws=50).halo
+    assert found.people is not None and 0 < found.people < 1
+    assert found.judges["j"] is not None

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import krippendorff
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from editjudge.stats.ceiling import alpha_interval, alpha_nominal, alpha_ordinal, ceiling, fleiss, icc1, icc2k
+from editjudge.stats.columns import Floats, Ints, Ratings
+
+from .made import valid_json
+
+tables = st.lists(
+    st.lists(st.sampled_from([1.0, 2.0, 3.0, 5.0, np.nan]), min_size=3, max_size=3), min_size=2, max_size=15
+).map(np.array)
+
+SHROUT_FLEISS = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float)
+"""Shrout and Fleiss (1979): six targets, four judges; ICC(1) = .17, ICC(2,k) = .62."""
+
+
+def long(table: Floats) -> tuple[Ints, Ints, Floats]:
+    item, rater = np.nonzero(np.isfinite(table))
+    return item, rater, table[item, rater]
+
+
+def ratings(table: Floats) -> Ratings:
+    item, rater, x = long(table)
+    return Ratings.of(item, [f"r{r}" for r in rater], ["f"] * len(x), x)
+
+
+@given(tables)
+@settings(max_examples=80, deadline=None)
+def test_alpha_is_that_of_the_krippendorff_package(table: Floats) -> None:
+    item, _, x = long(table)
+    shared = table[np.isfinite(table).sum(axis=1) > 1]
+    assume(len(np.unique(shared[np.isfinite(shared)])) > 1)
+    theirs = {
+        "nominal": krippendorff.alpha(reliability_data=table.T, level_of_measurement="nominal"),
+        "ordinal": krippendorff.alpha(reliability_data=table.T, level_of_measurement="ordinal"),
+        "interval": krippendorff.alpha(reliability_data=table.T, level_of_measurement="interval"),
+    }
+    assert alpha_nominal(item, x) == pytest.approx(theirs["nominal"], abs=1e-9)
+    assert alpha_ordinal(item, x) == pytest.approx(theirs["ordinal"], abs=1e-9)
+    assert alpha_interval(item, x) == pytest.approx(theirs["interval"], abs=1e-9)
+
+
+def test_intraclass_correlations_are_those_of_the_textbook() -> None:
+    item, rater, x = long(SHROUT_FLEISS)
+    assert icc1(item, x) == pytest.approx(0.17, abs=0.005)
+    assert icc2k(item, rater, x) == pytest.approx(0.62, abs=0.005)
+
+
+def test_fleiss_kappa_is_that_of_the_textbook() -> None:
+    # Fleiss (1971) as worked on Wikipedia: 10 items, 14 raters, 5 categories, kappa = 0.210.
+    counts = [
+        [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
+        [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
+    ]  # fmt: skip
+    item = np.repeat(np.arange(10), 14)
+    x = np.concatenate([np.repeat(np.arange(5.0), row) for row in counts])
+    assert fleiss(item, x) == pytest.approx(0.210, abs=0.0005)
+
+
+def test_leave_one_out_is_each_rater_against_the_mean_of_the_others() -> None:
+    rng = np.random.default_rng(0)
+    table = np.rint(rng.normal(4, 1, (40, 1)) + rng.normal(0, 1, (40, 3)))
+    found = ceiling(ratings(table))
+    each = [spearmanr(table[:, r], np.delete(table, r, axis=1).mean(axis=1)).statistic for r in range(3)]
+    assert found.loo_spearman == pytest.approx(np.mean(each))
+    assert [r.spearman_with_rest for r in found.rater_quality.values()] == pytest.approx(each)
+    assert found.ci["loo_spearman"].lo < np.mean(each) < found.ci["loo_spearman"].hi
+
+
+def test_a_rater_who_straight_lines_is_named_and_what_leaving_them_out_does_is_shown() -> None:
+    rng = np.random.default_rng(0)
+    table = np.rint(rng.normal(4, 1.5, (40, 1)) + rng.normal(0, 0.4, (40, 3)))
+    table[:, 2] = 7
+    found = ceiling(ratings(table))
+    assert [r.straight_lining for r in found.rater_quality.values()] == [False, False, True]
+    assert found.rater_quality["r2"].spearman_with_rest is None
+    before, after = found.variants["all"], found.variants["without_straight_liners"]
+    assert before.alpha_interval is not None and after.alpha_interval is not None
+    assert after.raters == 2 and after.alpha_interval > before.alpha_interval + 0.3
+    assert found.rater_quality["r2"].alpha_without == pytest.approx(after.alpha_interval)
+
+
+def test_centring_takes_out_a_strict_raters_level() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.normal(4, 1, (60, 1)) + rng.normal(0, 0.2, (60, 3)) - np.array([0, 0, 3])
+    found = ceiling(ratings(table)).variants
+    assert (found["rater_centred"].alpha_interval or 0) > 0.9
+    assert (found["all"].alpha_interval or 0) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (np.array([[1.0], [2.0], [3.0]]), "one rater"),
+        (np.array([[1.0, np.nan], [np.nan, 2.0]]), "no item was rated twice"),
+        (np.full((5, 3), 4.0), "every rating is the same"),
+    ],
+)
+def test_what_is_undefined_is_none_and_said_in_words(table: Floats, words: str) -> None:
+    found = ceiling(ratings(table))
+    assert found.alpha_interval is None and found.fleiss is None and found.loo_spearman is None
+    assert any(words in note for note in found.notes)
+    valid_json(found)
+
+
+def test_ratings_of_a_crowd_have_no_two_way_correlation() -> None:
+    item, rater = np.repeat(np.arange(6), 2), np.arange(12)
+    found = ceiling(Ratings.of(item, rater, ["f"] * 12, np.tile([1.0, 2, 3], 4)))
+    assert found.icc2k is None and found.icc1 is not None
+    assert any("ICC(2,k) is undefined" in note for note in found.notes)

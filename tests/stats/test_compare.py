@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.stats import permutation_test
+
+from editjudge.stats.columns import Scores
+from editjudge.stats.compare import cluster_error, compare, detectable, holm, paired, sign_flip, wilcoxon
+
+from .made import clustered, scores_of, valid_json
+
+
+def two(a: list[float | None], b: list[float | None], group: list[int] | None = None) -> tuple[Scores, Scores]:
+    def side(name: str, values: list[float | None]) -> Scores:
+        n = range(len(values))
+        return Scores.of([f"{name}{i}" for i in n], ["f"] * len(values), values, group=group or n, pair=n)
+
+    return side("a", a), side("b", b)
+
+
+def test_differences_are_paired_by_edit() -> None:
+    (found,) = compare(*two([1, 2, 3, 4], [2, 2, 5, 3]))
+    assert (found.n, found.mean_a, found.mean_b, found.difference) == (4, 2.5, 3, 0.5)
+    assert (found.wins, found.ties, found.losses) == (2, 1, 1)
+
+
+def test_edits_scored_on_one_side_only_are_counted_and_left_out() -> None:
+    (found,) = compare(*two([1, None, 3, 4], [2, 2, None, 3]))
+    assert (found.n, found.only_a, found.only_b) == (2, 1, 1)
+    assert any("2 edits have a score on one side only" in note for note in found.notes)
+
+
+def test_no_pairs_are_answered_in_words() -> None:
+    (found,) = compare(*two([1, None], [None, 2]))
+    assert found.verdict == "cannot be compared: no edit has a score on both sides"
+    assert found.p is None and found.difference is None and found.ci is None
+    valid_json(found)
+
+
+def test_noise_alone_is_no_evidence_of_a_difference() -> None:
+    rng = np.random.default_rng(4)
+    a, b = clustered(rng, 40, 1).ravel(), clustered(rng, 40, 1).ravel()
+    (found,) = compare(*two(list(a), list(b)))
+    assert found.verdict.startswith("no evidence of a difference")
+    assert "would often be missed" in found.verdict
+
+
+def test_a_real_difference_is_said_with_its_direction_and_size() -> None:
+    rng = np.random.default_rng(4)
+    a = rng.normal(5, 1, 60)
+    (found,) = compare(*two(list(a), list(a - 1 + rng.normal(0, 0.2, 60))), names=("old", "new"))
+    assert found.verdict.startswith("new scores lower than old by ")
+    assert found.difference == pytest.approx(-1, abs=0.1)
+    assert found.ci is not None and found.ci.hi < 0
+
+
+def test_three_edits_cannot_show_anything() -> None:
+    (found,) = compare(*two([1, 1, 1], [7, 7, 7]))
+    assert found.p == 0.25
+    assert found.verdict.startswith("no evidence of a difference")
+    assert any("same difference" in note for note in found.notes)
+
+
+def test_identical_scores_have_p_one() -> None:
+    (found,) = compare(*two([3, 4, 5], [3, 4, 5]))
+    assert found.p == 1
+    assert found.ties == 3
+
+
+@given(st.lists(st.integers(-6, 6), min_size=3, max_size=9))
+@settings(max_examples=25, deadline=None)
+def test_exact_sign_flips_are_scipys_paired_permutation_test(values: list[int]) -> None:
+    d = np.array(values, float)
+    theirs = permutation_test(
+        (d, np.zeros(len(d))), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=10_000
+    )
+    ours = sign_flip(d, np.arange(len(d)))
+    assert ours == pytest.approx(theirs.pvalue)
+
+
+def test_drawn_sign_flips_come_close_to_exact_ones() -> None:
+    d = np.random.default_rng(1).normal(0.4, 1, 20)
+    exact = np.mean(np.abs((1 - 2 * ((np.arange(2**20)[:, None] >> np.arange(20)) & 1)) @ d) >= abs(d.sum()))
+    assert sign_flip(d, np.arange(20)) == pytest.approx(exact, abs=0.01)
+
+
+def test_flipping_whole_groups_keeps_its_false_alarms_and_flipping_rows_does_not() -> None:
+    rng, runs, size = np.random.default_rng(9), 400, 5
+    found: dict[str, int] = {"groups": 0, "rows": 0}
+    for run in range(runs):
+        # Differences share a source image, and their mean is zero.
+        d = (rng.normal(0, 1, (25, 1)) + rng.normal(0, 1, (25, size))).ravel()
+        for name, groups in (("groups", np.repeat(np.arange(25), size)), ("rows", np.arange(25 * size))):
+            p = sign_flip(d, groups, seed=run, flips=400)
+            found[name] += p is not None and p < 0.05
+    assert found["groups"] / runs < 0.08
+    assert found["rows"] / runs > 0.15
+
+
+def test_holm_steps_down_and_never_decreases() -> None:
+    assert holm([0.01, None, 0.04, 0.03]) == [0.03, None, 0.06, 0.06]
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+@given(st.lists(st.floats(0, 1), max_size=12))
+def test_a_corrected_p_is_never_smaller(ps: list[float]) -> None:
+    for p, corrected in zip(ps, holm(ps), strict=True):
+        assert corrected is not None and p <= corrected <= 1
+
+
+def test_the_detectable_difference_is_found_about_eighty_times_in_a_hundred() -> None:
+    rng, n, runs = np.random.default_rng(5), 30, 400
+    true = detectable(1 / np.sqrt(n), n)
+    assert true is not None
+    found = 0
+    for run in range(runs):
+        p = sign_flip(rng.normal(true, 1, n), np.arange(n), seed=run, flips=1_000)
+        found += p is not None and p < 0.05
+    assert 0.74 <= found / runs <= 0.86
+
+
+def test_repeats_tell_how_much_of_the_detectable_difference_is_the_judges_noise() -> None:
+    rng = np.random.default_rng(3)
+    quality = np.repeat(rng.normal(4, 1, 50), 3)
+
+    def side(name: str) -> Scores:
+        return Scores.of(
+            np.repeat([f"{name}{i}" for i in range(50)], 3), ["f"] * 150, quality + rng.normal(0, 1, 150),
+            pair=np.repeat(np.arange(50), 3), group=np.repeat(np.arange(50), 3), repeat=np.tile([0, 1, 2], 50),
+        )  # fmt: skip
+
+    (found,) = compare(side("a"), side("b"))
+    assert found.n == 50
+    assert found.detectable is not None and found.detectable_without_noise is not None
+    assert found.detectable_without_noise < found.detectable / 2
+
+
+def test_the_clustered_error_equals_the_plain_one_where_no_image_is_shared() -> None:
+    d = np.random.default_rng(0).normal(size=50)
+    assert cluster_error(d, np.arange(50)) == pytest.approx(d.std(ddof=1) / np.sqrt(50))
+
+
+def test_two_judges_are_paired_by_item() -> None:
+    rng = np.random.default_rng(0)
+    table = clustered(rng, 10, 2)
+    x, y, group, *_ = paired(scores_of(table, judge=["a"] * 20), scores_of(table + 1, judge=["b"] * 20), "item")
+    assert np.all(y - x == 1)
+    assert len(group.labels) == 10
+
+
+def test_wilcoxon_ranks_groups_and_agrees_with_the_library_where_each_edit_is_its_own_group() -> None:
+    values = np.random.default_rng(0).integers(-3, 5, 40).astype(float)
+    moved = values[values != 0]
+    assert wilcoxon(values, np.arange(40)) == pytest.approx(stats.wilcoxon(moved).pvalue)
+    doubled = wilcoxon(np.repeat(values, 3), np.repeat(np.arange(40), 3))
+    assert doubled == pytest.approx(wilcoxon(values, np.arange(40)))
+    assert wilcoxon(np.zeros(5), np.arange(5)) == 1.0
+    assert wilcoxon(np.zeros(0), np.arange(0)) is None

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from editjudge.errors import UsageError
+from editjudge.stats.columns import Scores
+from editjudge.stats.gate import gate
+
+from .made import clustered, population_mean, scores_of, valid_json
+
+SEVEN = {"f": range(1, 8)}
+
+
+def good(mean: float, n: int = 60, seed: int = 0) -> Scores:
+    return scores_of(np.random.default_rng(seed).normal(mean, 0.5, (n, 1)))
+
+
+@pytest.mark.parametrize(("threshold", "outcome"), [(3, "pass"), (5, "not enough evidence"), (7, "fail")])
+def test_three_outcomes(threshold: float, outcome: str) -> None:
+    found = gate(good(5), {"f": threshold})
+    assert found.outcome == outcome
+    assert outcome in found.explain().splitlines()[0]
+    valid_json(found)
+
+
+def test_a_baseline_fails_only_beyond_the_allowed_drop() -> None:
+    before, now = good(5, seed=0), good(4, seed=1)
+    assert gate(now, baseline=before, max_drop=2).outcome == "pass"
+    assert gate(now, baseline=before, max_drop=0.5).outcome == "fail"
+    assert gate(now, baseline=before, max_drop=1.0).outcome == "not enough evidence"
+
+
+def test_a_run_against_itself_passes_when_the_scale_is_known() -> None:
+    # With equal scores everywhere only the scale bounds what was not seen.
+    assert gate(good(5, 400), baseline=good(5, 400), max_drop=0.5, scales=SEVEN).outcome == "pass"
+    assert gate(good(5, 400), baseline=good(5, 400), max_drop=0.5).outcome == "not enough evidence"
+
+
+def test_the_worst_check_decides_and_stands_first() -> None:
+    scores = Scores.of(
+        [*range(40), *range(40)], ["low"] * 40 + ["high"] * 40, np.r_[np.tile([1, 2], 20), np.tile([6, 7], 20)]
+    )
+    found = gate(scores, {"high": 3, "low": 3})
+    assert found.outcome == "fail"
+    assert found.explain().splitlines()[1].split()[0] == "fail"
+    assert "low >= 3" in found.explain().splitlines()[1]
+
+
+def test_three_perfect_edits_are_not_enough_evidence() -> None:
+    found = gate(scores_of(np.full((3, 1), 7.0)), {"f": 6}, scales=SEVEN)
+    assert found.outcome == "not enough evidence"
+    assert gate(scores_of(np.full((200, 1), 7.0)), {"f": 6}, scales=SEVEN).outcome == "pass"
+
+
+def test_one_source_image_is_not_enough_evidence() -> None:
+    found = gate(scores_of(np.array([[1.0, 2.0, 1.0]])), {"f": 6})
+    assert found.outcome == "not enough evidence"
+    assert "one source image" in found.checks[0].reason
+
+
+def test_failed_judgements_are_said() -> None:
+    scores = Scores.of(range(20), ["f"] * 20, [5, 6] * 9 + [None, None], status=["ok"] * 18 + ["refused", "abstained"])
+    found = gate(scores, {"f": 3})
+    assert found.checks[0].failed == 1
+    assert "1 failed judgements" in found.checks[0].reason
+    assert gate(Scores.of("ab", "ff", [None, None]), {"f": 3}).checks[0].reason.startswith("no scores")
+
+
+def test_a_mistyped_factor_or_an_empty_gate_is_refused() -> None:
+    with pytest.raises(UsageError, match='did you mean "f"'):
+        gate(good(5), {"ff": 3})
+    with pytest.raises(UsageError, match="needs a minimum"):
+        gate(good(5))
+
+
+def test_false_alarms_are_as_rare_as_promised() -> None:
+    rng, truth, alarms, passes, runs = np.random.default_rng(6), population_mean(), 0, 0, 2_000
+    for seed in range(runs):
+        found = gate(scores_of(clustered(rng, 40, 3)), {"f": truth}, draws=500, seed=seed).outcome
+        alarms += found == "fail"
+        passes += found == "pass"
+    # 5 % and three standard errors of 2,000 runs (0.5 % each): fewer runs cannot tell 5 % from 7 %.
+    # A run exactly on the threshold passes as rarely as it fails.
+    assert 0.035 <= alarms / runs <= 0.065
+    assert 0.035 <= passes / runs <= 0.065
+
+
+def test_false_alarms_stay_rare_with_many_checks() -> None:
+    rng, truth, alarms, runs = np.random.default_rng(6), population_mean(), 0, 200
+    names = [f"f{k}" for k in range(4)]
+    for seed in range(runs):
+        table = np.stack([clustered(rng, 40, 1).ravel() for _ in names])
+        scores = Scores.of(np.tile(np.arange(40), 4), np.repeat(names, 40), table.ravel())
+        alarms += gate(scores, dict.fromkeys(names, truth), seed=seed).outcome == "fail"
+    assert alarms / runs <= 0.096  # 5 % and three standard errors of 200 runs

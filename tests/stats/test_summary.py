@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from editjudge.errors import UsageError
+from editjudge.stats.columns import Scores
+from editjudge.stats.summary import Aggregate, aggregate, design_effect, pass_rates, rank, summarise, wilson
+
+from .made import clustered, scores_of, valid_json
+
+STATUSES = ["ok", "ok", "ok", "abstained", "refused", "invalid", "invalid"]
+SEVEN = {"f": range(1, 8)}
+
+
+def seven_rows() -> Scores:
+    score = [2, 6, 7, None, None, None, None]
+    return Scores.of([f"i{n}" for n in range(7)], ["f"] * 7, score, status=STATUSES)
+
+
+def test_every_judgement_stays_in_the_count() -> None:
+    (cell,) = summarise(seven_rows(), scales=SEVEN)
+    assert (cell.n, cell.ok, cell.abstained) == (7, 3, 1)
+    assert cell.failed == {"refused": 1, "invalid": 2}
+    assert (cell.mean, cell.median) == (5, 6)
+
+
+def test_bounds_put_every_failure_at_either_end_and_leave_abstentions_out() -> None:
+    (cell,) = summarise(seven_rows(), scales=SEVEN)
+    assert cell.worst_case == pytest.approx((15 + 3 * 1) / 6)
+    assert cell.best_case == pytest.approx((15 + 3 * 7) / 6)
+
+
+def test_without_a_scale_the_bounds_say_that_they_use_what_was_seen() -> None:
+    (cell,) = summarise(seven_rows())
+    assert cell.worst_case == pytest.approx((15 + 3 * 2) / 6)
+    assert any("scale not given" in note for note in cell.notes)
+
+
+def test_the_distribution_shows_values_that_nobody_gave() -> None:
+    (cell,) = summarise(seven_rows(), scales=SEVEN)
+    assert cell.distribution == {"1": 0, "2": 1, "3": 0, "4": 0, "5": 0, "6": 1, "7": 1}
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=60))
+@settings(max_examples=50, deadline=None)
+def test_mean_and_median_are_numpys(values: list[float]) -> None:
+    (cell,) = summarise(Scores.of(range(len(values)), ["f"] * len(values), values), draws=20)
+    assert cell.mean == pytest.approx(np.mean(values))
+    assert cell.median == np.median(values)
+    assert sum(cell.distribution.values()) == cell.ok == len(values)
+    valid_json(cell)
+
+
+def test_cells_are_split_by_model_and_slice() -> None:
+    scores = Scores.of(
+        "abcd", "ffff", [1, 2, 3, 4], model=["m", "m", "n", "n"], slices={"edit_type": ["add", "remove", "add", "add"]}
+    )
+    cells = {(c.model, c.slice): c.mean for c in summarise(scores, by="edit_type")}
+    assert cells == {("m", "add"): 1, ("m", "remove"): 2, ("n", "add"): 3.5}
+    with pytest.raises(UsageError, match="no column 'colour' to slice by"):
+        summarise(scores, by="colour")
+
+
+def test_a_cell_where_all_failed_has_no_mean_and_both_bounds() -> None:
+    (cell,) = summarise(Scores.of("ab", "ff", [None, None]), scales=SEVEN)
+    assert (cell.mean, cell.ci, cell.worst_case, cell.best_case) == (None, None, 1, 7)
+    assert "no scores" in cell.notes[0]
+
+
+def test_an_aggregate_says_its_formula_and_follows_it() -> None:
+    scores = Scores.of("aaabbb", "xyzxyz", [1, 2, 4, 7, 7, 7])
+    kinds = [Aggregate(how, ("x", "y", "z"), how) for how in ("mean", "geometric", "minimum")]
+    assert [kind.formula for kind in kinds] == [
+        "mean = (x + y + z) / 3",
+        "geometric = (x * y * z) ** (1/3)",
+        "minimum = min(x, y, z)",
+    ]
+    table = aggregate(scores, kinds)
+    found = {name: table.where(factor=name).score for name in ("mean", "geometric", "minimum")}
+    np.testing.assert_allclose(found["mean"], [7 / 3, 7])
+    np.testing.assert_allclose(found["geometric"], [2, 7])
+    np.testing.assert_allclose(found["minimum"], [1, 7])
+
+
+def test_an_aggregate_with_a_missing_factor_is_missing_too() -> None:
+    scores = Scores.of(
+        "aabbcc", "xyxyxy", [5, None, 5, None, 5, 6],
+        status=["ok", "abstained", "ok", "refused", "ok", "ok"],
+    )  # fmt: skip
+    table = aggregate(scores, [Aggregate("both", ("x", "y"))]).where(factor="both")
+    assert dict(zip(table.item, table.status, strict=True)) == {"a": "abstained", "b": "refused", "c": "ok"}
+
+
+def test_an_aggregate_whose_factor_was_never_asked_has_failed() -> None:
+    scores = Scores.of("aab", "xyx", [5, 5, 5])
+    table = aggregate(scores, [Aggregate("both", ("x", "y"))]).where(factor="both")
+    assert dict(zip(table.item, table.status, strict=True)) == {"a": "ok", "b": "failed"}
+
+
+def test_repeats_are_aggregated_each_on_its_own() -> None:
+    scores = Scores.of("aaaa", "xyxy", [1, 3, 5, 7], repeat=[0, 0, 1, 1])
+    np.testing.assert_allclose(sorted(aggregate(scores, [Aggregate("m", ("x", "y"))]).where(factor="m").score), [2, 6])
+
+
+@given(st.integers(0, 40), st.integers(1, 40))
+def test_wilson_is_scipys(successes: int, n: int) -> None:
+    successes = min(successes, n)
+    theirs = binomtest(successes, n).proportion_ci(method="wilson")
+    assert wilson(successes, n) == pytest.approx((theirs.low, theirs.high))
+
+
+def test_pass_rates_of_unshared_images_are_plain_wilson_intervals() -> None:
+    scores = Scores.of(range(10), ["effect_score"] * 10, [5] * 7 + [3, 1, None])
+    (found,) = pass_rates(scores, {"effect_score": 5})
+    assert (found.n, found.ok, found.passed, found.rate) == (10, 9, 7, 7 / 9)
+    assert found.design_effect == 1
+    assert found.ci == pytest.approx(wilson(7, 9))
+
+
+def test_shared_images_widen_a_pass_rate() -> None:
+    values = np.repeat([1.0, 0.0, 1.0, 0.0], 5)
+    groups = np.repeat(np.arange(4), 5)
+    assert design_effect(values, groups) == pytest.approx(5)
+
+
+def test_ranks_come_with_what_other_images_might_give() -> None:
+    rng = np.random.default_rng(2)
+    quality = rng.normal(4, 1, 60)
+    rows = [
+        (m, g, quality[g] + shift + rng.normal(0, 0.3))
+        for m, shift in (("good", 1), ("even", 0), ("twin", 0))
+        for g in range(60)
+    ]
+    scores = Scores.of(
+        [f"{m}{g}" for m, g, _ in rows], ["f"] * len(rows), [s for *_, s in rows],
+        model=[m for m, *_ in rows], group=[g for _, g, _ in rows],
+    )  # fmt: skip
+    ranks = {r.model: r for r in rank(scores)}
+    assert ranks["good"].rank == 1 and ranks["good"].ci == (1, 1)
+    assert ranks["even"].ci == ranks["twin"].ci == (2, 3)
+
+
+def test_models_with_equal_means_share_a_rank() -> None:
+    scores = Scores.of("abcd", "ffff", [3, 5, 5, 3], model=["m", "m", "n", "n"], group=[0, 1, 0, 1])
+    assert {r.rank for r in rank(scores)} == {1}
+
+
+def test_intervals_are_the_same_every_time() -> None:
+    scores = scores_of(clustered(np.random.default_rng(0), 20, 3))
+    assert summarise(scores)[0].ci == summarise(scores)[0].ci

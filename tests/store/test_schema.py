@@ -1,0 +1,156 @@
+"""What columns hold, which versions are taken, and that PostgreSQL would understand it all."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from editjudge.errors import StoreError
+from editjudge.store import Store, schema
+
+from .samples import sample, texts
+
+
+@given(texts)
+def test_a_text_comes_back_to_the_character_and_is_stored_as_text_without_nul(text: str) -> None:
+    stored = schema.escaped(text)
+    assert schema.unescaped(stored) == text
+    assert b"\0" not in stored.encode()
+
+
+@pytest.mark.parametrize("text", ["plain", "日本語 😀", "back\\slash", ""])
+def test_a_plain_text_is_stored_as_it_is(text: str) -> None:
+    assert schema.escaped(text) == text
+
+
+def test_two_halves_of_a_pair_are_not_made_one_character() -> None:
+    halves = "\ud83d" + "\ude00"
+    assert schema.unescaped(schema.escaped(halves)) == halves != "😀"
+    assert schema.unpacked(schema.packed(halves)) == halves
+
+
+@given(texts)
+def test_a_packed_reply_comes_back_to_the_character(text: str) -> None:
+    assert schema.unpacked(schema.packed(text)) == text
+
+
+def test_a_long_reply_is_compressed_and_a_short_one_is_not() -> None:
+    assert len(schema.packed("the same words " * 100)) < 100
+    assert schema.packed("no") == b"\x00no"
+
+
+def test_a_codec_of_a_later_version_is_refused() -> None:
+    with pytest.raises(StoreError, match="upgrade"):
+        schema.unpacked(b"\x07...")
+
+
+def test_sqlite_itself_refuses_a_score_that_is_not_ok(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        store.write([sample(1), sample(2, "invalid")])
+    with sqlite3.connect(tmp_path / "s.db") as raw:
+        for change in ("scores = '{\"alignment\":1}' where status = 'invalid'", "scores = null where status = 'ok'"):
+            with pytest.raises(sqlite3.IntegrityError, match="a_score_exists_only_in_ok"):
+                raw.execute(f"update judgements set {change}")  # noqa: S608
+    raw.close()
+
+
+def test_every_statement_can_be_said_to_postgresql() -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    for table in schema.metadata.sorted_tables:
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
+        for index in table.indexes:
+            assert "INDEX" in str(CreateIndex(index).compile(dialect=dialect))
+    statement = schema.upsert("postgresql", schema.digests, ["digest"])
+    assert "ON CONFLICT (path) DO UPDATE SET digest = excluded.digest" in str(statement.compile(dialect=dialect))
+
+
+# --- versions -------------------------------------------------------------------------------------------------
+
+
+def make_version_1(path: Path) -> None:
+    with Store.open(path) as store:
+        store.write([sample(1)])
+    with sqlite3.connect(path) as raw:
+        raw.execute("drop table ratings")  # version 1 had none
+        raw.execute("update meta set value = '1' where name = 'schema_version'")
+    raw.close()
+
+
+def stored_version(path: Path) -> str:
+    with sqlite3.connect(path) as raw:
+        value = raw.execute("select value from meta where name = 'schema_version'").fetchone()[0]
+    raw.close()
+    return str(value)
+
+
+def add_table(connection: sa.Connection) -> None:
+    connection.execute(sa.text("create table remarks (text text)"))
+
+
+def fill_table(connection: sa.Connection) -> None:
+    connection.execute(sa.text("insert into remarks select key from judgements"))
+
+
+def test_a_file_of_version_1_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
+    def definitions(path: Path) -> set[str]:
+        raw = sqlite3.connect(path)
+        found = {sql for (sql,) in raw.execute("select sql from sqlite_schema where sql is not null")}
+        raw.close()
+        return found
+
+    make_version_1(tmp_path / "old.db")
+    Store.open(tmp_path / "new.db").close()
+    assert definitions(tmp_path / "old.db") < definitions(tmp_path / "new.db")
+    Store.open(tmp_path / "old.db").close()
+    assert definitions(tmp_path / "old.db") == definitions(tmp_path / "new.db")
+    assert stored_version(tmp_path / "old.db") == str(schema.version())
+
+
+def test_a_file_of_version_1_goes_through_the_migrations_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    make_version_1(path)
+    monkeypatch.setattr(schema, "MIGRATIONS", [add_table, fill_table])
+    for _ in range(2):  # a second time there is nothing to do
+        with Store.open(path) as store:
+            assert store.judgement(sample(1).key) == sample(1)
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("select text from remarks").fetchall() == [(sample(1).key,)]
+    raw.close()
+    assert stored_version(path) == "3"
+
+
+def test_a_migration_that_fails_has_not_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.db"
+    make_version_1(path)
+    monkeypatch.setattr(schema, "MIGRATIONS", [add_table, add_table])
+    with pytest.raises(StoreError, match="already exists"):
+        Store.open(path)
+    monkeypatch.undo()
+    assert stored_version(path) == "1"
+    with Store.open(path) as store:
+        assert store.judgement(sample(1).key) == sample(1)
+
+
+def test_an_older_file_is_not_migrated_by_who_only_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_version_1(tmp_path / "s.db")
+    monkeypatch.setattr(schema, "MIGRATIONS", [add_table])
+    with pytest.raises(StoreError, match="open it once for writing"):
+        Store.open(tmp_path / "s.db", readonly=True)
+
+
+def test_a_newer_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    make_version_1(path)
+    with sqlite3.connect(path) as raw:
+        raw.execute("update meta set value = '99'")
+    raw.close()
+    with pytest.raises(StoreError, match=r"newer editjudge \(schema 99.*upgrade"):
+        Store.open(path)

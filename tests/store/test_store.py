@@ -1,0 +1,388 @@
+"""What goes into a store comes out of it, once, whatever was tried before and whoever else is writing."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+
+from editjudge.errors import StoreError, UsageError
+from editjudge.judgement import Judgement, Task, row
+from editjudge.rubrics.files import load
+from editjudge.store import Store
+from editjudge.store.store import Item
+
+from .samples import JUDGE, RUBRIC, judgements, key, sample, task, texts
+
+SPEC = {"judges": [JUDGE], "repeats": 1, "sampling": {"temperature": 0, "seed": 1}}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store.db") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store.open(tmp_path_factory.mktemp("shared") / "store.db") as opened:
+        yield opened
+
+
+# --- judgements and replies -----------------------------------------------------------------------------------
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(judgements(), texts)
+def test_whatever_a_judge_said_comes_back_the_same(shared: Store, said: Judgement, item: str) -> None:
+    run = shared.open_run("round trip", {})
+    shared.add_items(run, [Item(item, model=item, group=item)])
+    shared.add_tasks(run, [Task(item, said.rubric, said.judge, said.repeat, said.key)])
+    shared.write([said])
+    assert shared.judgement(said.key) == said
+    assert shared.replies(said.key) == list(said.exchanges)
+    (shown,) = shared.judgements(run)
+    extra = {name: shown.pop(name) for name in ("position", "edit_type", "metadata")}
+    assert shown == row(said, item, item, item)
+    assert list(shown) == list(row(said, item, item, item))
+    assert extra == {"position": 0, "edit_type": None, "metadata": {}}
+    shared.remove_run(run)
+    assert shared.judgement(said.key) is None and shared.replies(said.key) == []
+
+
+@pytest.mark.parametrize("status", ["ok", "invalid"])
+def test_writing_the_same_twice_leaves_one_row_and_no_doubled_replies(store: Store, status: Any) -> None:
+    same_reply_twice = sample(1, status).exchanges * 2
+    said = sample(1, status, exchanges=same_reply_twice)
+    store.write([said, said])
+    store.write([said])
+    assert store.judgement(said.key) == said
+    assert store.replies(said.key) == list(same_reply_twice)
+
+
+def test_a_later_success_replaces_a_failure_and_keeps_its_replies(store: Store) -> None:
+    failed, ok = sample(1, "unreachable"), sample(1, created=2000.0)
+    store.write([failed])
+    store.write([ok])
+    assert store.judgement(key(1)) == ok
+    assert store.replies(key(1)) == [*failed.exchanges, *ok.exchanges]
+
+
+@pytest.mark.parametrize("status", ["ok", "abstained"])
+def test_what_is_done_is_never_overwritten_but_every_reply_is_kept(store: Store, status: Any) -> None:
+    done, later = sample(1, status), sample(1, "refused", created=2000.0)
+    other_answer = sample(1, scores={"alignment": 1}, created=3000.0)
+    store.write([done])
+    store.write([later])
+    store.write([other_answer])
+    assert store.judgement(key(1)) == done
+    assert len(store.replies(key(1))) == 3
+
+
+def test_a_batch_is_kept_as_a_whole_or_not_at_all(store: Store) -> None:
+    with pytest.raises(ValueError, match="can be stored"):
+        store.write([sample(1), sample(2, evidence={"delta": float("nan")})])
+    assert store.done([key(1), key(2)]) == {}
+
+
+def test_done_answers_for_more_keys_than_one_statement_takes(store: Store) -> None:
+    store.write([sample(n, "ok" if n % 2 else "invalid") for n in range(0, 4000, 2)])
+    found = store.done([key(n) for n in range(4000)])
+    assert len(found) == 2000 and set(found.values()) == {"invalid"}
+    assert store.done([]) == {}
+
+
+def test_done_reads_the_index_alone(store: Store) -> None:
+    seen: list[tuple[str, Any]] = []
+    sa.event.listen(store._engine, "before_cursor_execute", lambda *args: seen.append(args[2:4]))
+    store.done([key(1), key(2)])
+    with store._engine.connect() as connection:
+        statement, parameters = seen[-1]
+        plan = str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all())
+    assert "COVERING INDEX judgements_by_status" in plan
+
+
+def test_an_unknown_key_has_no_judgement(store: Store) -> None:
+    assert store.judgement(key(1)) is None
+
+
+# --- runs -----------------------------------------------------------------------------------------------------
+
+
+def test_the_same_name_and_spec_is_the_same_run(store: Store) -> None:
+    first = store.open_run("pilot", SPEC)
+    assert store.open_run("pilot", dict(reversed(SPEC.items()))) == first
+    assert (first.state, first.spec, first.summary) == ("running", SPEC, None)
+
+
+def test_the_same_name_with_another_spec_is_an_error_that_names_the_keys(store: Store) -> None:
+    store.open_run("pilot", SPEC)
+    other = {"judges": [JUDGE], "repeats": 3, "sampling": {"temperature": 0, "seed": 2}, "limit": None}
+    with pytest.raises(StoreError, match=r"differs: limit, repeats, sampling\.seed\. Give") as caught:
+        store.open_run("pilot", other)
+    assert "judges" not in str(caught.value)
+
+
+def test_a_run_is_found_by_name_then_by_id(store: Store) -> None:
+    first, named_like_an_id = store.open_run("pilot", SPEC), store.open_run("1", SPEC)
+    assert store.find_run("pilot") == first
+    assert store.find_run("1") == named_like_an_id
+    assert store.find_run("2") == store.find_run(2) == named_like_an_id
+    assert store.runs() == [first, named_like_an_id]
+
+
+def test_a_mistyped_run_brings_a_suggestion(store: Store) -> None:
+    with pytest.raises(UsageError, match="none yet"):
+        store.find_run("pilot")
+    store.open_run("pilot", SPEC)
+    with pytest.raises(UsageError, match='no run "pilto"; did you mean "pilot"'):
+        store.find_run("pilto")
+
+
+def test_a_run_says_what_became_of_it(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    store.mark(run, "budget", {"spent": 5.0})
+    after = store.find_run("pilot")
+    assert (after.state, after.summary) == ("budget", {"spent": 5.0})
+    assert after.updated >= run.updated
+
+
+def test_removing_a_run_keeps_what_another_run_refers_to(store: Store) -> None:
+    mine, other = store.open_run("mine", SPEC), store.open_run("other", SPEC)
+    store.add_items(mine, [Item("edit-1")])
+    store.add_tasks(mine, [task(1), task(2)])
+    store.add_tasks(other, [task(2), task(3)])
+    store.write([sample(n) for n in (1, 2, 3)])
+    store.remove_run(mine)
+    assert store.done([key(n) for n in (1, 2, 3)]) == {key(2): "ok", key(3): "ok"}
+    assert [len(store.replies(key(n))) for n in (1, 2, 3)] == [0, 1, 1]
+    assert store.runs() == [other]
+    assert list(store.judgements(mine)) == []
+    assert list(store.items(mine)) == []
+
+
+def test_a_run_larger_than_a_transaction_is_removed_whole(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    store.add_tasks(run, (task(n) for n in range(12_000)))
+    store.write([sample(n) for n in (0, 9_999, 10_000, 11_999)])
+    store.remove_run(run)
+    assert store.done([key(n) for n in range(12_000)]) == {}
+    assert list(store.judgements(run)) == []
+    assert store.runs() == []
+
+
+def test_the_number_of_a_removed_run_is_not_given_to_another(store: Store) -> None:
+    removed = store.open_run("first", SPEC)
+    store.remove_run(removed)
+    assert store.open_run("second", SPEC).id > removed.id
+
+
+# --- items and tasks ------------------------------------------------------------------------------------------
+
+
+def test_tasks_come_in_order_and_without_a_judgement_they_are_pending(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    assert store.add_items(run, [Item(f"edit-{n}", model="a") for n in (3, 1, 2)]) == 3
+    assert store.add_tasks(run, [task(3), task(1)]) == 2
+    assert store.add_tasks(run, [task(2, repeat=4)], start=2) == 3
+    store.write([sample(1), sample(2, "invalid")])
+    shown = list(store.judgements(run))
+    assert [(r["item"], r["position"], r["status"]) for r in shown] == [
+        ("edit-3", 0, "pending"),
+        ("edit-1", 1, "ok"),
+        ("edit-2", 2, "invalid"),
+    ]
+    pending = shown[0]
+    assert pending["scores"] is None and pending["attempts"] == 0 and pending["reasons"] == []
+    assert pending["judge"] == JUDGE and pending["key"] == key(3) and pending["usage"]["input_tokens"] is None
+    assert shown[2]["repeat"] == 4, "of the task, not of the judgement that it shares"
+    assert store.counts(run) == {(JUDGE, RUBRIC, status): 1 for status in ("pending", "ok", "invalid")}
+
+
+def test_rows_are_picked_by_field(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    store.add_items(run, [Item(f"edit-{n}", model="ab"[n % 2], group=None if n else "g") for n in range(6)])
+    store.add_tasks(run, [task(n) for n in range(6)])
+    store.write([sample(0), sample(1, "invalid"), sample(2, "refused")])
+
+    def numbers(**where: Any) -> list[int]:
+        return [shown["position"] for shown in store.judgements(run, **where)]
+
+    assert numbers(status="pending") == [3, 4, 5]
+    assert numbers(status=["invalid", "refused"]) == [1, 2]
+    assert numbers(model="a", status="pending") == [4]
+    assert numbers(item="edit-5") == [5]
+    assert numbers(group=None) == [1, 2, 3, 4, 5]
+    assert next(store.judgements(run, fields=["scores", "item"])) == {"item": "edit-0", "scores": {"alignment": 5}}
+    with pytest.raises(TypeError, match='did you mean "model"'):
+        numbers(modle="a")
+
+
+def test_adding_twice_is_adding_once(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    edits = [Item(f"edit-{n}", metadata={"n": n}) for n in range(5)]
+    for _ in range(2):
+        store.add_items(run, edits)
+        store.add_tasks(run, [task(n) for n in range(5)])
+    assert list(store.items(run)) == edits
+    assert list(store.items(run, "edit-3")) == [edits[3]]
+    assert len(list(store.judgements(run))) == 5
+
+
+def test_a_picture_that_was_replaced_gives_its_task_another_key(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    store.add_tasks(run, [task(1)])
+    store.write([sample(1)])
+    store.add_tasks(run, [task(1, key=key(2))])
+    assert [(shown["key"], shown["status"]) for shown in store.judgements(run)] == [(key(2), "pending")]
+
+
+def test_a_run_larger_than_a_transaction_is_taken_from_a_generator(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    assert store.add_tasks(run, (task(n) for n in range(25_000))) == 25_000
+    assert sum(store.counts(run).values()) == 25_000
+
+
+def test_tasks_of_a_run_that_is_not_there_are_refused(store: Store) -> None:
+    with pytest.raises(StoreError, match="FOREIGN KEY"):
+        store.add_tasks(7, [task(1)])
+
+
+def test_a_rubric_is_kept_under_its_hash(store: Store) -> None:
+    rubric = load("fidelity")
+    store.add_rubrics([rubric])
+    store.add_rubrics([rubric, dataclasses.replace(rubric, name="renamed")])
+    kept = store.rubrics()[rubric.hash]
+    assert kept["name"] == "fidelity"
+    assert [factor["key"] for factor in kept["content"]["factors"]] == [factor.key for factor in rubric.factors]
+
+
+def test_digests_are_remembered_also_of_files_whose_names_are_no_text(store: Store) -> None:
+    odd = os.fsdecode(b"/pictures/\xff\xfe.png")
+    info = {"width": 3, "height": 2}
+    entry = {"size": 2**40, "mtime_ns": 1_800_000_000_000_000_001, "digest": "d" * 64, "info": info, "problem": ""}
+    broken = {**entry, "info": None, "problem": "no picture"}
+    store.save_digests({odd: {**entry, "size": 1}, "b.png": broken})
+    store.save_digests({odd: entry})
+    assert store.load_digests() == {odd: entry, "b.png": broken}
+    assert store.load_digests([odd, "unknown"]) == {odd: entry}
+
+
+# --- opening, and what can go wrong ---------------------------------------------------------------------------
+
+
+def test_a_path_of_any_characters_and_an_sqlite_url_open_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "a b?c#d%20é.db"
+    with Store.open(path) as store:
+        store.write([sample(1)])
+    assert path.exists()
+    with Store.open(str(path), readonly=True) as store:
+        assert store.done([key(1)]) == {key(1): "ok"}
+    with Store.open(f"sqlite:///{tmp_path}/plain.db"):
+        assert (tmp_path / "plain.db").exists()
+
+
+def test_a_store_that_is_not_there_is_not_made_by_who_only_reads(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such store"):
+        Store.open(tmp_path / "s.db", readonly=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_only_reads_cannot_write(tmp_path: Path) -> None:
+    Store.open(tmp_path / "s.db").close()
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        assert store.runs() == []
+        with pytest.raises(StoreError, match="reading only"):
+            store.write([sample(1)])
+
+
+@pytest.mark.parametrize(
+    ("where", "remedy"),
+    [("", "a store is one file"), ("no/folder/s.db", "make it"), ("postgresql+nosuch://host/db", "a store is a path")],
+)
+def test_a_place_that_cannot_be_a_store_is_explained(tmp_path: Path, where: str, remedy: str) -> None:
+    with pytest.raises(StoreError, match=remedy):
+        Store.open(where if "://" in where else tmp_path / where)
+
+
+def test_a_file_that_is_no_database_is_explained_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "s.db").write_bytes(garbage := b"not a database " * 100)
+    with pytest.raises(StoreError, match="no SQLite database: name another"):
+        Store.open(tmp_path / "s.db")
+    assert (tmp_path / "s.db").read_bytes() == garbage
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "s.db") as raw:
+        raw.execute("create table photographs (id)")
+    raw.close()
+    with pytest.raises(StoreError, match="not a store of editjudge"):
+        Store.open(tmp_path / "s.db")
+
+
+def test_a_file_that_may_not_be_written_is_explained(store: Store) -> None:
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = ON")  # root may write where permissions say no
+    with pytest.raises(StoreError, match="write permission on the file"):
+        store.write([sample(1)])
+
+
+def test_a_full_disk_is_explained_and_loses_nothing(store: Store) -> None:
+    store.write([sample(1)])
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite takes the size it has now
+    with pytest.raises(StoreError, match="disk is full: free some space"):
+        store.write([sample(n) for n in range(2, 500)])
+    assert store.done([key(n) for n in range(500)]) == {key(1): "ok"}
+
+
+def test_a_lock_that_another_holds_too_long_is_explained(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db", timeout=0.05) as store:
+        other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+        other.execute("begin immediate")
+        with pytest.raises(StoreError, match=r"more than 0\.05 seconds: wait"):
+            store.write([sample(1)])
+        assert store.runs() == [], "readers do not wait"
+        other.execute("rollback")
+        other.close()
+        store.write([sample(1)])
+
+
+def test_readers_in_other_threads_see_whole_batches_while_one_writes(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    store.add_tasks(run, [task(n) for n in range(1000)])
+    finished, odd = threading.Event(), []
+
+    def read() -> None:
+        while not finished.is_set():
+            count = sum(shown["status"] == "ok" for shown in store.judgements(run, fields=["status"]))
+            odd.extend([count] if count % 50 else [])
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for start in range(0, 1000, 50):
+        store.write([sample(n) for n in range(start, start + 50)])
+    finished.set()
+    for reader in readers:
+        reader.join()
+    assert odd == []
+    assert store.counts(run) == {(JUDGE, RUBRIC, "ok"): 1000}
+
+
+def test_an_unfinished_reading_gives_its_connection_back(store: Store) -> None:
+    run = store.open_run("pilot", SPEC)
+    store.add_tasks(run, [task(n) for n in range(10)])
+    for _ in range(40):  # more than the pool has
+        rows = store.judgements(run)
+        next(rows)
+        rows.close()  # type: ignore[attr-defined]
+    assert store.replies(key(1)) == []
