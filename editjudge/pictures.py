@@ -46,6 +46,7 @@ class Digests:
     ) -> None:
         self._rehash, self._root, self._fetch, self._bounds = rehash, root, fetch, bounds
         self._seen: dict[str, tuple[int, int, Known]] = {}
+        self._learnt: set[str] = set()
 
     def load(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what an earlier `dump` held, unless everything is to be hashed again."""
@@ -55,10 +56,10 @@ class Digests:
             self._seen[path] = (entry["size"], entry["mtime_ns"], known)
 
     def dump(self) -> dict[str, dict[str, Any]]:
-        """All that is remembered, as plain values for a store."""
+        """What was learnt since `load`, as plain values for a store."""
+        learnt = {path: self._seen[path] for path in self._learnt}
         return {
-            path: {"size": size, "mtime_ns": mtime, **asdict(known)}
-            for path, (size, mtime, known) in self._seen.items()
+            path: {"size": size, "mtime_ns": mtime, **asdict(known)} for path, (size, mtime, known) in learnt.items()
         }
 
     def of(self, source: ImageSource) -> str | None:
@@ -82,6 +83,7 @@ class Digests:
             known = self._look(source)
             if time.time_ns() - status.st_mtime_ns > self._SETTLED_NS:
                 self._seen[path] = (status.st_size, status.st_mtime_ns, known)
+                self._learnt.add(path)
         return known
 
     def _look(self, source: ImageSource) -> Known:

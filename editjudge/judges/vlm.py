@@ -11,7 +11,8 @@ from editjudge.errors import JudgeError
 from editjudge.images import Limits
 from editjudge.judgement import Exchange, Judgement, SchemaMode, Status
 from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Reply, Turn
-from editjudge.judges.http import Transport
+from editjudge.judges.http import Response, Transport
+from editjudge.judges.prices import answer_tokens, question_tokens
 from editjudge.judges.providers import Endpoint
 from editjudge.judges.replay import verdict_of
 from editjudge.judges.work import Load, Pacing, Work
@@ -53,15 +54,18 @@ class Talker:
         self._want_schema = want_schema
         self._schema_mode: SchemaMode = endpoint.schema_mode if want_schema else "prompt only"
         self._price = price
+        left_out = sorted(name for name in endpoint.unsupported if getattr(parameters, name) is not None)
+        self.warnings = (*endpoint.warnings, *(f"{spec} has no {name}: it is left out" for name in left_out))
+        self._identity = {
+            "judge": spec,
+            "url": endpoint.url,
+            "parameters": dataclasses.asdict(parameters),
+            "schema": want_schema,
+            "strict": strict,
+        }
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
-        return {
-            "judge": self.spec,
-            "url": self._endpoint.url,
-            "parameters": dataclasses.asdict(self._parameters),
-            "schema": self._want_schema,
-            "strict": self._strict,
-        }
+        return self._identity
 
     async def judge(self, work: Work, load: Load) -> Judgement:
         question = work.question()
@@ -78,11 +82,10 @@ class Talker:
         outcome: Verdict | Failure | None = None
         mode = self._mode(work.rubric)
         for _ in range(1 + self._reasks):
-            mode = self._mode(work.rubric)
             try:
-                exchange, outcome = await self._exchange(work, question, pictures, turns)
+                exchange, outcome, mode = await self._exchange(work, question, pictures, turns)
             except Problem as problem:
-                return self._no_reply(work, problem, exchanges, mode)
+                return self._no_reply(work, problem, exchanges, self._mode(work.rubric))
             exchanges.append(exchange)
             if isinstance(outcome, Verdict):
                 break
@@ -92,8 +95,8 @@ class Talker:
 
     async def _exchange(
         self, work: Work, question: Question, pictures: Mapping[str, Picture], turns: tuple[Turn, ...]
-    ) -> tuple[Exchange, Verdict | Failure]:
-        reply, seconds, retries = await self._send(work, question, pictures, turns)
+    ) -> tuple[Exchange, Verdict | Failure, SchemaMode]:
+        reply, seconds, retries, mode = await self._send(work, question, pictures, turns)
         outcome = check(
             work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
         )
@@ -108,37 +111,45 @@ class Talker:
             retries=retries,
             reasons=outcome.reasons if isinstance(outcome, Failure) else (),
         )
-        return exchange, outcome
+        return exchange, outcome, mode
 
     async def _send(
         self, work: Work, question: Question, pictures: Mapping[str, Picture], turns: tuple[Turn, ...]
-    ) -> tuple[Reply, float, int]:
-        schema = answer_schema(work.rubric) if self._mode(work.rubric) != "prompt only" else None
+    ) -> tuple[Reply, float, int, SchemaMode]:
+        mode = self._mode(work.rubric)
+        schema = answer_schema(work.rubric) if mode != "prompt only" else None
         conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name)
         request = self._endpoint.request(conversation, self._parameters)
         url, headers = self._endpoint.address(request)
 
         async def send() -> tuple[Reply, float]:
             response = await self._transport.post(url, headers, request.body)
-            try:
-                return self._endpoint.reply(response.status, response.headers, response.body), response.seconds
-            except Problem as problem:
-                raise self._without_key(problem) from None
+            return self._heard(response), response.seconds
 
         try:
-            (reply, seconds), retries = await self.pace.persist(send)
+            (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
         except Problem as problem:
             if problem.kind == "schema" and schema is not None:
                 self._schema_mode = "prompt only"  # for this judge from now on, and recorded with every answer
                 return await self._send(work, question, pictures, turns)
             raise
-        return reply, seconds, retries
+        return reply, seconds, retries, mode
 
-    def _without_key(self, problem: Problem) -> Problem:
-        """Servers quote what they were sent; a key must not reach a message through them."""
-        key = self._endpoint.key
-        said = key.redacted(str(problem)) if key else str(problem)
-        return Problem(problem.kind, said, status=problem.status, retry_after=problem.retry_after)
+    def _heard(self, response: Response) -> Reply:
+        try:
+            return self._endpoint.reply(response.status, response.headers, response.body)
+        except Problem:
+            if self._endpoint.key is None:
+                raise
+        # Servers quote what they were sent, and an error is shown and kept. Its message is short: had the key been
+        # taken out of that, half of one would stay.
+        said = self._endpoint.key.redacted(response.body.decode("utf-8", "replace"))
+        return self._endpoint.reply(response.status, response.headers, said.encode())
+
+    def _tokens(self, work: Work, question: Question) -> int:
+        """About what one ask counts, there and back."""
+        sizes = [work.sizes[role] for role in work.rubric.images]
+        return question_tokens(self._endpoint.provider, sizes, str(question)) + answer_tokens(work.rubric)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
         """A schema makes a server write JSON and nothing else, so it cannot be used where sections are asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,15 +36,21 @@ class Shape:
 def works(edits: Iterable[Edit], shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:
     """Everything to be asked of one judge, edit by edit, so that what shares pictures stands together."""
     for edit in edits:
+        look_once = functools.cache(functools.partial(look, edit))
         for rubric in shape.rubrics:
-            yield from _of_one(edit, rubric, shape, judge, look)
+            yield from _of_one(edit, rubric, shape, judge, look_once)
 
 
-def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:
+_LookOnce = Callable[[str], Known | None]
+"""What is known of a picture of the edit at hand, by role."""
+
+
+def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: _LookOnce) -> Iterator[Work]:
     shown: dict[str, Known] = {}
     problem = None
+    roles = _roles(edit, rubric, judge)
     if judge.limits is not None:
-        problem = _pictures(edit, rubric, look, shown) or _texts(edit, rubric)
+        problem = _pictures(roles, look, shown) or _texts(edit, rubric)
     digests = {role: known.digest for role, known in shown.items()}
     recipes = {role: plan(known.info, judge.limits) for role, known in shown.items() if known.info and judge.limits}
     sizes = {role: known.info.shown for role, known in shown.items() if known.info}
@@ -52,7 +59,7 @@ def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: Look) 
         "rendering": RENDERING,
         "rubric": rubric.hash,
         "layout": shape.layout,
-        "images": {role: [digests.get(role), recipes.get(role)] for role in rubric.images},
+        "images": {role: [digests.get(role), recipes.get(role)] for role in roles},
         "texts": {role: getattr(edit, role) for role in rubric.texts},
     }
     if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
@@ -63,17 +70,25 @@ def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: Look) 
         yield Work(task, edit, rubric, digests, recipes, sizes, shape.layout, problem)
 
 
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
 def _key(question: Mapping[str, object], identity: Mapping[str, object], repeat: int) -> str:
-    canonical = json.dumps([question, identity, repeat], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(_canonical([question, identity, repeat]).encode()).hexdigest()
 
 
-def _pictures(edit: Edit, rubric: Rubric, look: Look, shown: dict[str, Known]) -> tuple[Status, Remark] | None:
-    """Fills in what is known of each picture that the rubric shows; says why it cannot be asked, if it cannot."""
+def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[str, ...]:
+    """The pictures that can change the answer: those that the rubric shows, and those that the judge looks at too."""
+    also = (role for role in getattr(judge, "also", ()) if getattr(edit, role) is not None)
+    return tuple(dict.fromkeys((*rubric.images, *also)))
+
+
+def _pictures(roles: Iterable[str], look: _LookOnce, shown: dict[str, Known]) -> tuple[Status, Remark] | None:
+    """Fills in what is known of each picture that is looked at; says why it cannot be asked, if it cannot."""
     problem: tuple[Status, Remark] | None = None
-    for role in rubric.images:
+    for role in roles:
         try:
-            known = look(edit, role)
+            known = look(role)
         except ImageError as error:
             problem = problem or ("bad_image", Remark("bad_image", str(error)))
             continue
@@ -90,7 +105,7 @@ def _pictures(edit: Edit, rubric: Rubric, look: Look, shown: dict[str, Known]) -
 def _absent(role: str) -> tuple[Status, Remark]:
     if role == "edited":
         return "missing_output", Remark("missing_output", "the editing model produced no picture")
-    return "missing_input", Remark("missing_input", f"the rubric shows the {role}, and there is none")
+    return "missing_input", Remark("missing_input", f"the {role} is to be looked at, and there is none")
 
 
 def _texts(edit: Edit, rubric: Rubric) -> tuple[Status, Remark] | None:
