@@ -1,11 +1,11 @@
 """Requests a second, client CPU and memory: the whole engine beside bare HTTP clients, in one run against the stub.
 
-    python -m bench.throughput [--edits 400] [--rounds 3] [--pictures jpeg png]
+    python -m bench.throughput [--edits 400] [--rounds 3] [--pictures jpeg png] [--peers]
 
 The stub answers each request after 500 ms; 64 requests are in flight, so 128 a second is the ideal. Every contender
-reads two 1024 x 1024 pictures an edit, asks one question and reads the scores; ours also checks the contract and commits
-every judgement. Each runs in a process of its own; medians over the rounds are printed as JSON, with ratios to the bare
-aiohttp client.
+reads two 1024 x 1024 pictures an edit, asks one question and reads the scores; ours also checks the contract and
+commits every judgement. Each runs in a process of its own; medians over the rounds are printed as JSON, with ratios to
+the bare aiohttp client. With --peers, the other tools of bench/peers take part that are installed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from bench import peers
 
 ROOT = Path(__file__).parents[1]
 LATENCY = 0.5
@@ -46,6 +48,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pictures", nargs="+", default=["jpeg", "png"], choices=["jpeg", "png"])
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS))
+    parser.add_argument("--peers", action="store_true", help="also those that bench/peers/install.py installed")
     parser.add_argument("--as", dest="contender", help=argparse.SUPPRESS)
     parser.add_argument("--manifest", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
@@ -63,38 +66,47 @@ def compare(arguments: argparse.Namespace) -> dict[str, Any]:
         "edits": arguments.edits,
         "rounds": arguments.rounds,
     }
+    contenders = list(arguments.contenders)
+    if arguments.peers:
+        present, results["absent"] = peers.installed()
+        results["versions"] = {name: peers.version(name) for name in present}
+        contenders += present
     for kind in arguments.pictures:
         with tempfile.TemporaryDirectory() as folder:
             manifest = make_edits(Path(folder), kind, arguments.edits)
-            runs: dict[str, list[dict[str, float]]] = {name: [] for name in arguments.contenders}
+            runs: dict[str, list[dict[str, Any]]] = {name: [] for name in contenders}
             for _ in range(arguments.rounds):
-                for name in arguments.contenders:
+                for name in contenders:
                     runs[name].append(one_round(name, manifest))
             medians = {name: _medians(rounds) for name, rounds in runs.items()}
             results[kind] = _with_ratios(medians)
     return results
 
 
-def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
+def _medians(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    if failed := next((r for r in rounds if "could_not_be_run" in r), None):
+        return failed
     return {key: round(median([r[key] for r in rounds]), 3) for key in rounds[0]}
 
 
-def _with_ratios(medians: dict[str, dict[str, float]]) -> dict[str, Any]:
+def _with_ratios(medians: dict[str, dict[str, Any]]) -> dict[str, Any]:
     bare = medians.get("bare-aiohttp")
     for figures in medians.values():
-        if bare:
+        if bare and "rate" in figures:
             figures["cpu_to_bare"] = round(figures["cpu_ms"] / bare["cpu_ms"], 2)
             figures["memory_to_bare"] = round(figures["peak_mb"] / bare["peak_mb"], 2)
             figures["rate_to_bare"] = round(figures["rate"] / bare["rate"], 3)
     return dict(medians)
 
 
-def one_round(contender: str, manifest: Path) -> dict[str, float]:
+def one_round(contender: str, manifest: Path) -> dict[str, Any]:
     stub = [sys.executable, "-m", "bench.stub", "--port", "0", "--latency", str(LATENCY)]
     server = subprocess.Popen(stub, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert server.stdout
         url = server.stdout.readline().strip()
+        if contender in peers.PEERS:
+            return peers.run(contender, manifest, url)
         command = [
             sys.executable,
             "-m",
@@ -114,13 +126,13 @@ def one_round(contender: str, manifest: Path) -> dict[str, float]:
         server.wait()
 
 
-def make_edits(folder: Path, kind: str, count: int) -> Path:
+def make_edits(folder: Path, kind: str, count: int, side: int = SIDE) -> Path:
     """Pictures of photographic weight: about 250 KB as JPEG and 1.5 MB as PNG."""
     import numpy as np
     from PIL import Image
 
     noise = np.random.default_rng(0)
-    base = np.linspace(0, 255, SIDE)[None, :, None] * np.ones((SIDE, 1, 3))
+    base = np.linspace(0, 255, side)[None, :, None] * np.ones((side, 1, 3))
     lines = []
     for number in range(count):
         for role in ("input", "edited"):

@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from editjudge.cli.output import emit, json_option, read_text, safe
-from editjudge.errors import UsageError
+from editjudge.errors import InputError, UsageError
 
-MAX_PROMPT = 1_000_000
+MAX_PROMPT = 200_000
+"""A fifth of what a rubric file may have: escaped and folded, a character can take more than four times its room."""
 
 
 @click.group()
@@ -61,17 +62,17 @@ def show(rubric: str, prompt: bool, layout: str, as_json: bool) -> None:
         emit(found.contract())
     else:
         contract = found.contract()
-        click.echo(f"{found.name}: {safe(found.description)}")
+        click.echo(f"{safe(found.name)}: {safe(found.description)}")
         click.echo(f"hash     {contract['hash']}")
         click.echo(f"images   {', '.join(found.images)}")
         click.echo(f"texts    {', '.join(found.texts) or 'none'}")
-        click.echo(f"envelope {found.answer.envelope or '(top level)'}")
+        click.echo(f"envelope {safe(found.answer.envelope) or '(top level)'}")
         if found.answer.words:
             click.echo(f"reasons  {found.answer.words[0]} to {found.answer.words[1]} words")
         if found.answer.sections:
-            click.echo(f"sections {', '.join(found.answer.sections)}")
+            click.echo(f"sections {safe(', '.join(found.answer.sections))}")
         for factor in found.factors:
-            click.echo(f"factor   {factor.key}: {factor.scale.words}")
+            click.echo(f"factor   {safe(factor.key)}: {factor.scale.words}")
         emit(answer_schema(found))
 
 
@@ -91,7 +92,7 @@ def _show_prompt(rubric: object, layout: str, as_json: bool) -> None:
         parts = [{"image": p.role} if isinstance(p, ImagePart) else {"text": p.text} for p in question.parts]
         emit({"identifier": question.identifier, "layout": question.layout, "parts": parts})
     else:
-        click.echo(str(question))
+        click.echo(safe(str(question).replace("\r\n", "\n")))
 
 
 @command.command()
@@ -99,15 +100,15 @@ def _show_prompt(rubric: object, layout: str, as_json: bool) -> None:
 @json_option
 def check(file: str, as_json: bool) -> None:
     """Look for what is wrong in a rubric file that still loads."""
-    from editjudge.rubrics.files import load
+    from editjudge.rubrics.files import resolve
     from editjudge.rubrics.lint import lint
 
-    findings = lint(load(file))
+    findings = [finding for rubric in resolve([file]) for finding in lint(rubric)]
     if as_json:
         emit({"findings": [{"code": f.code, "where": f.where, "message": f.message} for f in findings]})
     else:
         for finding in findings:
-            click.echo(f"{safe(file)}: {finding.where}: {finding.code}: {safe(finding.message)}")
+            click.echo(f"{safe(file)}: {safe(finding.where)}: {finding.code}: {safe(finding.message)}")
         click.echo(f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing found")
     sys.exit(1 if findings else 0)
 
@@ -122,24 +123,39 @@ def check(file: str, as_json: bool) -> None:
 )
 @click.option("--name", help="Name of the rubric; the file's name without it.")
 @click.option("--factor", "factors", multiple=True, help="A factor's key, where the prompt does not name it.")
-@click.option("--scale", help="Legal scores: 1-5, or 5,3,1.")
+@click.option(
+    "--scale",
+    "scales",
+    multiple=True,
+    metavar="[KEY=]SCORES",
+    help="Legal scores: 1-5, or 5,3,1; of one factor: KEY=1-5.",
+)
 @click.option(
     "--image",
     "images",
     multiple=True,
     help="A picture that is shown (input, edited, ground_truth), in order.",
 )
+@click.option(
+    "--text",
+    "texts",
+    multiple=True,
+    help="A text that is shown beside the prompt (instruction, referring_expression), or none.",
+)
 @click.option("--slot", "slots", multiple=True, metavar="NAME=ROLE", help="Which input fills a placeholder.")
-@click.option("--words", metavar="LEAST-MOST", help="Word limits of a reason.")
-@click.option("--example", type=int, help="Which JSON example shows the answer, from 1.")
+@click.option("--words", metavar="LEAST-MOST", help="Word limits of a reason, or none.")
+@click.option(
+    "--example", type=click.IntRange(min=0), help="Which JSON example shows the answer, from 1; 0 for none of them."
+)
 @json_option
 def import_(
     prompt: str,
     output: Path | None,
     name: str | None,
     factors: tuple[str, ...],
-    scale: str | None,
+    scales: tuple[str, ...],
     images: tuple[str, ...],
+    texts: tuple[str, ...],
     slots: tuple[str, ...],
     words: str | None,
     example: int | None,
@@ -155,16 +171,22 @@ def import_(
 
     hints = Hints(
         factors=factors,
-        scale=_integers(scale) if scale else (),
+        scale=next((_integers(scale) for scale in reversed(scales) if "=" not in scale), ()),
+        scales={key: _integers(values) for key, values in (_pair("--scale", s) for s in scales if "=" in s)},
         images=images,
-        slots=dict(_pair(slot) for slot in slots),
-        words=_limits(words) if words else None,
+        texts=tuple(text for text in texts if text != "none") if texts else None,
+        slots=dict(_pair("--slot", slot) for slot in slots),
+        words=_limits(words) if words and words != "none" else None,
+        no_words=words == "none",
         example=example,
     )
     text = read_text(prompt, MAX_PROMPT).removeprefix("\ufeff")
-    result = import_prompt(text, name or Path(prompt).stem, hints)
+    result = import_prompt(text, name or ("prompt" if prompt == "-" else Path(prompt).stem), hints)
     if result.rubric and output:
-        output.write_text(dump(result.rubric), "utf-8", newline="")
+        try:
+            output.write_text(dump(result.rubric), "utf-8", newline="")
+        except OSError as error:
+            raise InputError(f"{safe(str(output))}: cannot be written: {error.strerror}") from None
     if as_json:
         asks = [{"about": ask.about, "why": ask.why, "option": ask.option} for ask in result.asks]
         contract = result.rubric.contract() if result.rubric else None
@@ -175,30 +197,32 @@ def import_(
         for ask in result.asks:
             click.echo(f"needed   {safe(str(ask))}", err=True)
         if result.rubric and not output:
-            click.echo(dump(result.rubric), nl=False)
+            # Into a pipe or a file go the exact bytes; on a terminal nothing that reorders a line.
+            text = dump(result.rubric)
+            click.echo(safe(text) if sys.stdout.isatty() else text, nl=False)
     if not result.rubric:
         click.echo("nothing was written: say what is needed with these options and import again", err=True)
         sys.exit(1)
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    from editjudge.rubrics.importing import values_of
+    from editjudge.rubrics.examples import values_of
 
     values = values_of(text)
     if not values:
-        raise UsageError(f'--scale "{text}": expected a range such as 1-5 or a list such as 5,3,1')
+        raise UsageError(f'--scale "{safe(text)}": expected a range such as 1-5 or a list such as 5,3,1')
     return values
 
 
 def _limits(text: str) -> tuple[int, int]:
     low, dash, high = text.partition("-")
     if not (dash and low.isdecimal() and high.isdecimal() and int(low) <= int(high)):
-        raise UsageError(f'--words "{text}": expected least and most, such as 15-30')
+        raise UsageError(f'--words "{safe(text)}": expected least and most, such as 15-30, or none')
     return int(low), int(high)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, role = text.partition("=")
-    if not (name and equals and role):
-        raise UsageError(f'--slot "{text}": expected NAME=ROLE, such as user_prompt=instruction')
-    return name, role
+def _pair(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise UsageError(f'{option} "{safe(text)}": expected NAME=VALUE, such as user_prompt=instruction')
+    return name, value

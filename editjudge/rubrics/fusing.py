@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -14,16 +15,20 @@ T = TypeVar("T")
 def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
     """One rubric that asks what all of them ask; they must want the same form of answer."""
     first, *others = rubrics
+    factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
     for other in others:
-        if other.answer != first.answer or other.template or other.consistency or first.template:
+        alone = (first.template, other.template, first.consistency, other.consistency)
+        if other.answer != first.answer or any(alone):
             raise RubricError(
                 f'"{first.name}" and "{other.name}" want answers of different form, so they cannot share one question'
             )
+    if twice := [key for key, count in Counter(factor.key for factor in factors).items() if count > 1]:
+        raise RubricError(f'"{name}" would score {", ".join(twice)} twice in one answer')
     return Rubric(
         name=name,
         images=_union(rubric.images for rubric in rubrics),
         texts=_union(rubric.texts for rubric in rubrics),
-        factors=tuple(factor for rubric in rubrics for factor in rubric.factors),
+        factors=factors,
         answer=first.answer,
         description="; ".join(rubric.description for rubric in rubrics),
         steps=_union(rubric.steps for rubric in rubrics),

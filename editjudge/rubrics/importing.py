@@ -13,9 +13,13 @@ from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, near_miss
-from editjudge.rubrics import examples, scanning
-from editjudge.rubrics.examples import Choice, Example, Leaf
+from editjudge.rubrics import examples
+from editjudge.rubrics.examples import INTEGER, TO, Example, NotAnExample, Shape, Unclear, span_of, values_of
 from editjudge.rubrics.model import Answer, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.scanning import TooComplex
+
+SHOWN = IMAGE_ROLES[:3]
+"""The pictures that a rubric can show."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,18 @@ class Hints:
 
     factors: tuple[str, ...] = ()
     scale: tuple[int, ...] = ()
+    scales: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Scales of single factors, where they differ."""
     images: tuple[str, ...] = ()
+    texts: tuple[str, ...] | None = None
+    """Texts that are shown although no placeholder wants them; empty for none, None where nobody said."""
     slots: Mapping[str, str] = field(default_factory=dict)
     """Placeholder to role, such as {"user_prompt": "instruction"}; the role "-" leaves it as it stands."""
     words: tuple[int, int] | None = None
+    no_words: bool = False
+    """The text names a number of words, but no limit for a reason."""
     example: int | None = None
-    """Which of several JSON examples shows the answer, from 1."""
+    """Which of several JSON examples shows the answer, from 1; 0 for none of them."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,12 @@ class _Importer:
         fields = _format_fields(text)
         self.format_fields = fields or []
         self.braces: Any = "format" if fields is not None else "literal"
-        self.plain = _unescaped(text) if fields is not None else text
+        plain = _unescaped(text) if fields is not None else text
+        self.plain = plain.replace("\r\n", "\n")
+        try:
+            self.blocks = list(examples.find(self.plain))
+        except TooComplex:
+            raise RubricError("the prompt has more braces and brackets than any answer needs") from None
 
     def run(self) -> Imported:
         if _PAIRWISE.search(self.plain):
@@ -80,21 +95,20 @@ class _Importer:
             return Imported(None, (), tuple(self.asks))
         slots = self._slots()
         images = self._images(slots)
-        texts = tuple(role for role in TEXT_ROLES if any(slot.role == role for slot in slots))
-        self._note("texts", ", ".join(texts) or "none", "placeholders")
+        texts = self._texts(slots)
         answer, factors = self._answer()
         if self.asks:
             return Imported(None, tuple(self.inferred), tuple(self.asks))
         template = Template(
             self.text,
-            slots=tuple(slots),
+            slots=tuple(self._placed(slots)),
             braces=self.braces,
             adds_answer_format=not self._example_found,
         )
         rubric = Rubric(
             self.name,
             images=images,
-            texts=texts,  # type: ignore[arg-type]  # TEXT_ROLES are the literals of the field
+            texts=texts,
             factors=factors,
             answer=answer,
             description="imported prompt",
@@ -104,7 +118,8 @@ class _Importer:
         return Imported(rubric, tuple(self.inferred), ())
 
     def _ask(self, about: str, why: str, option: str) -> None:
-        self.asks.append(Ask(about, why, option))
+        if all(ask.about != about for ask in self.asks):
+            self.asks.append(Ask(about, why, option))
 
     def _note(self, what: str, value: str, source: str) -> None:
         self.inferred.append(f"{what}: {value} (from {source})")
@@ -113,64 +128,122 @@ class _Importer:
 
     def _slots(self) -> list[Slot]:
         slots: dict[str, Slot] = {}
-        for mark, name in self._placeholders():
-            role = self.hints.slots.get(name) or _field_role(name)
+        names = set()
+        for mark, name, guess in [*self._braced(), *self._bracketed()]:
+            names.add(name)
+            role = self.hints.slots.get(name) or guess
             if role is None:
-                known = ", ".join((*IMAGE_ROLES[:3], *TEXT_ROLES))
+                known = ", ".join((*SHOWN, *TEXT_ROLES))
                 self._ask(
                     f"placeholder {mark}",
-                    f"which input fills it: {known}, or - for none",
-                    f"--slot {name}=ROLE",
+                    f"which input fills it: {known}, or - to leave it as it stands",
+                    f'--slot "{name}=ROLE"',
                 )
             elif role != "-":
                 slots[mark] = Slot(mark, _known_role(role))
-        for mark, role, keep in _marks(self.plain):
-            slots.setdefault(mark, Slot(mark, role, keep))
-        ordered = sorted(slots.values(), key=lambda slot: self.text.find(slot.mark))
-        return _one_heading_a_role(ordered)
+        for mark, guess in _headings(self.plain):
+            names.add(mark)
+            if (role := self.hints.slots.get(mark, guess)) != "-":
+                slots.setdefault(mark, Slot(mark, _known_role(role), keep=True))
+        for name in self.hints.slots:
+            if name not in names:
+                raise RubricError(f"--slot {name}: the prompt has no such placeholder{near_miss(name, names)}")
+        ordered = sorted(slots.values(), key=lambda slot: self.plain.find(slot.mark))
+        return _one_a_role(ordered)
 
-    def _placeholders(self) -> Iterator[tuple[str, str]]:
-        if self.braces == "format":
-            for name in dict.fromkeys(self.format_fields):
-                yield f"{{{name}}}", name
-            return
-        yield from ((mark, mark.strip("{} ")) for mark in placeholders_in(self.text))
+    def _braced(self) -> Iterator[tuple[str, str, str | None]]:
+        """Placeholders in braces: mark, name and what they say they want."""
+        if self.braces == "literal":
+            marks = placeholders_in(self.text)
+        else:
+            # Doubled braces around a name are literal to str.format and a placeholder to other engines.
+            marks = [f"{{{name}}}" for name in self.format_fields]
+            marks += [mark for mark in _LITERAL_NAME.findall(_literals(self.text)) if mark not in marks]
+        for mark in dict.fromkeys(marks):
+            name = mark.strip("${} ")
+            certain = self.braces == "literal" or name in self.format_fields
+            yield mark, name, _role_of(name) if certain else None
+
+    def _bracketed(self) -> Iterator[tuple[str, str, str | None]]:
+        """Placeholders in brackets, outside the JSON example, whose values stand in brackets as well."""
+        for match in _BRACKETED.finditer(self.plain):
+            name = match["square"] or match["angle"]
+            if any(start <= match.start() < end for start, end, _ in self.blocks):
+                continue
+            mark = match.group()
+            if match["angle"] and f"</{name}>" in self.plain:
+                mark = f"{mark}</{name}>"  # an element: its place is between the tags, if nothing stands there
+                if mark not in self.plain:
+                    continue
+            role = _role_of(name)
+            if role or name in self.hints.slots or _INPUT_NOUN.search(name):
+                yield mark, name, role
+
+    def _placed(self, slots: list[Slot]) -> Iterator[Slot]:
+        """Slots with one place each; a heading that stands twice is left alone, and its input shown beside the text."""
+        for slot in slots:
+            if slot.keep and len(re.findall(rf"^[ \t]*{re.escape(slot.mark)}", self.plain, re.MULTILINE)) > 1:
+                self._note("place", f'beside the text, since "{slot.mark}" stands in it more than once', "headings")
+            else:
+                yield slot
 
     def _images(self, slots: list[Slot]) -> tuple[Any, ...]:
         if self.hints.images:
-            return tuple(_known_role(role) for role in self.hints.images)
+            wrong = [role for role in self.hints.images if role not in SHOWN]
+            if wrong or len(set(self.hints.images)) < len(self.hints.images):
+                raise RubricError(
+                    f"--image {' '.join(self.hints.images)}: expected some of {', '.join(SHOWN)}, once each"
+                )
+            return self.hints.images
         found = tuple(dict.fromkeys(slot.role for slot in slots if slot.role in IMAGE_ROLES))
+        why = ""
         if not found:
-            self._ask(
-                "images",
-                "no placeholder says which pictures are shown, in which order",
-                "--image ROLE, repeated",
-            )
+            why = "no placeholder says which pictures are shown, in which order"
         elif "edited" not in found:
-            self._ask(
-                "images",
-                f"only {', '.join(found)} found; the edited picture is missing",
-                "--image ROLE, repeated",
-            )
-        self._note("images", ", ".join(found), "placeholders")
+            why = f"only {', '.join(found)} found; the edited picture is missing"
+        elif len(found) == 1 and (said := _OTHER_IMAGE.search(self.plain)):
+            why = f'only {found[0]} has a place, but the text says "{said.group()}"'
+        elif "ground_truth" not in found and (said := _THIRD_IMAGE.search(self.plain)):
+            why = f'only {" and ".join(found)} have a place, but the text says "{said.group()}"'
+        if why:
+            self._ask("images", why, "--image ROLE, repeated in their order")
+        else:
+            self._note("images", ", ".join(found), _marks_for(found, slots))
         return found
+
+    def _texts(self, slots: list[Slot]) -> tuple[Any, ...]:
+        if self.hints.texts and (wrong := [role for role in self.hints.texts if role not in TEXT_ROLES]):
+            raise RubricError(f"--text {' '.join(wrong)}: expected {' or '.join(TEXT_ROLES)}, or none")
+        wanted = {slot.role for slot in slots} | set(self.hints.texts or ())
+        texts = tuple(role for role in TEXT_ROLES if role in wanted)
+        said = _SPEAKS_OF_INSTRUCTION.search(self.plain)
+        if said and "instruction" not in texts and self.hints.texts is None:
+            why = f'the text says "{said.group()}", but no placeholder says where it stands'
+            self._ask("texts", why, "--text instruction to show it beside the text, or --text none")
+        self._note("texts", ", ".join(texts) or "none", _marks_for(texts, slots) or "no placeholder")
+        return texts
 
     # --- answer
 
     def _answer(self) -> tuple[Answer, tuple[Factor, ...]]:
-        example = self._example()
-        self._example_found = example is not None
-        words = self._words(example)
-        if example is None:
-            return self._answer_without_example(words)
-        shape = _Shape.of(example)
-        if shape is None:
-            self._ask("factors", "the JSON example has no value that reads as a score", "--factor KEY and --scale")
+        found = self._example()
+        self._example_found = bool(found)
+        if self.asks and any(ask.about == "answer" for ask in self.asks):
             return Answer(), ()
-        factors = self._factors(shape)
+        if not found:
+            return self._answer_without_example()
+        try:
+            shape = examples.shape_of(found[0], self.hints.factors)
+        except Unclear as unclear:
+            self._ask(unclear.about, unclear.why, unclear.option)
+            return Answer(), ()
+        factors = self._factors(shape, found)
         sections = _sections(self.plain)
         if sections:
             self._note("sections", ", ".join(sections), "headings named in the output requirements")
+        self._note("envelope", shape.envelope or "(top level)", "JSON example")
+        if shape.texts:
+            self._note("free text", ", ".join(shape.texts), "JSON example")
         answer = Answer(
             id_key=shape.id_key,
             envelope=shape.envelope,
@@ -178,97 +251,124 @@ class _Importer:
             score_key=shape.score_key,
             reason_key=shape.reason_key,
             texts=shape.texts,
-            words=words,
+            words=self._words(shape.texts) if shape.reason_key or shape.texts else None,
             reason=shape.reason,
             sections=sections,
         )
-        self._note("envelope", shape.envelope or "(top level)", "JSON example")
         return answer, factors
 
-    def _answer_without_example(self, words: tuple[int, int] | None) -> tuple[Answer, tuple[Factor, ...]]:
+    def _answer_without_example(self) -> tuple[Answer, tuple[Factor, ...]]:
         if not self.hints.factors:
             self._ask("factors", "the prompt shows no JSON answer; name what is scored", "--factor KEY, repeated")
-        values = self._scale_in_text()
-        if not values:
-            return Answer(words=words), ()
+        words = self._words()
+        scales = {key: self._scale(key, "") for key in self.hints.factors or ("score",)}
+        if self.asks:
+            return Answer(), ()
         self._note("answer", "a JSON form of ours is added below the text", "no JSON example in it")
-        scale = Scale(values)
-        factors = tuple(Factor(key, scale, key) for key in self.hints.factors)
+        self._note("scale", "; ".join(dict.fromkeys(map(_said, scales.values()))), "text or --scale")
+        factors = tuple(Factor(key, Scale(values), key) for key, values in scales.items())
         return Answer(id_key="image_id", envelope="factor_results", words=words), factors
 
-    def _example(self) -> dict[str, Example] | None:
-        found = list(_examples(self.plain))
-        if not found:
-            return None
-        if self.hints.example:
-            if self.hints.example > len(found):
-                raise RubricError(f"--example {self.hints.example}: the prompt has {len(found)} JSON examples")
-            return found[self.hints.example - 1]
-        if len({_outline(example) for example in found}) > 1:
+    def _example(self) -> list[dict[str, Example]]:
+        """The JSON examples of the answer, the one that describes its values best first."""
+        found = [example for _, _, example in self.blocks if not isinstance(example, NotAnExample)]
+        chosen = self.hints.example
+        if chosen is not None:
+            if not 0 <= chosen <= len(found):
+                raise RubricError(f"--example {chosen}: the prompt has {len(found)} JSON examples")
+            return [found[chosen - 1]] if chosen else []
+        for start, end, example in self.blocks:
+            if isinstance(example, NotAnExample):
+                block = " ".join(self.plain[start:end].split())[:40]
+                self._ask("answer", f'"{block}" looks like JSON, but {example}', _choose(len(found)))
+        if len({examples.outline(example) for example in found}) > 1:
             keys = "; ".join(f"{number}: {', '.join(example)}" for number, example in enumerate(found, 1))
             self._ask("answer", f"the JSON examples differ ({keys})", "--example NUMBER")
-        return found[0]
+        return sorted(found, key=_described, reverse=True)
 
-    def _factors(self, shape: _Shape) -> tuple[Factor, ...]:
-        keys = self.hints.factors or shape.factors
-        if shape.form == "list" and not self.hints.factors:
-            self._ask("factors", f'"{shape.envelope}" is a list of scores without names', "--factor KEY, in order")
-            return ()
-        if self.hints.factors and shape.factors and set(keys) != set(shape.factors):
-            raise RubricError(f"--factor {', '.join(keys)}: the JSON example has {', '.join(shape.factors)}")
+    def _factors(self, shape: Shape, found: list[dict[str, Example]]) -> tuple[Factor, ...]:
+        keys = self._factor_keys(shape)
         self._note("factors", ", ".join(keys), "JSON example" if shape.factors else "--factor")
-        from_text: tuple[int, ...] | None = None
-        factors = []
-        for key in keys:
-            values = self.hints.scale or values_of(shape.described.get(key, ""))
-            if values:
-                self._cross_check(key, values)
-            else:
-                from_text = self._scale_in_text() if from_text is None else from_text
-                values = from_text
-            if values:
-                factors.append(Factor(key, Scale(values), key))
-        scales = dict.fromkeys(factor.scale.words for factor in factors)
-        self._note("scale", "; ".join(scales), "JSON example or text")
-        return tuple(factors)
+        described = dict(zip(keys, shape.described.values(), strict=False)) if shape.form == "list" else shape.described
+        named = {values_of(text) for text in described.values()}
+        for other in found[1:]:
+            self._compare(described, other)
+        scales = {key: self._scale(key, described.get(key, ""), named) for key in keys}
+        factors = tuple(Factor(key, Scale(values), key) for key, values in scales.items() if values)
+        self._note("scale", "; ".join(dict.fromkeys(f.scale.words for f in factors)), "JSON example, text or --scale")
+        return factors
 
-    def _cross_check(self, key: str, values: tuple[int, ...]) -> None:
-        """A range in the text that contradicts the example is asked about, once."""
-        stated = [found for found in ranges_in(self.plain) if set(found) != set(values)]
-        wider = [found for found in stated if not set(found) <= set(values)]
-        if wider and not self.hints.scale and not any(ask.about == "scale" for ask in self.asks):
-            self._ask(
-                "scale",
-                f'the example gives "{key}" {_said(values)}, the text also says {_said(wider[0])}',
-                "--scale",
-            )
+    def _factor_keys(self, shape: Shape) -> tuple[str, ...]:
+        named = self.hints.factors
+        if shape.form != "list":
+            if named and set(named) != set(shape.factors):
+                raise RubricError(f"--factor {', '.join(named)}: the JSON example has {', '.join(shape.factors)}")
+            return shape.factors
+        if not named:
+            option = f"--factor KEY for each, in order, or --factor {shape.envelope} if one of them is to be chosen"
+            self._ask("factors", f'"{shape.envelope}" is a list of scores without names', option)
+        elif shape.described and len(named) != len(shape.described):
+            raise RubricError(f'--factor {", ".join(named)}: "{shape.envelope}" has {len(shape.described)} scores')
+        return named
 
-    def _scale_in_text(self) -> tuple[int, ...]:
-        if self.hints.scale:
-            return self.hints.scale
-        ranges = set(ranges_in(self.plain))
-        if enumerated := _enumerated(self.plain):
-            ranges.add(enumerated)
-        whole = {found for found in ranges if not any(set(found) < set(other) for other in ranges)}
-        if len(whole) == 1 and not _DECIMALS.search(self.plain):
-            return whole.pop()
-        if _DECIMALS.search(self.plain):
-            why = "the prompt allows decimals; a rubric's scale is a list of integers"
+    def _compare(self, described: Mapping[str, str], other: dict[str, Example]) -> None:
+        """A second example of the same shape must not name other scores."""
+        try:
+            shape = examples.shape_of(other, self.hints.factors)
+        except Unclear:
+            return  # the first one said enough
+        for key, text in shape.described.items():
+            first = () if self.hints.scale or key in self.hints.scales else values_of(described.get(key, ""))
+            if first and (values_of(text) or first) != first:
+                self._ask("scale", f'two examples give "{key}" {_said(first)} and {_said(values_of(text))}', _SCALE)
+            elif first and re.fullmatch(r"-?\d{1,4}", text) and int(text) not in first:
+                self._ask("scale", f'one example gives "{key}" {_said(first)}, another scores it {text}', _SCALE)
+
+    def _scale(self, key: str, described: str, named: set[tuple[int, ...]] | None = None) -> tuple[int, ...]:
+        """The scores of a factor; nothing, and a question, where example and text leave room for doubt."""
+        if said := self.hints.scales.get(key) or self.hints.scale:
+            return said
+        stated = set(ranges_in(self.plain))
+        if listed := _enumerated(self.plain):
+            stated.add(listed)
+        values = values_of(described)
+        why = ""
+        if decimals := _decimals(self.plain) or re.search(r"float|decimal|\d\.\d", described, re.IGNORECASE):
+            shown = decimals if isinstance(decimals, str) else described
+            why = f'the prompt speaks of decimals ("{shown}"); a rubric\'s scale is a list of integers'
+        elif values:
+            others = [found for found in stated if not any(set(found) == set(one) for one in named or {values})]
+            if others:
+                why = f'the example gives "{key}" {_said(values)}, the text also says {_said(min(others))}'
+        elif len(stated) != 1:
+            why = "the text names " + (" and ".join(map(_said, sorted(stated))) or "no range of scores")
         else:
-            why = "the text names " + (" and ".join(map(_said, sorted(whole))) or "no range of scores")
-        if not any(ask.about == "scale" for ask in self.asks):
-            self._ask("scale", why, "--scale 1-5 or --scale 5,3,1")
-        return ()
+            values = stated.pop()
+            if values[0] > 1:
+                why = f"the text names only {_said(values)}, which may be a part of the scale"
+            elif re.fullmatch(r"-?\d{1,4}", described) and int(described) not in values:
+                why = f'the example scores "{key}" {described}, the text names {_said(values)}'
+        if why:
+            self._ask("scale", why, _SCALE)
+            return ()
+        return values
 
-    def _words(self, example: dict[str, Example] | None) -> tuple[int, int] | None:
-        if self.hints.words:
+    def _words(self, texts: tuple[str, ...] = ()) -> tuple[int, int] | None:
+        if self.hints.words or self.hints.no_words:
             return self.hints.words
-        if example is not None and (shape := _Shape.of(example)) and not (shape.reason_key or shape.texts):
-            return None
         found = set(word_limits_in(self.plain))
         if len(found) > 1:
             limits = ", ".join(f"{low}-{high}" for low, high in sorted(found))
             self._ask("words", f"the text names several limits: {limits}", "--words LEAST-MOST")
+        elif not found and (other := _OTHER_WORDS.search(self.plain)):
+            why = f'the text says "{other.group()}", which may be a limit for the reasons'
+            self._ask("words", why, "--words LEAST-MOST, or --words none")
+        elif found and len(texts) > 1:
+            low, high = next(iter(found))
+            why = (
+                f'the text says {low}-{high} words, and the answer has several texts; "{texts[0]}" counts as the reason'
+            )
+            self._ask("words", why, "--words LEAST-MOST, or --words none")
         if len(found) != 1:
             return None
         limit = found.pop()
@@ -276,158 +376,94 @@ class _Importer:
         return limit
 
     def _consistency(self, answer: Answer, factors: tuple[Factor, ...]) -> Consistency | None:
-        """A prompt that has differences listed as allowed or not, and one binary score, can be checked."""
+        """Differences listed as allowed or (not allowed), and a 1 only if all are allowed, can be checked."""
         if not answer.sections or len(factors) != 1 or set(factors[0].scale.values) != {0, 1}:
             return None
-        if not re.search(r"\bnot allowed\b", self.plain, re.IGNORECASE):
+        if not ("(not allowed)" in self.plain and _ALL_ALLOWED.search(self.plain)):
             return None
         self._note("consistency", "marked differences must agree with the score", "allowed / not allowed lists")
         return Consistency(answer.sections[0], ("allowed", "ignored"), ("not allowed", "unsure"), factors[0].key, 1, 0)
 
 
-# --- the shape of the JSON example ----------------------------------------------------------------------------
+_SCALE = "--scale 1-5 or --scale 5,3,1; --scale KEY=1-5 for one factor"
 
 
-@dataclass
-class _Shape:
-    id_key: str | None = None
-    envelope: str = ""
-    form: Any = "entries"
-    score_key: str = ""
-    reason_key: str = ""
-    reason: str = ""
-    texts: tuple[str, ...] = ()
-    factors: tuple[str, ...] = ()
-    described: dict[str, str] = field(default_factory=dict)
-    """What the example says in place of each factor's score."""
-
-    @classmethod
-    def of(cls, example: dict[str, Example]) -> _Shape | None:
-        shape = cls()
-        inner: dict[str, Example] = {}
-        for key, value in example.items():
-            if isinstance(value, dict) and _holds_factors(value):
-                shape.envelope, inner = key, value
-            elif isinstance(value, dict) or _is_score(key, value):
-                inner[key] = value
-            elif isinstance(value, Choice):
-                shape.envelope, shape.form = key, "list"
-            elif _is_id(key, value):
-                shape.id_key = key
-            else:
-                shape.texts += (key,)
-        if shape.form == "list":
-            return shape
-        return shape if inner and shape._take(inner) else None
-
-    def _take(self, inner: dict[str, Example]) -> bool:
-        self.factors = tuple(inner)
-        for key, value in inner.items():
-            if not isinstance(value, dict):
-                self.form = "scores"
-                self.described[key] = _text(value)
-                continue
-            scores = [k for k, v in value.items() if _is_score(k, v)]
-            reasons = [k for k in value if k not in scores]
-            if len(scores) != 1 or len(reasons) > 1:
-                return False
-            self.score_key, self.reason_key = scores[0], (reasons or [""])[0]
-            self.described[key] = _text(value[scores[0]])
-            if reasons and not self.reason:
-                self.reason = _reason_words(_text(value[reasons[0]]))
-        return True
+def _choose(count: int) -> str:
+    return f"--example NUMBER, or {examples.OWN_FORM}" if count else examples.OWN_FORM
 
 
-def _holds_factors(value: dict[str, Example]) -> bool:
-    """An object of objects that each hold a score, or an object of several bare scores."""
-    entries = [v for v in value.values() if isinstance(v, dict)]
-    if entries:
-        return len(entries) == len(value) and all(any(_is_score(k, v) for k, v in e.items()) for e in entries)
-    return len(value) > 1 and all(_is_score(k, v) for k, v in value.items())
-
-
-_NUMBER = re.compile(r"-?\d+")
-
-
-def _is_score(key: str, value: Example) -> bool:
-    if isinstance(value, dict):
-        return False
-    if isinstance(value, Choice):
-        return bool(re.search(r"\d\D+\bor\b|\d\s*[|/]", value.text))
-    if value.quoted:
-        return bool(re.search(r"score|rating|grade", key, re.IGNORECASE) and values_of(value.text))
-    return bool(_NUMBER.search(value.text) or re.search(r"int|score|number", value.text, re.IGNORECASE))
-
-
-def _is_id(key: str, value: Example) -> bool:
-    return isinstance(value, Leaf) and bool(re.fullmatch(r"(?:image|item|sample|edit)?_?id", key, re.IGNORECASE))
-
-
-def _text(value: Example) -> str:
-    return "" if isinstance(value, dict) else value.text
-
-
-def _reason_words(described: str) -> str:
-    match = re.search(r"\b(?:one|a single)[- ]sentence\b", described, re.IGNORECASE)
-    return "one sentence" if match else ""
-
-
-def _examples(text: str) -> Iterator[dict[str, Example]]:
-    for start, end in scanning.blocks(text):
-        try:
-            yield examples.read(text[start:end])
-        except examples.NotAnExample:
-            continue
-
-
-def _outline(example: Example) -> str:
+def _described(example: Example) -> int:
+    """How many values an example describes, rather than gives."""
     if isinstance(example, dict):
-        return "{" + ",".join(f"{key}{_outline(value)}" for key, value in sorted(example.items())) + "}"
-    return ""
+        return sum(map(_described, example.values()))
+    return bool(values_of(example.text))
 
 
 # --- what the words say ---------------------------------------------------------------------------------------
 
-_DASH = r"[-–—]"
-_SPAN = re.compile(rf"(\d+)\s*(?:{_DASH}|_to_|to|and|\.\.+)\s*(\d+)")
-_LISTED = re.compile(r"\d+(?:\s*(?:,\s*or|,|/|\||\bor\b)\s*\d+)+")
+_HIGH = r"(-?\d{1,4})(?!\.?\d)"
 _STATED = re.compile(
-    rf"(?:between|from|scale of|scale from|range of|range from|in)\s+(\d+)\s*(?:{_DASH}|to|and)\s*(\d+)",
+    rf"\b(?:between|from|(?:scale|range)(?: of| from)?:?)[ \t]+[(\[]?{INTEGER}\s*(?:{TO}|and)\s*{_HIGH}"
+    rf"|{INTEGER}\s*{TO}\s*{_HIGH}(?=[ \t]+(?:likert[ \t]+)?scale)",
     re.IGNORECASE,
 )
-_ENUMERATED = re.compile(r"\bscore\s*(?:=|of)?\s*(\d+)\b(?!\s*(?:-|–|to|points?|words?))", re.IGNORECASE)
-_DECIMALS = re.compile(
-    r"\b(?:float(?:ing)?|decimals? (?:are|is) allowed|(?:one|two) decimal|increments? of 0\.)", re.IGNORECASE
+_ABOUT_SCORES = re.compile(r"scor|rat(?:e|ing)|scale|grade|number|integer|point|value|mark", re.IGNORECASE)
+# After any other word the range counts something else: dogs, sentences, years.
+_MAY_FOLLOW = frozenset(
+    "and as based being by depending each for how in inclusive inclusively indicating integer integers is only on or "
+    "per point points reflecting representing scale that to using when where which with according likert will".split()
 )
-_PAIRWISE = re.compile(r"\[\[\s*[AB]\s*[><]\s*[AB]\s*\]\]|\[\[(?:A|B|C|tie)\]\]", re.IGNORECASE)
-
-
-def values_of(described: str) -> tuple[int, ...]:
-    """The legal scores that a placeholder names: '1-7', 'integer_1_to_7', '5, 3, or 1'."""
-    if listed := _LISTED.search(described):
-        return tuple(dict.fromkeys(int(number) for number in re.findall(r"\d+", listed.group())))
-    if span := _SPAN.search(described.replace("_", " ").replace("integer between", "")):
-        return _span(int(span[1]), int(span[2]))
-    return ()
-
-
-def _span(low: int, high: int) -> tuple[int, ...]:
-    # 100: a percentage is the widest scale that anybody asks a judge for.
-    return tuple(range(low, high + 1)) if low < high <= low + 100 else ()
+# A line that says what a score means: 'Score 2: ...', or 'Score = 2' with the words on the next line, indented.
+_ENUMERATED = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]*)?\W{0,2}score[ \t]*(?:=[ \t]*)?(\d{1,3})\W{0,2}[ \t]*(?:[:=–—-][ \t]*\S|\n[ \t]+\S)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ALL_ALLOWED = re.compile(r"\bscore\s*=\s*1\b.{0,60}\ball\b.{0,60}\ballowed\b", re.IGNORECASE | re.DOTALL)
+_DECIMALS = re.compile(
+    r"\b(?:(?:an?|as|type) float|floating[- ]point|decimals?|half[- ]points?|fractional)\b"
+    r"|\b(?:increments?|steps|multiples) of 0?\.\d|\d\.\d+\s*(?:[-–—]|to|and)\s*\d+\.\d|\b\d\.\d (?:increments?|steps)",
+    re.IGNORECASE,
+)
+_REFUSES = re.compile(r"\b(?:no|not|never|without|avoid|cannot|don['’]t|non|only integers?|integers? only)\b", re.I)
+_PAIRWISE = re.compile(
+    r"\[\[\s*[AB]\s*[><]+\s*[AB]\s*\]\]|\[\[(?:A|B|C|tie)\]\]"
+    r"|<(verdict|winner|preference|choice|better)>\s*(?:\[?(?:A|B|tie|1|2)\b|\.\.\.|…)"
+    r"|[\"'](?:winner|preferred|better(?:_image|_edit)?|preference)[\"']\s*:",
+    re.IGNORECASE,
+)
+_OTHER_WORDS = re.compile(r"\b(?:\w+[ \t]+){0,2}\d+[ \t-]*words?\b", re.IGNORECASE)
+_UPPER = (
+    r"(?:no (?:more|longer) than|not (?:exceed|more than)|at most|up to|within|maximum(?: of)?|max\.?|limit(?:ed)? to)"
+)
 
 
 def ranges_in(text: str) -> Iterator[tuple[int, ...]]:
+    """The ranges of scores that a text states in words."""
     for match in _STATED.finditer(text):
-        after = text[match.end() : match.end() + 8].strip().lower()
-        values = _span(int(match[1]), int(match[2]))
-        if values and not after.startswith(("word", "sentence", "%")):
+        low, high = (int(number) for number in match.groups() if number is not None)
+        around = text[max(0, match.start() - 80) : match.end() + 30]
+        follows = re.match(r"[ \t)\]]*([A-Za-z%]*)", text[match.end() :])
+        word = follows[1].lower() if follows else ""
+        values = span_of(low, high)
+        if values and (not word or word in _MAY_FOLLOW) and _ABOUT_SCORES.search(around):
             yield values
 
 
 def _enumerated(text: str) -> tuple[int, ...]:
-    """'Score = 1 ... Score = 0' spells a scale out value by value."""
+    """'Score = 1 ... Score = 0', a line each, spells a scale out; with gaps it may be anchors on a wider one."""
     values = sorted({int(number) for number in _ENUMERATED.findall(text)})
-    return tuple(values) if len(values) > 1 else ()
+    gapless = len(values) > 1 and values == list(range(values[0], values[-1] + 1))
+    return tuple(values) if gapless else ()
+
+
+def _decimals(text: str) -> str:
+    """Words by which a prompt allows scores that are no integers; one that refuses them does so in the sentence."""
+    for match in _DECIMALS.finditer(text):
+        start = max(text.rfind(end, 0, match.start()) for end in (". ", "\n", ";")) + 1
+        sentence = re.split(r"\.\s|\n|;", text[start : match.end() + 80])[0]
+        if not _REFUSES.search(sentence):
+            return match.group()
+    return ""
 
 
 def _said(values: tuple[int, ...]) -> str:
@@ -435,31 +471,56 @@ def _said(values: tuple[int, ...]) -> str:
 
 
 def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
-    for match in re.finditer(rf"(\d+)\s*(?:{_DASH}|to|and)\s*(\d+)[ -]words?\b", text, re.IGNORECASE):
+    """Least and most words of a reason, as a text states them."""
+    for match in re.finditer(rf"\b(\d{{1,4}})\s*(?:{TO}|and)\s*(\d{{1,4}})[ -]words?\b", text, re.IGNORECASE):
         yield int(match[1]), int(match[2])
-    upper = r"(?:no more than|at most|up to|within|under|maximum of|max\.?)\s+(\d+)\s+words?\b"
-    for match in re.finditer(upper, text, re.IGNORECASE):
+    for match in re.finditer(rf"\b{_UPPER}\s+(\d{{1,4}})\s+words?\b", text, re.IGNORECASE):
         yield 1, int(match[1])
+    for match in re.finditer(
+        r"(?<![-–\d])\b(\d{1,4}) words?(?: or (?:less|fewer)| max(?:imum)?)\b", text, re.IGNORECASE
+    ):
+        yield 1, int(match[1])
+    for match in re.finditer(r"\b(?:under|(?:less|fewer) than)\s+(\d{1,4})\s+words?\b", text, re.IGNORECASE):
+        yield 1, int(match[1]) - 1
 
 
 def _sections(text: str) -> tuple[str, ...]:
     """Headings that the answer must have are named inside a list or in code marks; a prompt's own start a line."""
-    named = re.findall(
-        r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+`?#{1,6}[ \t]+([^`\n]+?)`?[ \t]*$|`#{1,6}[ \t]+([^`\n]+)`", text, re.M
-    )
+    listed = r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+`?#{1,6}[ \t]+([^`\na-z][^`\n]*)"
+    named = re.findall(rf"{listed}|`#{{1,6}}[ \t]+([^`\n]+)`", text, re.M)
     return tuple(dict.fromkeys((a or b).strip() for a, b in named))
 
 
 # --- where inputs go ------------------------------------------------------------------------------------------
 
-_BRACED = re.compile(r"\{\{\{?\s*[A-Za-z_]\w*\s*\}?\}\}|(?<!\{)\{[A-Za-z_]\w*\}(?!\})")
-_BRACKETED = re.compile(r"\[([A-Za-z][A-Za-z _-]{2,40})\]|<([A-Za-z][A-Za-z _-]{2,40})>")
+_BRACED = re.compile(r"\{\{\{?\s*[A-Za-z_]\w*\s*\}?\}\}|(?<!\{)\$?\{[A-Za-z_]\w*\}(?!\})")
+_LITERAL_NAME = re.compile(r"\{\s*[A-Za-z_]\w*\s*\}")
+_BRACKETED = re.compile(r"\[(?P<square>[A-Za-z][A-Za-z _-]{2,40})\]|<(?P<angle>[A-Za-z][A-Za-z _-]{2,40})>")
 _LABEL = re.compile(
     r"^[ \t]*(?P<mark>(?:\*\*|__)?(?P<title>[A-Za-z][A-Za-z -]{2,40})(?:\*\*|__)?[ \t]*:(?:\*\*|__)?)[ \t]*$",
     re.MULTILINE,
 )
 _NUMBERED = re.compile(
-    r"^[ \t]*(?P<mark>IMAGE\s+\d+\b(?:\s*\((?P<title>[^)\n]*)\))?[ \t]*:?)", re.MULTILINE | re.IGNORECASE
+    r"^[ \t]*(?P<mark>IMAGE[ \t]+(?:\d+|[A-C])\b(?:[ \t]*\((?P<title>[^)\n]*)\)[ \t]*:?|[ \t]*:))"
+    r"(?P<following>[^\n.,;]*)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_INPUT_NOUN = re.compile(
+    r"(?:images?|img|pictures?|photos?|instructions?|prompt|expression|mask|caption)$", re.IGNORECASE
+)
+_OTHER_IMAGE = re.compile(
+    r"\b(?:two|both|three|2|3|pair of) (?:\w+ )?(?:images|pictures|photos)\b"
+    r"|\b(?:original|source|input|unedited|reference|ground[- ]truth) (?:image|picture|photo)\b|原图",
+    re.IGNORECASE,
+)
+_THIRD_IMAGE = re.compile(
+    r"\b(?:three|3) (?:\w+ )?(?:images|pictures|photos)\b|\b(?:reference|ground[- ]truth) (?:image|picture|photo)\b",
+    re.IGNORECASE,
+)
+_SPEAKS_OF_INSTRUCTION = re.compile(
+    r"\b(?:edit(?:ing)?|user(?:['’]s)?|text|given|provided|the|this|following|an?)"
+    r" (?:image )?(?:edit(?:ing)? )?(?:instructions?|prompt)\b(?! mark)|指令",
+    re.IGNORECASE,
 )
 
 
@@ -468,65 +529,75 @@ def placeholders_in(text: str) -> list[str]:
     return list(dict.fromkeys(match.group() for match in _BRACED.finditer(text)))
 
 
-def _marks(text: str) -> Iterator[tuple[str, str, bool]]:
-    """Places that name an input in words: (exact mark, role, whether the mark stays)."""
-    for match in _BRACKETED.finditer(text):
-        if role := _phrase_role(match[1] or match[2]):
-            yield match.group(), role, False
+def _headings(text: str) -> Iterator[tuple[str, str]]:
+    """Lines that name an input, which follows them: exact mark and role."""
     for match in _LABEL.finditer(text):
-        if role := _phrase_role(match["title"]):
-            yield match["mark"], role, True
+        if role := _role_of(match["title"]):
+            yield match["mark"], role
     for match in _NUMBERED.finditer(text):
-        following = text[match.end() : match.end() + 120].strip().split("\n", 1)[0]
-        role = _phrase_role(f"{match['title']} image") if match["title"] else _phrase_role(f"{following} image")
+        role = _role_of(f"{match['title'] or match['following']} image")
         if role in IMAGE_ROLES:
-            yield match["mark"], role, True
+            yield match["mark"], role
 
 
+_IMAGE_NOUNS = frozenset("image img picture photo".split())
 _IMAGE_WORDS = {
-    "ground_truth": r"ground[ _-]?truth|\bgt\b",
-    "edited": r"edited|generated|output|result|modified|\bafter\b",
-    "input": r"input|original|source|unedited|\bbefore\b",
+    "ground_truth": frozenset("truth gt groundtruth".split()),
+    "edited": frozenset("edited generated output result resulting modified after".split()),
+    "input": frozenset("input original source src unedited before".split()),
 }
+_NEUTRAL = frozenset("the a an one of ground edit editing any path url base b s here".split())
 _TEXT_WORDS = {
-    "referring_expression": r"\bref[ _-]?exp|referring",
-    "instruction": r"instruct|\b(?:edit(?:ing)?|text|user)?[ _-]?prompt\b|\bedit[ _-]?text\b",
+    "instruction": frozenset("instruct instruction instructions prompt".split()),
+    "referring_expression": frozenset("ref exp expr refexp referring expression".split()),
 }
+_TEXT_QUALIFIERS = frozenset("edit editing user text image natural language the given".split())
 
 
-def _phrase_role(phrase: str) -> str | None:
-    """The input that a phrase of the prompt names; a picture must be called one."""
-    words = phrase.lower().replace("_", " ")
-    if re.search(r"image|picture|photo", words):
-        return _match(words, _IMAGE_WORDS)
-    return _match(words, _TEXT_WORDS) if len(words.split()) <= 3 else None
+def _role_of(name: str) -> str | None:
+    """The input that a name means, where every word of it says so; a picture must be called one."""
+    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().replace("_", " ")))
+    if words & _IMAGE_NOUNS or words == {"ground", "truth"}:
+        roles = [role for role, meant in _IMAGE_WORDS.items() if words & meant]
+        known = _IMAGE_NOUNS | _NEUTRAL | _IMAGE_WORDS.get(roles[0] if len(roles) == 1 else "", frozenset())
+        if len(roles) == 1 and words <= known:
+            return roles[0]
+    for role, meant in _TEXT_WORDS.items():
+        if words & meant and words <= meant | _TEXT_QUALIFIERS and _certain(words):
+            return role
+    return None
 
 
-def _field_role(name: str) -> str | None:
-    words = name.lower().replace("_", " ")
-    return _match(words, _TEXT_WORDS) or _match(words, _IMAGE_WORDS)
-
-
-def _match(words: str, table: Mapping[str, str]) -> str | None:
-    found = [role for role, pattern in table.items() if re.search(pattern, words)]
-    return found[0] if len(found) == 1 else None
+def _certain(words: set[str]) -> bool:
+    """'Instructions' are those of the prompt itself, and a 'prompt' may be a caption, unless they are called edits."""
+    return not words & {"prompt", "instructions"} or bool(words & {"edit", "editing"})
 
 
 def _known_role(role: str) -> str:
-    known = (*IMAGE_ROLES[:3], *TEXT_ROLES)
+    known = (*SHOWN, *TEXT_ROLES)
     if role not in known:
         raise RubricError(f'"{role}" is no input{near_miss(role, known)} Expected: {", ".join(known)}')
     return role
 
 
-def _one_heading_a_role(slots: list[Slot]) -> list[Slot]:
-    """A placeholder beats a heading that names the same input, and the first heading beats later ones."""
+def _one_a_role(slots: list[Slot]) -> list[Slot]:
+    """Braces beat brackets that name the same input, brackets beat headings, and the first heading beats later ones."""
+    braced = {slot.role for slot in slots if _is_braced(slot.mark)}
     filled = {slot.role for slot in slots if not slot.keep}
     kept: list[Slot] = []
     for slot in slots:
-        if not slot.keep or (slot.role not in filled and all(slot.role != other.role for other in kept)):
+        better = braced if not slot.keep else filled | {other.role for other in kept}
+        if _is_braced(slot.mark) or slot.role not in better:
             kept.append(slot)
     return kept
+
+
+def _marks_for(roles: tuple[str, ...], slots: list[Slot]) -> str:
+    return ", ".join(slot.mark for slot in slots if slot.role in roles)
+
+
+def _is_braced(mark: str) -> bool:
+    return mark.startswith(("{", "${"))
 
 
 def _format_fields(text: str) -> list[str] | None:
@@ -534,12 +605,25 @@ def _format_fields(text: str) -> list[str] | None:
     if "{{" not in text:
         return None
     try:
-        fields = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
+        parsed = list(string.Formatter().parse(text))
     except ValueError:
         return None
-    return fields if all(name.isidentifier() for name in fields) else None
+    if any(
+        name is not None and (spec or conversion or not name.isidentifier()) for _, name, spec, conversion in parsed
+    ):
+        return None
+    fields = [name for _, name, _, _ in parsed if name is not None]
+    # Names in doubled braces and no others: these are the placeholders, as Jinja and Mustache write them.
+    return None if not fields and placeholders_in(text) else fields
 
 
 def _unescaped(text: str) -> str:
     parsed = string.Formatter().parse(text)
     return "".join(literal + (f"{{{name}}}" if name is not None else "") for literal, name, _, _ in parsed)
+
+
+def _literals(text: str) -> str:
+    """What str.format leaves as it is, with a gap for each field."""
+    return "".join(
+        literal + ("\0" if name is not None else "") for literal, name, _, _ in string.Formatter().parse(text)
+    )

@@ -10,6 +10,7 @@ from editjudge.edit import IMAGE_ROLES
 from editjudge.rubrics.contract import Failure, check
 from editjudge.rubrics.importing import placeholders_in, ranges_in, word_limits_in
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import pieces
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
             yield f"{name}.{index}", text
     for factor in rubric.factors:
         at = f"factors.{factor.key}"
+        yield f"{at}.title", factor.title
         yield f"{at}.definition", factor.definition
         yield f"{at}.excludes", factor.excludes
         for name in ("examine", "consider"):
@@ -83,19 +85,19 @@ def _factors(rubric: Rubric) -> Iterator[Finding]:
 
 
 def _placeholders(rubric: Rubric) -> Iterator[Finding]:
-    shown = {*rubric.images, *rubric.texts}
-    filled = {slot.mark for slot in rubric.template.slots} if rubric.template else set()
-    for where, text in _texts(rubric):
+    template = list(pieces(rubric.template)) if rubric.template else []
+    words = [("template.text", piece) for piece in template if isinstance(piece, str)]
+    for where, text in [pair for pair in _texts(rubric) if pair[0] != "template.text"] + words:
         for mark in placeholders_in(text):
-            if mark not in filled and not (rubric.template and rubric.template.braces == "format"):
-                yield Finding("unfilled_placeholder", where, f"no input fills {mark}")
+            yield Finding("unfilled_placeholder", where, f"no input fills {mark}")
+    shown = {*rubric.images, *rubric.texts}
     for slot in rubric.template.slots if rubric.template else ():
         if slot.role not in shown:
             kind = "images" if slot.role in IMAGE_ROLES else "texts"
             message = f"{slot.mark} wants {slot.role}, which {kind} does not list"
             yield Finding("unfilled_placeholder", "template.slots", message)
-        if rubric.template and slot.mark not in rubric.template.text:
-            yield Finding("unfilled_placeholder", "template.slots", f"{slot.mark} does not occur in the text")
+        if slot not in template:
+            yield Finding("unfilled_placeholder", "template.slots", f"{slot.mark} has no place in the text")
 
 
 _STOP = frozenset(

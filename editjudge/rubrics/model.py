@@ -70,6 +70,10 @@ class Anchor:
     scores: tuple[int, ...]
     when: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if not self.scores:
+            raise ValueError("an anchor names the scores it is for")
+
 
 @dataclass(frozen=True)
 class Factor:
@@ -209,10 +213,16 @@ class Rubric:
             raise ValueError("a rubric needs at least one factor")
         if len(set(keys)) != len(keys):
             raise ValueError(f"factor keys must differ: {keys}")
-        if not self.images:
-            raise ValueError("a rubric needs at least one image")
+        if not self.images or len(set(self.images)) < len(self.images):
+            raise ValueError("a rubric shows at least one image, and each once")
+        beside = [*([self.answer.id_key] if self.answer.id_key else []), *self.answer.texts]
+        beside += [self.answer.envelope] if self.answer.envelope else keys
+        if len(set(beside)) < len(beside):
+            raise ValueError(f"keys of the answer must differ: {beside}")
         if (rule := self.consistency) and rule.factor not in keys:
             raise ValueError(f"consistency names the factor {rule.factor!r}, which the rubric does not have")
+        if rule and not {rule.pass_score, rule.fail_score} <= set(self.factor(rule.factor).scale.values):
+            raise ValueError(f"consistency gives {rule.factor!r} a score that is not on its scale")
 
     def __hash__(self) -> int:
         return hash(self.hash)  # so that what derives from a rubric is derived once

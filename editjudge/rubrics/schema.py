@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any
 
 from editjudge.rubrics.model import Factor, Rubric
@@ -38,14 +39,14 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
     lines = ["{"]
     members: list[list[str]] = []
     if answer.id_key:
-        members.append([f'"{answer.id_key}": "{identifier}"'])
-    members += [[f'"{key}": "<{reason_words(rubric)}>"'] for key in answer.texts]
+        members.append([f'{_quoted(answer.id_key)}: "{identifier}"'])
+    members += [[f'{_quoted(key)}: "<{reason_words(rubric)}>"'] for key in answer.texts]
     inner = [_factor_shape(rubric, factor) for factor in rubric.factors]
     if answer.form == "list":
         scores = ", ".join(f"<{factor.key}: {factor.scale.words}>" for factor in rubric.factors)
-        members.append([f'"{answer.envelope}": [{scores}]'])
+        members.append([f"{_quoted(answer.envelope)}: [{scores}]"])
     elif answer.envelope:
-        members.append([f'"{answer.envelope}": {{', *_joined(inner), "}"])
+        members.append([f"{_quoted(answer.envelope)}: {{", *_joined(inner), "}"])
     else:
         members += inner
     return "\n".join([*lines, *_joined(members), "}"])
@@ -74,10 +75,14 @@ def _factor_shape(rubric: Rubric, factor: Factor) -> list[str]:
     answer = rubric.answer
     score = f"<{factor.scale.words}>"
     if answer.form != "entries":
-        return [f'"{factor.key}": {score}']
-    entry = [[f'"{answer.reason_key}": "<{reason_words(rubric)}>"']] if answer.reason_key else []
-    entry.append([f'"{answer.score_key}": {score}'])
-    return [f'"{factor.key}": {{', *_joined(entry), "}"]
+        return [f"{_quoted(factor.key)}: {score}"]
+    entry = [[f'{_quoted(answer.reason_key)}: "<{reason_words(rubric)}>"']] if answer.reason_key else []
+    entry.append([f"{_quoted(answer.score_key)}: {score}"])
+    return [f"{_quoted(factor.key)}: {{", *_joined(entry), "}"]
+
+
+def _quoted(key: str) -> str:
+    return json.dumps(key, ensure_ascii=False)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -830,4 +830,3 @@ def test_a_draft_above_an_empty_json_section_is_no_answer() -> None:
     draft = raw(answer(rubric))
     outcome = check(rubric, f"## Difference Analysis\nnone\n## CP Decision\n{draft}\n## JSON\n")
     assert isinstance(outcome, Failure) and [remark.code for remark in outcome.reasons] == ["no_answer"]
-

@@ -1,0 +1,325 @@
+"""What a rubric is: scales, factors and answers that hold together, and an identity made of what a judge reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from editjudge.rubrics import files
+from editjudge.rubrics.model import Anchor, Answer, Consistency, Factor, Rubric, Scale, Slot, Template
+
+SEVEN = Scale((1, 2, 3, 4, 5, 6, 7))
+
+RUBRIC = Rubric(
+    name="a",
+    images=("input", "edited"),
+    texts=("instruction",),
+    factors=(
+        Factor(
+            "unity",
+            Scale((0, 1, 2), {0: "none", 2: "all"}),
+            title="Unity",
+            definition="One piece.",
+            examine=("the joins",),
+            consider=("style",),
+            excludes="craft",
+            anchors=(Anchor((2,), ("it holds",)),),
+        ),
+    ),
+    answer=Answer(id_key="image_id", envelope="results", words=(5, 9), reason="evidence", sections=("Notes", "JSON")),
+    description="For people.",
+    role="A judge.",
+    task="Judge.",
+    scope=("all of it",),
+    allowed=("light",),
+    forbidden=("shape",),
+    ignored=("arrows",),
+    steps=("look",),
+    constraints=("be brief",),
+    consistency=Consistency("Notes", ("fine",), ("bad",), "unity", 2, 0),
+    example="{}",
+    template=Template("See {instruction}", (Slot("{instruction}", "instruction"),)),
+    members=(Rubric(name="b", images=("edited",), factors=(Factor("unity", SEVEN),), answer=Answer()),),
+)
+
+
+def without(**changes: Any) -> Rubric:
+    return dataclasses.replace(RUBRIC, **changes)
+
+
+def factor_with(**changes: Any) -> Rubric:
+    return without(factors=(dataclasses.replace(RUBRIC.factors[0], **changes),))
+
+
+def answer_with(**changes: Any) -> Rubric:
+    return without(answer=dataclasses.replace(RUBRIC.answer, **changes))
+
+
+def consistency_with(**changes: Any) -> Rubric:
+    assert RUBRIC.consistency
+    return without(consistency=dataclasses.replace(RUBRIC.consistency, **changes))
+
+
+def template_with(**changes: Any) -> Rubric:
+    assert RUBRIC.template
+    return without(template=dataclasses.replace(RUBRIC.template, **changes))
+
+
+# --- scales ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ((1, 2, 3, 4, 5, 6, 7), "an integer from 1 to 7"),
+        ((0, 1, 2), "an integer from 0 to 2"),
+        ((-1, 0, 1), "an integer from -1 to 1"),
+        ((0, 1), "0 or 1"),
+        ((5, 3, 1), "5, 3 or 1"),
+        ((3, 2, 1), "3, 2 or 1"),
+        ((1, 5), "1 or 5"),
+    ],
+)
+def test_a_scale_says_itself_in_words(values: tuple[int, ...], words: str) -> None:
+    assert Scale(values).words == words
+
+
+@pytest.mark.parametrize("value", [True, False, 1.0, "1", None, 0, 8, 6.5, [1], float("nan")])
+def test_a_scale_accepts_no_other_type_and_no_other_number(value: object) -> None:
+    assert not SEVEN.accepts(value)
+
+
+def test_a_scale_accepts_its_values_and_knows_its_ends() -> None:
+    scale = Scale((5, 3, 1))
+    assert all(scale.accepts(value) for value in (5, 3, 1)) and not scale.accepts(4)
+    assert (scale.worst, scale.best) == (1, 5)
+    assert scale.json_schema() == {"type": "integer", "enum": [5, 3, 1]}
+
+
+# --- what does not hold together ------------------------------------------------------------------------------
+
+
+def test_a_scale_has_two_different_values_at_least() -> None:
+    with pytest.raises(ValueError, match="at least two"):
+        Scale((1,))
+    with pytest.raises(ValueError, match="each value once"):
+        Scale((1, 2, 2))
+
+
+def test_a_label_belongs_to_a_value_of_its_scale() -> None:
+    with pytest.raises(ValueError, match=r"labels for \[9\]"):
+        Scale((1, 2), {9: "splendid"})
+
+
+def test_an_anchor_lies_on_the_scale() -> None:
+    with pytest.raises(ValueError, match=r"anchors for \[8\].*from 1 to 7"):
+        Factor("a", SEVEN, anchors=(Anchor((7, 8), ("perfect",)),))
+
+
+def test_a_rubric_has_factors_that_differ_and_a_picture() -> None:
+    one = Factor("a", SEVEN)
+    with pytest.raises(ValueError, match="at least one factor"):
+        Rubric("x", ("edited",), (), Answer())
+    with pytest.raises(ValueError, match="must differ"):
+        Rubric("x", ("edited",), (one, one), Answer())
+    with pytest.raises(ValueError, match="at least one image"):
+        Rubric("x", (), (one,), Answer())
+
+
+def test_a_consistency_rule_is_about_a_factor_of_the_rubric() -> None:
+    with pytest.raises(ValueError, match="'colour'"):
+        consistency_with(factor="colour")
+
+
+def test_a_list_of_scores_needs_a_key_to_stand_under() -> None:
+    with pytest.raises(ValueError, match="envelope"):
+        Answer(form="list")
+
+
+@pytest.mark.parametrize("words", [(30, 15), (-1, 5)])
+def test_word_limits_are_least_and_most(words: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="least"):
+        Answer(words=words)
+
+
+# --- identity -------------------------------------------------------------------------------------------------
+
+FOR_PEOPLE: dict[str, Any] = {"name": "z", "description": "Other words.", "example": "[]"}
+
+READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
+    Rubric: {
+        "images": without(images=("edited", "input")),
+        "factors": without(factors=(*RUBRIC.factors, Factor("more", SEVEN))),
+        "answer": without(answer=Answer()),
+        "texts": without(texts=()),
+        "role": without(role=""),
+        "task": without(task="Judge it."),
+        "scope": without(scope=()),
+        "allowed": without(allowed=("light", "")),
+        "forbidden": without(forbidden=()),
+        "ignored": without(ignored=("marks",)),
+        "steps": without(steps=("look", "think")),
+        "constraints": without(constraints=()),
+        "consistency": without(consistency=None),
+        "template": without(template=None),
+        "members": without(members=()),
+    },
+    Factor: {
+        "key": without(factors=(dataclasses.replace(RUBRIC.factors[0], key="union"),), consistency=None),
+        "scale": factor_with(scale=Scale((2, 1, 0), {0: "none", 2: "all"})),
+        "title": factor_with(title="unity"),
+        "definition": factor_with(definition="One piece"),
+        "examine": factor_with(examine=("the joins", "the rest")),
+        "consider": factor_with(consider=()),
+        "excludes": factor_with(excludes=""),
+        "anchors": factor_with(anchors=()),
+    },
+    Scale: {
+        "values": factor_with(scale=Scale((0, 1, 2, 3), {0: "none", 2: "all"})),
+        "labels": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "ALL"})),
+    },
+    Anchor: {
+        "scores": factor_with(anchors=(Anchor((1, 2), ("it holds",)),)),
+        "when": factor_with(anchors=(Anchor((2,), ("it holds ",)),)),
+    },
+    Answer: {
+        "id_key": answer_with(id_key=None),
+        "envelope": answer_with(envelope="result"),
+        "form": answer_with(form="scores"),
+        "score_key": answer_with(score_key="rating"),
+        "reason_key": answer_with(reason_key="reason"),
+        "texts": answer_with(texts=("summary",)),
+        "words": answer_with(words=(5, 10)),
+        "reason": answer_with(reason="why"),
+        "sections": answer_with(sections=("JSON",)),
+    },
+    Consistency: {
+        "section": consistency_with(section="JSON"),
+        "passes": consistency_with(passes=("good",)),
+        "fails": consistency_with(fails=()),
+        "factor": without(consistency=None, factors=(Factor("unity", SEVEN), Factor("other", SEVEN))),
+        "pass_score": consistency_with(pass_score=1),
+        "fail_score": consistency_with(fail_score=1),
+    },
+    Template: {
+        "text": template_with(text="See  {instruction}"),
+        "slots": template_with(slots=()),
+        "braces": template_with(braces="format"),
+        "adds_answer_format": template_with(adds_answer_format=True),
+    },
+    Slot: {
+        "mark": template_with(slots=(Slot("{instruct}", "instruction"),)),
+        "role": template_with(slots=(Slot("{instruction}", "referring_expression"),)),
+        "keep": template_with(slots=(Slot("{instruction}", "instruction", keep=True),)),
+    },
+}
+
+
+@pytest.mark.parametrize("part", READ_BY_A_JUDGE, ids=lambda part: part.__name__)
+def test_every_field_is_known_to_count_or_not(part: type) -> None:
+    fields = {field.name for field in dataclasses.fields(part)}
+    assert fields - set(READ_BY_A_JUDGE[part]) == (set(FOR_PEOPLE) if part is Rubric else set())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(rubric, id=f"{part.__name__}.{name}")
+        for part, fields in READ_BY_A_JUDGE.items()
+        for name, rubric in fields.items()
+    ],
+)
+def test_what_a_judge_reads_changes_the_hash(changed: Rubric) -> None:
+    assert changed.hash != RUBRIC.hash
+
+
+@pytest.mark.parametrize("name", FOR_PEOPLE)
+def test_what_only_people_read_does_not_change_the_hash(name: str) -> None:
+    assert without(**{name: FOR_PEOPLE[name]}).hash == RUBRIC.hash
+    member = dataclasses.replace(RUBRIC.members[0], **{name: FOR_PEOPLE[name]})
+    assert without(members=(member,)).hash == RUBRIC.hash
+
+
+def test_the_order_of_labels_does_not_change_the_hash() -> None:
+    assert factor_with(scale=Scale((0, 1, 2), {2: "all", 0: "none"})).hash == RUBRIC.hash
+
+
+# --- contract -------------------------------------------------------------------------------------------------
+
+LIKERT = [1, 2, 3, 4, 5, 6, 7]
+ONLINE = {
+    "preservation": ["unchanged_regions", "global_consistency", "identity_preservation"],
+    "quality": [
+        "scale_realism",
+        "spatial_relationship",
+        "texture_and_detail",
+        "image_quality",
+        "color_and_lighting",
+        "seamlessness",
+    ],
+    "fidelity": ["alignment", "completeness", "plausibility"],
+}
+TWELVE = [key for keys in ONLINE.values() for key in keys]
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_the_online_rubrics_have_the_contract_of_the_table(name: str) -> None:
+    rubric = files.load(name)
+    assert rubric.contract() == {
+        "name": name,
+        "hash": rubric.hash,
+        "images": ["input", "edited"],
+        "texts": ["instruction"],
+        "factors": [{"key": key, "values": LIKERT} for key in ONLINE[name]],
+        "envelope": "online_factor_results",
+        "justification_words": [15, 30],
+        "sections": [],
+    }
+    assert rubric.answer.id_key == "image_id"
+
+
+def test_the_reference_rubric_has_the_contract_of_the_table() -> None:
+    rubric = files.load("reference")
+    assert rubric.contract() == {
+        "name": "reference",
+        "hash": rubric.hash,
+        "images": ["ground_truth", "edited"],
+        "texts": ["instruction"],
+        "factors": [{"key": key, "values": LIKERT} for key in TWELVE],
+        "envelope": "offline_factor_results",
+        "justification_words": [10, 25],
+        "sections": [],
+    }
+    assert all([anchor.scores for anchor in factor.anchors] == [(1,), (4,), (7,)] for factor in rubric.factors)
+
+
+def test_the_lighting_rubric_has_the_contract_of_the_table() -> None:
+    rubric = files.load("lighting")
+    assert rubric.contract() == {
+        "name": "lighting",
+        "hash": rubric.hash,
+        "images": ["input", "edited"],
+        "texts": [],
+        "factors": [{"key": "Contextual_Preservation", "values": [0, 1]}],
+        "envelope": "",
+        "justification_words": None,
+        "sections": ["Difference Analysis", "CP Decision", "JSON"],
+    }
+    assert (rubric.answer.id_key, rubric.answer.reason_key) == (None, "reason")
+
+
+def test_the_compliance_rubric_has_the_contract_of_the_table() -> None:
+    rubric = files.load("compliance")
+    assert rubric.contract() == {
+        "name": "compliance",
+        "hash": rubric.hash,
+        "images": ["input", "edited"],
+        "texts": ["instruction", "referring_expression"],
+        "factors": [{"key": "effect_score", "values": [5, 3, 1]}],
+        "envelope": "",
+        "justification_words": None,
+        "sections": [],
+    }
+    assert (rubric.answer.form, rubric.answer.texts) == ("scores", ("reasoning",))
