@@ -26,6 +26,8 @@ MAY_IMPORT = {
     "store": {"errors", "judgement", "rubrics"},
     "run": {"edit", "errors", "images", "judgement", "judges", "manifest", "pictures", "rubrics", "store"},
     "stats": {"errors"},
+    "ratings": {"errors", "manifest", "stats"},
+    "report": {"errors", "judgement", "rubrics", "stats", "store"},
     "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
 }
 """Each noun and those it may know; `cli` sits above all of them."""

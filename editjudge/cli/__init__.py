@@ -13,13 +13,19 @@ from editjudge.cli.output import safe
 from editjudge.errors import EditjudgeError, UsageError, near_miss
 
 VERBS = {
+    "agree": "Hold judges against people's ratings, beside what people reach among themselves.",
     "audit": "Look a manifest over before it is judged: missing and broken files, duplicates, no-op edits.",
+    "compare": "Say whether two models, judges or rubrics differ beyond noise.",
+    "drift": "Judge the judging: the same edits at another time, and what moved beyond noise.",
     "export": "Write a run's judgements as JSONL or CSV.",
+    "gate": "Pass, fail (exit 100) or not enough evidence, by thresholds and a baseline.",
     "judge": "Judge one edit and print the answer.",
     "parse": "Hold one raw reply against its rubric's contract.",
+    "ratings": "Bring people's ratings into the store.",
+    "report": "Means with intervals per model, factor and edit type, and what failed.",
+    "rubric": "List, show, check and import rubrics.",
     "run": "Judge every edit of a manifest; running again resumes.",
     "runs": "List, show, remove and repeat runs.",
-    "rubric": "List, show, check and import rubrics.",
 }
 """Verb and its one line of help, so that `--help` imports none of them."""
 

@@ -10,7 +10,7 @@ import click
 from editjudge.cli.output import emit, json_option, safe
 
 _SHOWN = 50
-"""Findings of a kind that people are shown; `--json` has them all."""
+"""Findings that people are shown; `--json` has them all."""
 
 
 @click.command()
@@ -30,7 +30,10 @@ def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
         emit(found.as_json())
     else:
         for finding in found.findings[:_SHOWN]:
-            click.echo(safe(str(finding)))
+            place = f"{finding.line}: {finding.id}" if finding.line else finding.id
+            click.echo(safe(f"{place}: {finding.kind}: {finding.field} {finding.message}"))
         if len(found.findings) > _SHOWN:
             click.echo(f"and {len(found.findings) - _SHOWN:,} more; --json has them all")
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.counts.items()))
+        click.echo(f"{found.edits:,} edits of {len(found.models):,} models; {counts or 'nothing found'}")
     sys.exit(1 if found.findings else 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class Finite(click.FloatRange):
+    """A range that nan and inf are outside of: comparisons alone let nan through."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number that can be meant.", param, ctx)
+        return number
+
+
 store_option = click.option(
     "--store",
     "store_place",
@@ -29,7 +41,7 @@ store_option = click.option(
 
 _ASKING = (
     click.option("--base-url", help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
-    click.option("--temperature", type=float, help="Left to the server without it."),
+    click.option("--temperature", type=Finite(), help="Left to the server without it."),
     click.option("--seed", type=int, help="Left to the server without it."),
     click.option("--max-tokens", type=int, help="Most tokens of an answer."),
     click.option("--reasoning-effort", help="For models that think: low, medium, high."),
@@ -44,9 +56,7 @@ _ASKING = (
         show_default=True,
         help="Times a reply that is no answer is asked for again.",
     ),
-    click.option(
-        "--timeout", type=click.FloatRange(min=0.1), default=300.0, show_default=True, help="Seconds for one request."
-    ),
+    click.option("--timeout", type=Finite(min=0.1), default=300.0, show_default=True, help="Seconds for one request."),
     click.option("--prices", type=click.Path(path_type=Path), help="Price file of your own (EDITJUDGE_PRICES)."),
     click.option("--strict", is_flag=True, help="Refuse reasons outside their word limits instead of noting them."),
 )
@@ -88,9 +98,14 @@ def _pair(text: str) -> tuple[str, Any]:
     if not key or not equals:
         raise UsageError(f'-J "{text}": expected KEY=VALUE')
     try:
-        return key, json.loads(value)
+        return key, json.loads(value, parse_constant=_text)
     except ValueError:
         return key, value
+
+
+def _text(constant: str) -> str:
+    """NaN and Infinity, which Python takes for JSON and no server does."""
+    raise ValueError(constant)
 
 
 def default_judge(named: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -81,7 +82,8 @@ def _told(tally: Tally) -> str:
     parts = [f"{tally.asked / seconds:.1f}/s"]
     if tally.cached:
         parts.append(f"{tally.cached:,} cached")
-    parts.append(f"${tally.cost:.2f}" + (" + unknown" if tally.unpriced else ""))
+    unpriced = "cost unknown" if not tally.cost else f"${tally.cost:.2f} + unknown"
+    parts.append(unpriced if tally.unpriced else f"${tally.cost:.2f}")
     failed = {status: n for status, n in tally.statuses.items() if status not in ("ok", "abstained")}
     parts.append("failed: " + ", ".join(f"{n} {status}" for status, n in failed.items()) if failed else "0 failed")
     return ", ".join(parts)
@@ -90,26 +92,7 @@ def _told(tally: Tally) -> str:
 def edits_in(manifest: Path) -> int | None:
     """About how many edits a manifest holds, from its size alone; None where that takes reading it."""
     if manifest.suffix.lower() in (".jsonl", ".ndjson", ".csv") and manifest.is_file():
-        with manifest.open("rb") as file:
+        with suppress(OSError), manifest.open("rb") as file:
             lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-        return lines - (manifest.suffix.lower() == ".csv")
+            return lines - (manifest.suffix.lower() == ".csv")
     return None
-
-
-def table(columns: list[str], rows: list[list[Any]]) -> str:
-    """Columns side by side in plain text, the first to the left and numbers to the right."""
-    texts = [columns, *[[str(cell) for cell in row] for row in rows]]
-    widths = [max(len(row[n]) for row in texts) for n in range(len(columns))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if not _is_number(rows, n) else cell.rjust(w)
-            for n, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in texts
-    )
-
-
-def _is_number(rows: list[list[Any]], column: int) -> bool:
-    return bool(rows) and all(
-        str(row[column]).replace(".", "").replace("/", "").isdigit() or row[column] == "-" for row in rows
-    )

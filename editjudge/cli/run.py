@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import signal
 import sys
 import time
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import asking_options, default_judge, open_store, store_option
+from editjudge.cli.options import Finite, asking_options, default_judge, open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
+    from editjudge.report.tables import Table
     from editjudge.run.job import Job, Manner, Outcome
+    from editjudge.run.summary import Summary
     from editjudge.store.store import Store
 
 EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
@@ -43,14 +46,14 @@ TOO_MANY_FAILED = 3
 @store_option
 @click.option("--name", help="Name of the run; made from its contents without it.")
 @click.option("--concurrency", default="auto", show_default=True, help="auto, or the most requests in flight.")
-@click.option("--rpm", type=click.FloatRange(min=0, min_open=True), help="Most requests per minute and judge.")
-@click.option("--tpm", type=click.FloatRange(min=0, min_open=True), help="Most tokens per minute and judge.")
-@click.option("--budget", type=click.FloatRange(min=0), metavar="USD", help="Stop before more than this is spent.")
+@click.option("--rpm", type=Finite(min=0, min_open=True), help="Most requests per minute and judge.")
+@click.option("--tpm", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
+@click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop before more than this is spent.")
 @click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits.")
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
 @click.option(
     "--max-failures",
-    type=click.FloatRange(0, 1),
+    type=Finite(0, 1),
     default=0.0,
     show_default=True,
     help="Share of judgements that may fail before the exit code is 3.",
@@ -145,11 +148,12 @@ def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json
 
 
 def _on_interrupt(control: Any, say: Any) -> None:
-    """Ctrl-C once stops feeding, twice cancels."""
+    """Ctrl-C once stops feeding, twice cancels, also where the run was stopping for another reason."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    times = itertools.count()
 
     def interrupted() -> None:
-        if control.stopping == "interrupted" and task:
+        if next(times) and task:
             task.cancel()
             return
         control.stop("interrupted")
@@ -184,21 +188,10 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool) -> None:
 
 
 def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
-    from editjudge.cli.progress import table
+    from editjudge.cli.shown import show
 
     tally, summary = outcome.tally, outcome.summary
-    rows = [
-        [
-            safe(judge),
-            safe(model) or "-",
-            rubric,
-            factor,
-            "-" if cell.mean is None else f"{cell.mean:.2f}",
-            f"{cell.ok}/{cell.n}",
-        ]
-        for (judge, model, rubric, factor), cell in summary.cells.items()
-    ]
-    click.echo(table(["judge", "model", "rubric", "factor", "mean", "ok/n"], rows))
+    show([], glances(summary))
     failed = [f"{n:,} {status}" for status, n in sorted(summary.statuses.items()) if status not in ("ok", "abstained")]
     price = "cost unknown" if cost is None else f"${cost:.4f}"
     click.echo(
@@ -206,6 +199,29 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
         f"{', '.join(failed) if failed else 'none failed'}; {tally.asked:,} asked, {tally.cached:,} cached, "
         f"{tally.replies:,} replies, {price}, {seconds:.1f} s"
     )
+
+
+def glances(summary: Summary) -> list[Table]:
+    """A table for each judge: a row for each factor, a column for each model, or long where that is too wide."""
+    from editjudge.report.tables import WIDTH, Figure, Table
+
+    found = []
+    for judge in dict.fromkeys(place[0] for place in summary.cells):
+        cells = {place[1:]: cell for place, cell in summary.cells.items() if place[0] == judge}
+        models = list(dict.fromkeys(model for model, *_ in cells))
+        factors = list(dict.fromkeys(place[1:] for place in cells))
+        shown = {
+            place: Figure(c.mean, text=f"{'-' if c.mean is None else f'{c.mean:.2f}'} {c.ok}/{c.n}")
+            for place, c in cells.items()
+        }
+        caption = f"mean and ok/n by {judge}"
+        rows = [(f"{r}.{f}", *(shown.get((m, r, f)) for m in models)) for r, f in factors]
+        table = Table.of(("factor", *(model or "mean" for model in models)), rows, caption)
+        if table.width() > WIDTH:
+            long = [(f"{r}.{f}", m, shown[m, r, f]) for r, f in factors for m in models if (m, r, f) in shown]
+            table = Table.of(("factor", "model", "mean"), long, caption, stub=2)
+        found.append(table)
+    return found
 
 
 def _dry_run(job: Job, store_place: str, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import open_store, store_option
+from editjudge.cli.options import Finite, open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
 
 @command.command()
 @click.argument("run")
-@click.option("--max-failures", type=click.FloatRange(0, 1), default=0.0, show_default=True)
+@click.option("--max-failures", type=Finite(0, 1), default=0.0, show_default=True)
 @store_option
 @json_option
 def again(run: str, max_failures: float, store_place: str, as_json: bool) -> None:

@@ -10,6 +10,7 @@ preference   accuracy ...            which of two edits is better
 calibration  calibrate, powered_mean a judge's scale onto people's; few ratings and many scores
 gate, drift  gate, drift             pass / fail / not enough evidence; the same edits at another time
 bootstrap, concordance               draws of whole groups, and figures of paired columns in every draw
+spread       crossed ...             variance within cells and between rows and columns
 answer       Answer, Interval        what comes out
 
 Import from these modules: several are named like their function, and nothing here costs time to import.

@@ -12,7 +12,7 @@ from .answer import Answer, Interval, number, plain
 from .bootstrap import DRAWS, group_notes, interval, mean_draws
 from .ceiling import Ceiling, ceiling
 from .columns import Column, Floats, Ratings, Scores, item_means
-from .concordance import FIGURES, Pairs, averaged, correlation_draws, estimate, intervals
+from .concordance import Pairs, averaged, correlation_draws, estimate, intervals
 
 CORRELATIONS = ("spearman", "pearson", "kendall")
 
@@ -208,12 +208,14 @@ def _notes(pairs: Pairs, groups: int, ratings: Ratings | None) -> tuple[str, ...
 
 
 def _halos(ratings: Ratings, scores: Scores) -> Halo:
-    people = {f: _means(part.item, part.score) for f, part in _by_factor(ratings)}
-    judges = {}
-    for judge in scores.judge.present():
-        own = scores.where(judge=judge)
-        judges[judge] = halo({f: _means(part.item, part.score) for f, part in _by_factor(own)})
-    return Halo(halo(people), judges)
+    def between(table: Ratings | Scores) -> float | None:
+        parts = ((f, table.where(factor=f)) for f in table.factor.present())
+        return halo({f: _means(part.item, part.score) for f, part in parts})
+
+    # Over the same factors on both sides, or the two could not be compared.
+    shared = [f for f in scores.factor.present() if f in ratings.factor.present()]
+    judges = {judge: between(scores.where(judge=judge, factor=shared)) for judge in scores.judge.present()}
+    return Halo(between(ratings.where(factor=shared)), judges)
 
 
 def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
@@ -226,10 +228,3 @@ def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
             found.append(estimate(Pairs(x, y, np.arange(len(both))))["spearman"])
     good = [value for value in found if np.isfinite(value)]
     return float(np.mean(good)) if good else None
-
-
-def _by_factor(table: Ratings | Scores) -> list[tuple[str, Any]]:
-    return [(factor, table.where(factor=factor)) for factor in table.factor.present()]
-
-
-__all__ = ["FIGURES", "Agreement", "Halo", "JudgeAgreement", "Level", "agree", "halo"]

@@ -48,11 +48,13 @@ def decimals(interval: Interval | None, default: int = 2) -> int:
     return min(4, max(0, (1 if width / 10.0**power < 3 else 0) - power))
 
 
-def said(value: float | None, interval: Interval | None = None, *, sign: bool = False) -> str:
-    """A figure in a sentence: '5.31 [5.10, 5.52]', rounded to what the interval supports."""
+def said(
+    value: float | None, interval: Interval | None = None, *, sign: bool = False, digits: int | None = None
+) -> str:
+    """A figure in a sentence: '5.31 [5.10, 5.52]', rounded to what the interval supports unless told to how much."""
     if value is None:
         return "undefined"
-    digits, plus = decimals(interval), "+" if sign else ""
+    digits, plus = decimals(interval) if digits is None else digits, "+" if sign else ""
 
     def shown(one: float) -> str:
         return f"{round(one, digits) + 0.0:{plus}.{digits}f}"  # adding zero makes -0.00 a plain one

@@ -13,6 +13,7 @@ from .answer import Answer, Interval, number
 from .bootstrap import DRAWS
 from .columns import Column, Floats, Ints, Ratings
 from .concordance import Pairs, averaged, estimate, intervals
+from .spread import crossed, mean_squares
 
 STRAIGHT = 0.95
 """A rater who gives one value at least this often, over at least 10 items, is said to straight-line."""
@@ -75,6 +76,7 @@ def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: 
     names = ("spearman", "pearson")
     loo = averaged(strata, names) if strata else dict.fromkeys(names, np.nan)
     found = intervals(strata, len(codes.labels), names, draws=draws, seed=seed) if strata else {}
+    quality = _rater_quality(item, rater, x, strata)
     return Ceiling(
         raters=len(rater.labels),
         items=len(item.labels),
@@ -90,8 +92,8 @@ def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: 
         ci={f"loo_{name}": one for name, one in found.items()},
         top=float(np.mean(x == x.max())) if len(x) else None,
         floor=float(np.mean(x == x.min())) if len(x) else None,
-        rater_quality=_rater_quality(item, rater, x, strata),
-        variants=_variants(item, rater, x),
+        rater_quality=quality,
+        variants=_variants(item, rater, x, quality),
         notes=_notes(item, rater, x),
     )
 
@@ -163,15 +165,11 @@ def icc1(item: NDArray[Any], x: Floats) -> float | None:
 
 def icc2k(item: NDArray[Any], rater: NDArray[Any], x: Floats) -> float | None:
     """ICC(2,k): the mean of all raters, two-way random effects; over the items that every rater rated."""
-    table = _complete(item, rater, x)
+    table = crossed(item, rater, x)
     n, k = table.shape
     if n < 2 or k < 2:
         return None
-    grand, rows, columns = table.mean(), table.mean(1), table.mean(0)
-    ms_rows = k * float(np.sum((rows - grand) ** 2)) / (n - 1)
-    ms_columns = n * float(np.sum((columns - grand) ** 2)) / (k - 1)
-    rest = table - rows[:, None] - columns[None, :] + grand
-    ms_rest = float(np.sum(rest**2)) / ((n - 1) * (k - 1))
+    ms_rows, ms_columns, ms_rest = mean_squares(table)
     bottom = ms_rows + (ms_columns - ms_rest) / n
     return (ms_rows - ms_rest) / bottom if bottom > 1e-12 else None
 
@@ -185,20 +183,6 @@ def _same(item: NDArray[Any], code: Ints, values: int) -> Ints:
     """For each item the sum of squared counts of its values."""
     cells, counts = np.unique(item.astype(np.int64) * values + code, return_counts=True)
     return np.bincount(cells // values, weights=counts**2).astype(np.int64)
-
-
-def _complete(item: NDArray[Any], rater: NDArray[Any], x: Floats) -> Floats:
-    if len(x) == 0:
-        return np.empty((0, 0))
-    n_raters = int(rater.max()) + 1
-    key = item.astype(np.int64) * n_raters + rater
-    counts = np.bincount(key, minlength=(int(item.max()) + 1) * n_raters)
-    sums = np.bincount(key, weights=x, minlength=len(counts))
-    seen = counts.reshape(-1, n_raters)
-    used = seen.any(axis=0)
-    full = seen[:, used].all(axis=1)
-    table = np.divide(sums, counts, out=np.zeros(len(sums)), where=counts > 0).reshape(-1, n_raters)
-    return table[full][:, used]
 
 
 def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[Pairs]:
@@ -234,15 +218,13 @@ def _rater_quality(item: Column, rater: Column, x: Floats, strata: list[Pairs]) 
     return out
 
 
-def _variants(item: Column, rater: Column, x: Floats) -> dict[str, Variant]:
+def _variants(item: Column, rater: Column, x: Floats, quality: Mapping[str, Rater]) -> dict[str, Variant]:
     """What centring raters, and leaving out those who straight-line, does to the ceiling."""
     if len(x) == 0:
         return {}
-    own = np.bincount(rater.codes, weights=x) / np.bincount(rater.codes)
+    own = np.array([one.mean for one in quality.values()])
     centred = np.round(x - own[rater.codes] + x.mean(), 9)
-    lines = [np.max(np.unique(x[rater.codes == r], return_counts=True)[1]) for r in range(len(rater.labels))]
-    counts = np.bincount(rater.codes)
-    varied = ((np.array(lines) < STRAIGHT * counts) | (counts < 10))[rater.codes]
+    varied = np.array([not one.straight_lining for one in quality.values()])[rater.codes]
     every = np.ones(len(x), bool)
     choices = {"all": (x, every), "rater_centred": (centred, every), "without_straight_liners": (x, varied)}
     return {name: _variant(item, rater, values, keep) for name, (values, keep) in choices.items()}
@@ -266,6 +248,6 @@ def _notes(item: Column, rater: Column, x: Floats) -> tuple[str, ...]:
         notes.append("every rating is the same: chance-corrected agreement is undefined")
     if np.any(m > 1) and len(set(m[m > 1])) > 1:
         notes.append("items differ in the number of ratings: Fleiss' kappa uses those with the commonest number")
-    if len(rater.labels) > 1 and len(_complete(item.codes, rater.codes, x)) < 2:
+    if len(rater.labels) > 1 and len(crossed(item.codes, rater.codes, x)) < 2:
         notes.append("fewer than two items were rated by every rater: ICC(2,k) is undefined")
     return tuple(notes)

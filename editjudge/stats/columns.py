@@ -202,7 +202,10 @@ class Scores(_Rows):
 
     @property
     def ok(self) -> Mask:
-        return np.array([label == OK for label in self.status.labels] or [False])[self.status.codes]
+        return self.having(OK)
+
+    def having(self, status: str) -> Mask:
+        return np.array([label == status for label in self.status.labels] or [False])[self.status.codes]
 
     def __len__(self) -> int:
         return len(self.score)

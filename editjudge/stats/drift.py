@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .answer import Answer, said
+from .answer import Answer
 from .bootstrap import DRAWS
 from .columns import Scores
 from .compare import ALPHA, Difference, compare, provenance_changes
@@ -21,13 +21,6 @@ class Drift(Answer):
     only_now: tuple[str, ...]
     """Factors that one side alone has."""
     verdict: str
-
-    def explain(self) -> str:
-        lines = [f"changed  {one}" for one in self.changed] or ["nothing recorded about the judging changed"]
-        for d in self.shifts:
-            mark = "moved" if d.p_holm is not None and d.p_holm < ALPHA else "-"
-            lines.append(f"{mark:<8} {d.factor}: {said(d.difference, d.ci, sign=True)} over {d.n} edits")
-        return "\n".join([self.verdict, *lines])
 
 
 def drift(

@@ -13,7 +13,7 @@ from editjudge.errors import UsageError, near_miss
 
 from .answer import Answer, Interval
 from .bootstrap import DRAWS, interval, mean_draws
-from .columns import Column, Floats, Scores
+from .columns import ABSTAINED, Column, Floats, Scores
 from .compare import On, paired
 
 Outcome = Literal["pass", "fail", "not enough evidence"]
@@ -46,12 +46,7 @@ class Gate(Answer):
     alpha: float
     """The promised chance that a run which exactly meets every threshold fails."""
     checks: tuple[Check, ...]
-
-    def explain(self) -> str:
-        """One screen, the worst first."""
-        order = sorted(self.checks, key=lambda c: (FAIL, UNSURE, MET).index(c.outcome))
-        lines = [f"gate: {self.outcome} ({len(self.checks)} checks, false alarms at most {self.alpha:.0%})"]
-        return "\n".join(lines + [f"  {c.outcome:<20} {c.rule}: {c.reason}" for c in order])
+    """The worst first."""
 
 
 def gate(
@@ -89,8 +84,8 @@ def gate(
         _check(scores.where(factor=f), base, f, limit, on, (scales or {}).get(f), level=level, draws=draws, seed=seed)
         for f, limit, base in wanted
     ]
-    outcomes = {check.outcome for check in checks}
-    return Gate(next(o for o in (FAIL, UNSURE, MET) if o in outcomes), alpha, tuple(checks))
+    checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
+    return Gate(checks[0].outcome, alpha, tuple(checks))
 
 
 def _check(
@@ -106,7 +101,7 @@ def _check(
     draws: int,
     seed: int,
 ) -> Check:
-    failed = int(np.sum(~part.ok & ~_abstained(part)))
+    failed = len(part) - int(np.sum(part.ok | part.having(ABSTAINED)))
     if baseline is None:
         ok = part.take(part.ok)
         values, group = ok.score, ok.group.compact()
@@ -122,10 +117,6 @@ def _check(
     return Check(
         factor, rule, outcome, mean, ci, n, groups, failed, _reason(outcome, mean, ci, limit, n, groups, failed)
     )
-
-
-def _abstained(part: Scores) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return np.array([label == "abstained" for label in part.status.labels] or [False])[part.status.codes]
 
 
 def _limits(
@@ -161,10 +152,10 @@ def _reason(
         return f"no scores to decide on{lost}"
     if ci is None:
         why = "one source image" if groups < 2 else "all scores are equal and the scale is not given"
-        return f"{mean:.3f} over {n} edits, but {why}: no interval{lost}"
+        return f"{mean:.3f} over {n} scores, but {why}: no interval{lost}"
     where = {
         FAIL: f"wholly below {limit:g}",
         MET: f"wholly at or above {limit:g}",
         UNSURE: f"which holds {limit:g}: more edits would tell",
     }
-    return f"{mean:.3f} over {n} edits, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"
+    return f"{mean:.3f} over {n} scores, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"

@@ -10,7 +10,8 @@ import numpy as np
 from editjudge.errors import UsageError
 
 from .answer import Answer
-from .columns import Column, Floats, Ints, Scores, joined
+from .columns import Column, Floats, Scores, joined
+from .spread import crossed, mean_squares, within_variance
 
 Z = 1.959963984540054
 """The 97.5 % point of the normal distribution."""
@@ -72,11 +73,8 @@ def noise(scores: Scores) -> list[Noise]:
 def _noise(factor: str, part: Scores) -> Noise:
     item, judge = part.item.compact(), part.judge.compact()
     cell = joined(part.item, part.judge)
-    counts = np.bincount(cell.codes)
-    means = np.bincount(cell.codes, weights=part.score) / counts
-    k = len(counts) / float(np.sum(1 / counts))
-    repeat = _repeat_variance(part.score, cell.codes.astype(np.int64), means, counts)
-    table = _crossed(item, judge, part.score)
+    repeat, k = within_variance(cell.codes, part.score)
+    table = crossed(item.codes, judge.codes, part.score)
     edit, between, interaction = _components(table, (repeat or 0.0) / k)
     same, gap = _self_consistency(part.score, cell)
     return Noise(
@@ -85,34 +83,14 @@ def _noise(factor: str, part: Scores) -> Noise:
     )  # fmt: skip
 
 
-def _repeat_variance(score: Floats, cell: Ints, means: Floats, counts: Ints) -> float | None:
-    freedom = int(np.sum(counts - 1))
-    return float(np.sum((score - means[cell]) ** 2)) / freedom if freedom else None
-
-
-def _crossed(item: Column, judge: Column, score: Floats) -> Floats:
-    """Mean score of every judge on the edits that all judges scored."""
-    shape = (len(item.labels), len(judge.labels))
-    key = item.codes.astype(np.int64) * shape[1] + judge.codes
-    counts = np.bincount(key, minlength=shape[0] * shape[1])
-    sums = np.bincount(key, weights=score, minlength=len(counts))
-    means = (sums / np.maximum(counts, 1)).reshape(shape)
-    complete: Floats = means[(counts > 0).reshape(shape).all(axis=1)]
-    return complete
-
-
 def _components(table: Floats, noise_of_mean: float) -> tuple[float | None, float | None, float | None]:
     """Edit, judge and interaction variance by equating mean squares with what they estimate."""
     n, j = table.shape
     if n < 2:
         return None, None, None
-    grand, rows, columns = table.mean(), table.mean(1), table.mean(0)
-    ms_edit = j * float(np.sum((rows - grand) ** 2)) / (n - 1)
     if j < 2:
-        return max(0.0, ms_edit - noise_of_mean), None, None
-    ms_judge = n * float(np.sum((columns - grand) ** 2)) / (j - 1)
-    rest = table - rows[:, None] - columns[None, :] + grand
-    ms_rest = float(np.sum(rest**2)) / ((n - 1) * (j - 1))
+        return max(0.0, float(table.var(ddof=1)) - noise_of_mean), None, None
+    ms_edit, ms_judge, ms_rest = mean_squares(table)
     return (
         max(0.0, (ms_edit - ms_rest) / j),
         max(0.0, (ms_judge - ms_rest) / n),

@@ -135,7 +135,7 @@ def aggregate(scores: Scores, aggregates: Sequence[Aggregate]) -> Scores:
     abstained makes it abstained. A mean over whichever factors were answered would reward silence.
     """
     parts = [scores, *(_aggregated(scores, one) for one in aggregates)]
-    return _stacked(parts)
+    return stacked(parts)
 
 
 def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
@@ -166,7 +166,10 @@ def rank(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> list[Rank]:
 
 
 def wilson(successes: float, n: float, level: float = 0.95) -> Interval | None:
-    """Wilson's score interval of a share; it stays sensible at 0 and 1, where the normal one has no width."""
+    """Wilson's score interval of a share; it stays sensible at 0 and 1, where the normal one has no width.
+
+    By hand because SciPy's takes whole numbers, and the effective number of judgements is none.
+    """
     from scipy.special import ndtri
 
     if n <= 0:
@@ -343,7 +346,9 @@ def _joint_status(codes: Ints, labels: tuple[str, ...]) -> Column:
     return Column.of(np.array(names)[joint])
 
 
-def _stacked(parts: Sequence[Scores]) -> Scores:
+def stacked(parts: Sequence[Scores]) -> Scores:
+    """The rows of all of them, one under the other."""
+
     def stack(columns: Sequence[Column]) -> Column:
         index: dict[str, int] = {}
         codes = [

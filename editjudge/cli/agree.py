@@ -1,0 +1,119 @@
+"""`editjudge agree`: judges against people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from editjudge.cli.options import open_store, store_option
+from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.shown import load_run, need_statistics, show
+from editjudge.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from editjudge.ratings import Origin
+    from editjudge.stats.columns import Ratings, Scores
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option(
+    "--ratings",
+    "ratings_file",
+    type=FILE,
+    help="People's ratings: item, rater, factor, score. With RUN, those of the store without it.",
+)
+@click.option("--scores", "scores_file", type=FILE, help="Judges' scores from elsewhere: item, judge, factor, score.")
+@click.option("--manifest", type=FILE, help="Model and source image of the items of --scores.")
+@click.option("--with-guessed", is_flag=True, help="Count scores that the file marks as guessed.")
+@click.option("--calibrate", "calibrating", is_flag=True, help="Map each judge's scale onto people's.")
+@click.option(
+    "--estimate", "estimating", is_flag=True, help="People's mean of each model, from few ratings and many scores."
+)
+@store_option
+@json_option
+def command(
+    run: str | None,
+    ratings_file: Path | None,
+    scores_file: Path | None,
+    manifest: Path | None,
+    with_guessed: bool,
+    calibrating: bool,
+    estimating: bool,
+    store_place: str,
+    as_json: bool,
+) -> None:
+    """Judges against people per factor, with intervals, beside what people reach among themselves.
+
+    Over one pair per item: the mean of a judge's scores against the mean of all ratings. Scores come from a RUN or
+    from a file; nobody is excluded and nothing rescaled.
+    """
+    if (run is None) == (scores_file is None):
+        raise UsageError("name either a RUN or a file of --scores")
+    if run is None and ratings_file is None:
+        raise UsageError("--scores needs --ratings to be held against")
+    if run is not None and manifest is not None:
+        raise UsageError("--manifest goes with --scores; a run knows its own")
+    need_statistics()
+    from editjudge.report.agreement import agreed, tables
+
+    ratings, origins = _ratings(ratings_file, store_place)
+    guesses, scales = None, None
+    if run is not None:
+        judged = load_run(store_place, run)
+        scores, scales, lead = judged.scores, judged.scales, judged.lead()
+    else:
+        scores, guesses, lead = _scores(Path(str(scores_file)), manifest, origins, with_guessed)
+    _check_common(ratings, scores)
+    found = agreed(ratings, scores, with_guessed=guesses, scales=scales, calibrating=calibrating, estimating=estimating)
+    if as_json:
+        emit(found.as_json())
+    else:
+        show(lead, tables(found))
+
+
+def _ratings(file: Path | None, store_place: str) -> tuple[Ratings, dict[str, Origin]]:
+    from editjudge.ratings import Origin, Rating, ratings_columns, read_ratings
+
+    if file is not None:
+        rows = list(read_ratings(file))
+        return ratings_columns(rating for _, rating, _ in rows), {
+            rating.item: origin for _, rating, origin in rows if origin != Origin()
+        }
+    from editjudge.store.ratings import read_ratings as kept
+
+    with open_store(store_place, readonly=True) as store:
+        found = [Rating(*row) for row in kept(store)]
+    if not found:
+        raise UsageError(f"{safe(store_place)} has no ratings: give --ratings, or bring them in with `ratings import`")
+    return ratings_columns(found), {}
+
+
+def _scores(
+    file: Path, manifest: Path | None, origins: Mapping[str, Origin], with_guessed: bool
+) -> tuple[Scores, Scores | None, list[str]]:
+    from editjudge.ratings import origins_of, read_scores
+
+    found = read_scores(file, origins_of(manifest) if manifest else origins)
+    scores = found.with_guessed or found.scores if with_guessed else found.scores
+    told = ", ".join(f"{n:,} {status}" for status, n in Counter(scores.status).most_common())
+    lead = [f"{safe(str(file))}: {len(scores):,} scores by {len(scores.judge.present())} judges: {told}"]
+    if with_guessed and found.with_guessed:
+        lead.append("guessed scores are counted as if the judge had said them")
+    return scores, None if with_guessed else found.with_guessed, lead
+
+
+def _check_common(ratings: Ratings, scores: Scores) -> None:
+    """A file of other items, or factors called otherwise, is a mistake and not a result."""
+    for name, said, rated in (("item", scores.item, ratings.item), ("factor", scores.factor, ratings.factor)):
+        mine, theirs = said.present(), rated.present()
+        if not set(mine) & set(theirs):
+            found = f"judges have {', '.join(mine[:3]) or 'none'} ..., people {', '.join(theirs[:3]) or 'none'} ..."
+            raise InputError(f"no {name} has both scores and ratings: {safe(found)}")

@@ -1,0 +1,41 @@
+"""`editjudge compare`: whether a difference is real."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from editjudge.cli.options import store_option
+from editjudge.cli.output import emit, json_option
+from editjudge.cli.shown import load_run, show
+
+
+@click.command()
+@click.argument("run")
+@click.option("--a", help="The model (or judge, or rubric) to compare with.")
+@click.option("--b", help="The one that is compared; without --a and --b, every pair.")
+@click.option("--by", type=click.Choice(["model", "judge", "rubric"]), default="model", show_default=True)
+@click.option("--factor", "factors", multiple=True, help="Only this factor or aggregate (overall ...); repeatable.")
+@store_option
+@json_option
+def command(
+    run: str, a: str | None, b: str | None, by: Any, factors: tuple[str, ...], store_place: str, as_json: bool
+) -> None:
+    """Paired differences, b minus a, with intervals and corrected p-values.
+
+    Models are paired by source image and instruction, judges and rubrics by edit. Says so where there is no evidence
+    of a difference, and how small a difference this many edits could have shown.
+    """
+    judged = load_run(store_place, run)
+    from editjudge.report.differences import compare_tables, differences
+
+    found = differences(judged, by, a, b, factors=factors)
+    if as_json:
+        emit({"run": judged.run.name, "by": by, "comparisons": [one.as_json() for one in found]})
+        return
+    show(judged.lead(), compare_tables(found, by))
+    if not found:
+        click.echo(
+            f"\nnothing to compare: no two of them have scores on the same {'rubric' if by == 'judge' else 'factor'}"
+        )

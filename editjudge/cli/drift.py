@@ -1,0 +1,31 @@
+"""`editjudge drift`: the same edits, judged at another time."""
+
+from __future__ import annotations
+
+import click
+
+from editjudge.cli.options import store_option
+from editjudge.cli.output import emit, json_option
+from editjudge.cli.shown import load_run, show
+
+
+@click.command()
+@click.argument("run")
+@click.option("--against", required=True, metavar="RUN", help="The earlier run of the same edits.")
+@click.option("--against-store", metavar="STORE", help="Where the earlier run is kept, if elsewhere.")
+@store_option
+@json_option
+def command(run: str, against: str, against_store: str | None, store_place: str, as_json: bool) -> None:
+    """What moved beyond noise between two runs over the same edits.
+
+    What changed about the judging (rubric, server model, preparation, settings) is told first. Answers that both runs
+    share from the store were not asked twice, and are counted.
+    """
+    now, then = load_run(store_place, run), load_run(against_store or store_place, against)
+    from editjudge.report.differences import drift_tables, drifted
+
+    found = drifted(now, then)
+    if as_json:
+        emit(found.as_json())
+    else:
+        show(found.lead(), drift_tables(found))

@@ -1,0 +1,151 @@
+"""`editjudge gate`: pass, fail, or not enough evidence."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from editjudge.cli.options import store_option
+from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.shown import load_run, show
+from editjudge.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from editjudge.report.scored import Judged
+    from editjudge.stats.columns import Scores
+    from editjudge.stats.gate import Gate
+
+FAILED = 100
+
+
+@click.command()
+@click.argument("run")
+@click.option("--min", "minima", multiple=True, metavar="FACTOR=VALUE", help="Least mean of a factor; repeatable.")
+@click.option("--baseline", metavar="RUN", help="A run over the same edits to compare with.")
+@click.option("--baseline-store", metavar="STORE", help="Where the baseline is kept, if elsewhere.")
+@click.option("--max-drop", type=click.FloatRange(min=0), help="How far a factor may fall below the baseline [0].")
+@click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="Exit as if passed [default] or failed.")
+@click.option("--model", help="Only edits of this model.")
+@click.option("--judge", help="Only scores of this judge; needed where the run has several.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 0.5, min_open=True),
+    default=0.05,
+    show_default=True,
+    help="Chance that a run which exactly meets every threshold fails, over all checks.",
+)
+@store_option
+@json_option
+def command(
+    run: str,
+    minima: tuple[str, ...],
+    baseline: str | None,
+    baseline_store: str | None,
+    max_drop: float | None,
+    if_unsure: str | None,
+    model: str | None,
+    judge: str | None,
+    alpha: float,
+    store_place: str,
+    as_json: bool,
+) -> None:
+    """Exit with 100 where the evidence says worse, and not where noise does.
+
+    A check fails only if its whole interval is on the wrong side, and passes only if it is on the right one. Anything
+    else is not enough evidence, which exits as --if-unsure says. A gate without a single score to decide on is an
+    error, unless --if-unsure says what to make of it.
+    """
+    if max_drop is not None and baseline is None:
+        raise UsageError("--max-drop needs a --baseline to drop from")
+    judged = load_run(store_place, run)
+    before = None if baseline is None else load_run(baseline_store or store_place, baseline)
+    found = _gate(judged, before, _minima(minima), max_drop or 0.0, model, judge, alpha)
+    if as_json:
+        emit({"run": judged.run.name, "baseline": before and before.run.name, **found.as_json()})
+    else:
+        _tell(judged, found, () if model else judged.scores.model.present())
+    if if_unsure is None and any(check.n == 0 for check in found.checks):
+        raise InputError("nothing to decide on: a factor has no score at all; --if-unsure says what to make of that")
+    worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
+    sys.exit(FAILED if worse else 0)
+
+
+def _gate(
+    judged: Judged,
+    before: Judged | None,
+    minimum: dict[str, float],
+    max_drop: float,
+    model: str | None,
+    judge: str | None,
+    alpha: float,
+) -> Gate:
+    from editjudge.report.scored import aggregates
+    from editjudge.stats.gate import gate
+    from editjudge.stats.summary import aggregate
+
+    scores = _one_judge(judged, judge, model)
+    added = [one for name in scores.judge.present() for one in aggregates(judged, name) if one.name in minimum]
+    base = None if before is None else _one_judge(before, judge, model, optional=True)
+    same = base is not None and set(base.item.present()) & set(scores.item.present())
+    ends = {one.name: [end(judged.scales[one.factors[0]]) for end in (min, max)] for one in added}
+    return gate(
+        aggregate(scores, added),
+        minimum,
+        baseline=base,
+        max_drop=max_drop,
+        # Runs of one manifest share ids; another model's manifest shares source images and instructions.
+        on="item" if same or base is None else "pair",
+        scales={**judged.scales, **ends},
+        alpha=alpha,
+    )
+
+
+def _one_judge(judged: Judged, judge: str | None, model: str | None, *, optional: bool = False) -> Scores:
+    scores = judged.scores
+    judges = scores.judge.present()
+    if not judges:
+        raise InputError(f"run {safe(judged.run.name)} has no judgements to decide on")
+    if judge is None and len(judges) > 1:
+        raise UsageError(f"run {judged.run.name} has several judges: name one with --judge: {', '.join(judges)}")
+    chosen = scores.where(judge=judge or judges[0])
+    if model is None or (optional and model not in chosen.model.present()):
+        return chosen
+    return chosen.where(model=model)
+
+
+def _minima(given: tuple[str, ...]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text in given:
+        factor, equals, value = text.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if not factor or not equals or math.isnan(number):
+            raise UsageError(f'--min "{text}": expected FACTOR=VALUE, such as alignment=5')
+        if factor in found:
+            raise UsageError(f"--min names {factor} twice")
+        found[factor] = number
+    return found
+
+
+def _tell(judged: Judged, found: Gate, models: Sequence[str]) -> None:
+    from editjudge.report.tables import Figure, Table
+
+    rows = [
+        (c.outcome, c.rule, c.n, c.groups, c.failed or None, Figure(c.estimate, c.ci, sign="drops" in c.rule))
+        for c in found.checks
+    ]
+    level = 1 - 2 * found.alpha / len(found.checks)
+    caption = f"Checks: {level:.3g} intervals, false alarms at most {found.alpha:.0%} over all checks"
+    notes = [f"{c.rule}: {c.reason}" for c in found.checks if c.outcome != "pass"]
+    if len(models) > 1:
+        notes.append(f"{len(models)} models are pooled; --model names one: {', '.join(models)}")
+    columns = ("outcome", "check", "scores", "images", "failed", "estimate")
+    table = Table.of(columns, rows, caption, notes=tuple(notes)).trimmed("failed")
+    show([f"gate: {found.outcome}", *judged.lead()], [table])

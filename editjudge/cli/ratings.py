@@ -1,0 +1,51 @@
+"""`editjudge ratings`: what people said, into the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from editjudge.cli.options import open_store, store_option
+from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.shown import need_statistics
+
+
+@click.group()
+def command() -> None:
+    """People's ratings: one for each item, rater and factor."""
+
+
+@command.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@store_option
+@json_option
+def import_(file: Path, store_place: str, as_json: bool) -> None:
+    """Bring a CSV, JSONL or Parquet file of item, rater, factor and score into the store.
+
+    Twice is once; a rating that is there already takes the new score. The file is checked whole before any is kept.
+    """
+    need_statistics()
+    from editjudge.ratings import unique_ratings
+    from editjudge.store.ratings import add_ratings, count_ratings
+
+    found = list(unique_ratings(file))
+    with open_store(store_place) as store:
+        before = count_ratings(store)
+        add_ratings(store, ((r.item, r.rater, r.factor, r.score) for r in found))
+        kept = count_ratings(store)
+    raters, items = len({r.rater for r in found}), len({r.item for r in found})
+    if as_json:
+        emit(
+            {
+                "file": str(file),
+                "ratings": len(found),
+                "raters": raters,
+                "items": items,
+                "new": kept - before,
+                "kept": kept,
+            }
+        )
+    else:
+        told = f"{len(found):,} ratings of {items:,} items by {raters:,} raters"
+        click.echo(f"{safe(str(file))}: {told}; {kept - before:,} new, the store has {kept:,}")

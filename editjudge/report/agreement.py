@@ -1,0 +1,313 @@
+"""What `agree` says: judges against people, what people reach among themselves, and what a judge can be made into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from editjudge.report.tables import Cell, Figure, Table
+from editjudge.rubrics.files import SETS
+from editjudge.rubrics.files import load as load_rubric
+from editjudge.stats.agreement import Agreement, JudgeAgreement, agree
+from editjudge.stats.answer import plain
+from editjudge.stats.bootstrap import DRAWS
+from editjudge.stats.calibration import Calibration, Powered, calibrate, powered_mean
+from editjudge.stats.ceiling import Ceiling
+from editjudge.stats.columns import Floats, Ratings, Scores, item_means
+from editjudge.stats.summary import Aggregate, aggregate
+
+PEOPLE = "(one person)"
+"""Stands among the judges: each rater against the mean of the others."""
+SHOWN_RATERS = 12
+"""Raters of a factor that people are shown, those who agree least first; JSON has all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Agreed:
+    """Everything that `agree` found."""
+
+    factors: Agreement
+    groups: Agreement | None
+    """The same for the mean of each published group of factors, where people and judges have all of them."""
+    with_guessed: Agreement | None
+    """As it would be with the scores that the source made up, where there are any."""
+    calibration: Mapping[str, Mapping[str, Calibration]] | None
+    estimates: Mapping[str, Mapping[str, Mapping[str, Powered]]] | None
+
+    def as_json(self) -> dict[str, Any]:
+        found = self.factors.as_json()
+        if self.groups:
+            found["groups"] = self.groups.as_json()
+        if self.with_guessed:
+            found["with_guessed"] = plain(self.with_guessed.factors)
+        if self.calibration is not None:
+            found["calibration"] = plain(self.calibration)
+        if self.estimates is not None:
+            found["estimates"] = plain(self.estimates)
+        return found
+
+
+def agreed(
+    ratings: Ratings,
+    scores: Scores,
+    *,
+    with_guessed: Scores | None = None,
+    scales: Mapping[str, Sequence[float]] | None = None,
+    calibrating: bool = False,
+    estimating: bool = False,
+    draws: int = DRAWS,
+) -> Agreed:
+    grouped = _grouped(ratings, scores)
+    each = {
+        factor: {
+            judge: _Joint.of(ratings, scores, factor, judge) for judge in scores.where(factor=factor).judge.present()
+        }
+        for factor in scores.factor.present()
+        if (calibrating or estimating) and factor in ratings.factor.present()
+    }
+    return Agreed(
+        agree(ratings, scores, scales=scales, draws=draws),
+        agree(*grouped, draws=draws) if grouped else None,
+        # Only its figures are shown beside the others, so its intervals need no precision.
+        agree(ratings, with_guessed, scales=scales, draws=100) if with_guessed else None,
+        {f: {j: joint.calibration() for j, joint in judges.items()} for f, judges in each.items()}
+        if calibrating
+        else None,
+        {f: {j: joint.estimates() for j, joint in judges.items()} for f, judges in each.items()}
+        if estimating
+        else None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Joint:
+    """One factor of one judge: its mean score of every item, people's where they rated, model and source image."""
+
+    judge: Floats
+    human: Floats
+    model: tuple[str, ...]
+    group: tuple[str, ...]
+
+    @classmethod
+    def of(cls, ratings: Ratings, scores: Scores, factor: str, judge: str) -> _Joint:
+        part = scores.where(factor=factor, judge=judge)
+        item = part.item.compact()
+        rated = ratings.where(factor=factor)
+        means = dict(zip(rated.item.labels, item_means(rated.item, rated.score), strict=True))
+        origin = dict(zip(part.item, zip(part.model, part.group, strict=True), strict=True))
+        return cls(
+            item_means(item, part.score),
+            np.array([means.get(label, np.nan) for label in item.labels], dtype=float),
+            tuple(origin[label][0] for label in item.labels),
+            tuple(origin[label][1] for label in item.labels),
+        )
+
+    def calibration(self) -> Calibration:
+        return calibrate(self.judge, self.human, group=self.group)
+
+    def estimates(self) -> dict[str, Powered]:
+        found = {}
+        for model in dict.fromkeys(self.model):
+            rows = [i for i, name in enumerate(self.model) if name == model]
+            found[model] = powered_mean(self.judge[rows], self.human[rows], group=[self.group[i] for i in rows])
+        return found
+
+
+def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
+    """Ratings and scores of the published groups of factors, or None where no group is complete on both sides."""
+    rated = ratings.factor.present()
+    groups = [Aggregate(name, tuple(f.key for f in load_rubric(name).factors)) for name in SETS["online"]]
+    groups = [one for one in groups if set(one.factors) <= {*rated} and set(one.factors) <= {*scores.factor.present()}]
+    if not groups:
+        return None
+    people = Scores.of(ratings.item, ratings.factor, ratings.score, judge=ratings.rater)
+    names = [one.name for one in groups]
+    means = aggregate(people, groups).where(factor=names)
+    return Ratings.of(means.item, means.judge, means.factor, means.score), aggregate(scores, groups).where(factor=names)
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+def tables(found: Agreed) -> list[Table]:
+    shown = [_agreement(found.factors, "Agreement with people's mean rating, one pair per item")]
+    shown += [_guesses(found)] if found.with_guessed else []
+    shown += [_agreement(found.groups, "The same for the mean of each group of factors")] if found.groups else []
+    shown += [*_errors(found.factors), _ceilings(found.factors.humans), _treated(found.factors.humans)]
+    shown += [_raters(found.factors.humans)]
+    shown += [_calibrations(found.calibration)] if found.calibration else []
+    shown += [_estimates(found.estimates)] if found.estimates else []
+    return [*shown, _halo(found.factors)]
+
+
+def _agreement(found: Agreement, caption: str) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for factor, human in found.humans.items():
+        ci = human.ci.get("loo_spearman")
+        rows.append((factor, PEOPLE, human.items, None, Figure(human.loo_spearman, ci), Figure(human.loo_pearson),
+                     None, None, None))  # fmt: skip
+        rows += [(factor, judge, *_correlations(one)) for judge, one in found.factors.get(factor, {}).items()]
+    columns = ("factor", "judge", "n", "no score", "Spearman", "Pearson", "Kendall", "within model", "system")
+    notes = [f"{PEOPLE}: each rater against the mean of the others, the ceiling that a judge is read against"]
+    several = any(one.within_model.models > 1 for judges in found.factors.values() for one in judges.values())
+    if several:
+        notes.append("within model: mean over editing models, where knowing the model does not help")
+    if any(one.system.spearman is not None for judges in found.factors.values() for one in judges.values()):
+        notes.append("system: over the means of models")
+    if unrated := [factor for factor in found.factors if factor not in found.humans]:
+        notes.append(f"nobody rated {', '.join(unrated)}")
+    table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*notes, *_noted(found)), stub=2,
+                     spare=("Kendall", "Pearson", "system"))  # fmt: skip
+    return (table if several else table.without("within model")).trimmed("no score", "system")
+
+
+def _correlations(one: JudgeAgreement) -> tuple[Cell, ...]:
+    within = one.within_model
+    return (
+        one.n, one.unscored or None, Figure(one.spearman, one.ci.get("spearman")), Figure(one.pearson),
+        Figure(one.kendall), Figure(within.spearman, within.ci.get("spearman")), Figure(one.system.spearman),
+    )  # fmt: skip
+
+
+def _noted(found: Agreement) -> Iterable[str]:
+    """Each note once, with whom it is about."""
+    about: dict[str, list[str]] = {}
+    shown = {factor: judges for factor, judges in found.factors.items() if factor in found.humans}
+    for factor, judges in shown.items():
+        for judge, one in judges.items():
+            for note in (*one.notes, *(one.within_model.notes if one.within_model.models > 1 else ())):
+                about.setdefault(note, []).append(f"{factor} by {judge}")
+    total = sum(map(len, shown.values()))
+    for note, cells in about.items():
+        some = f"{', '.join(cells[:3])}{' ...' if len(cells) > 3 else ''}: "
+        yield note if len(cells) == total else some + note
+
+
+def _errors(found: Agreement) -> list[Table]:
+    """How far off, where judge and people use the same scale; elsewhere that is not a question."""
+    rows: list[tuple[Cell, ...]] = []
+    for factor, judges in found.factors.items():
+        for judge, one in judges.items():
+            if one.n and not any(note.startswith("scores lie outside") for note in one.notes):
+                far = [Figure(getattr(one, name), one.ci.get(name), sign=name == "bias") for name in ("mae", "bias")]
+                near = [Figure(getattr(one, name)) for name in ("qwk", "exact", "within_one", "top", "floor")]
+                rows.append((factor, judge, *near[:1], *far, *near[1:]))
+    columns = ("factor", "judge", "QWK", "MAE", "bias", "exact", "within 1", "at top", "at floor")
+    notes = ("exact: less than half a step of people's scale apart; at top: share of the judge's scores at its top",)
+    caption = "Distance from people, on their scale"
+    return [Table.of(columns, rows, caption, notes=notes, stub=2, spare=("at floor", "exact"))] if rows else []
+
+
+def _ceilings(humans: Mapping[str, Ceiling]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            factor, h.raters, h.items, *(Figure(v) for v in (h.alpha_nominal, h.alpha_ordinal, h.alpha_interval)),
+            Figure(h.fleiss), Figure(h.icc1), Figure(h.icc2k), Figure(h.top), Figure(h.floor),
+        )
+        for factor, h in humans.items()
+    ]  # fmt: skip
+    columns = ("factor", "raters", "items", "a nominal", "a ordinal", "a interval", "Fleiss", "ICC(1)", "ICC(2,k)",
+               "at top", "at floor")  # fmt: skip
+    notes = [f"{factor}: {note}" for factor, h in humans.items() for note in h.notes]
+    notes.append("a: Krippendorff's alpha; at top, at floor: share of ratings at the highest and lowest value given")
+    return Table.of(columns, rows, "People among themselves", notes=tuple(notes), spare=("at floor", "at top"))
+
+
+def _treated(humans: Mapping[str, Ceiling]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (factor, name.replace("_", " "), v.raters, Figure(v.alpha_interval), Figure(v.loo_spearman))
+        for factor, h in humans.items()
+        for name, v in h.variants.items()
+    ]
+    columns = ("factor", "ratings", "raters", "a interval", "one against the rest")
+    return Table.of(columns, rows, "What treating the ratings does to the ceiling", stub=2)
+
+
+def _raters(humans: Mapping[str, Ceiling]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    more = 0
+    for factor, h in humans.items():
+        ordered = sorted(h.rater_quality.items(), key=lambda pair: pair[1].spearman_with_rest or -2.0)
+        more += max(0, len(ordered) - SHOWN_RATERS)
+        rows += [
+            (
+                factor, name, r.n, Figure(r.mean), Figure(r.sd), Figure(r.commonest), Figure(r.spearman_with_rest),
+                Figure(r.alpha_without), "straight-lines" if r.straight_lining else "",
+            )
+            for name, r in ordered[:SHOWN_RATERS]
+        ]  # fmt: skip
+    columns = ("factor", "rater", "n", "mean", "sd", "commonest", "with rest", "a without", "")
+    notes = ["with rest: Spearman with the mean of the others; a without: interval alpha of the others"]
+    notes += [f"{more:,} more raters, who agree better; --json has all"] if more else []
+    return Table.of(columns, rows, "Raters, least agreeing first", notes=tuple(notes), stub=2).trimmed("")
+
+
+def _guesses(found: Agreed) -> Table:
+    """What the scores that the source made up would change."""
+    rows: list[tuple[Cell, ...]] = []
+    for factor, judges in (found.with_guessed.factors if found.with_guessed else {}).items():
+        for judge, other in judges.items():
+            one = found.factors.factors[factor][judge]
+            if other.n != one.n:
+                change = None
+                if one.spearman is not None and other.spearman is not None:
+                    change = other.spearman - one.spearman
+                rows.append((factor, judge, one.n, other.n - one.n, Figure(one.spearman), Figure(other.spearman),
+                             Figure(change, sign=True)))  # fmt: skip
+    columns = ("factor", "judge", "n", "guessed", "Spearman", "with guesses", "change")
+    caption = "Guessed scores, which are left out of every other table, and what they would change"
+    return Table.of(columns, rows, caption, stub=2)
+
+
+def _calibrations(found: Mapping[str, Mapping[str, Calibration]]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            factor, judge, c.n, c.groups, Figure(c.mae_raw), Figure(c.mae_calibrated), Figure(c.mae_constant),
+            Figure(c.bias_raw, sign=True), Figure(c.bias_calibrated, sign=True),
+        )
+        for factor, judges in found.items()
+        for judge, c in judges.items()
+    ]  # fmt: skip
+    columns = ("factor", "judge", "n", "images", "MAE raw", "MAE mapped", "MAE constant", "bias raw", "bias mapped")
+    notes = [f"{f} by {j}: {note}" for f, judges in found.items() for j, c in judges.items() for note in c.notes]
+    notes.append("mapped: a non-decreasing map onto people's scale, errors on source images that it has not seen; "
+                 "one that does not beat the constant knows nothing. --json has the maps")  # fmt: skip
+    return Table.of(columns, rows, "Calibration onto people's scale", notes=tuple(notes), stub=2, spare=("images",))
+
+
+def _estimates(found: Mapping[str, Mapping[str, Mapping[str, Powered]]]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            factor, judge, model, p.rated, p.scored_only, Figure(p.human_mean, p.human_ci), Figure(p.mean, p.ci),
+            Figure(p.saved, text=None if p.saved is None else f"{p.saved:.0f}"),
+        )
+        for factor, judges in found.items()
+        for judge, models in judges.items()
+        for model, p in models.items()
+        if p.scored_only
+    ]  # fmt: skip
+    columns = ("factor", "judge", "model", "rated", "unrated", "people alone", "with the judge", "saved")
+    told = dict.fromkeys(note for judges in found.values() for models in judges.values() for p in models.values()
+                         for note in p.notes)  # fmt: skip
+    notes = (
+        *told,
+        "saved: ratings that people alone would have needed beyond those they gave, for as short an interval",
+    )
+    table = Table.of(
+        columns,
+        rows,
+        "People's mean, estimated from few ratings and many scores",
+        notes=notes,
+        stub=3,
+        spare=("unrated",),
+    )
+    return table.folded("judge", "model") if rows else table
+
+
+def _halo(found: Agreement) -> Table:
+    rows = [("people", Figure(found.halo.people)), *((j, Figure(v)) for j, v in found.halo.judges.items())]
+    caption = "Halo: mean Spearman between factors; near 1, all factors are one impression"
+    return Table.of(("who", "between factors"), rows, caption)

@@ -1,0 +1,224 @@
+"""What `compare` and `drift` say: paired differences as tables, and in words."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from editjudge.errors import UsageError, near_miss
+from editjudge.report.scored import SPEC, Judged
+from editjudge.report.tables import Cell, Figure, Table, p_value
+from editjudge.stats.answer import Interval, decimals, plain
+from editjudge.stats.bootstrap import DRAWS
+from editjudge.stats.columns import Column, Scores
+from editjudge.stats.compare import ALPHA, Difference, On, compare, corrected
+from editjudge.stats.drift import Drift, drift
+
+By = Literal["model", "judge", "rubric"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One difference, and what both sides have in common: a judge, or a rubric."""
+
+    within: str
+    difference: Difference
+
+    def as_json(self) -> dict[str, object]:
+        return {"within": self.within, **self.difference.as_json()}
+
+
+def differences(
+    judged: Judged,
+    by: By = "model",
+    a: str | None = None,
+    b: str | None = None,
+    *,
+    factors: Sequence[str] = (),
+    draws: int = DRAWS,
+) -> list[Compared]:
+    """Both named: that pair. One named: it against each other. None: every pair. Corrected over all of them."""
+    scores = _chosen(judged, factors)
+    names, within, on = _sides(scores, by)
+    pairs = _pairs(names.present(), by, a, b)
+    found = [
+        (context, d)
+        for context in within.present()
+        for first, second in pairs
+        for d in _of_pair(scores, names, within.where(context), (first, second), on, draws)
+    ]
+    told = corrected([d for _, d in found])
+    return [Compared(context, d) for (context, _), d in zip(found, told, strict=True)]
+
+
+def _chosen(judged: Judged, factors: Sequence[str]) -> Scores:
+    """The factors that were asked for; aggregates too, where one is named."""
+    if not factors:
+        return judged.scores
+    scores, _ = judged.with_aggregates()
+    known = scores.factor.present()
+    for name in factors:
+        if name not in known:
+            raise UsageError(f"the run has no factor {name!r}{near_miss(name, known)} It has {', '.join(known)}")
+    return scores.where(factor=factors)
+
+
+def _sides(scores: Scores, by: By) -> tuple[Column, Column, On]:
+    if by == "model":
+        return scores.model, scores.judge, "pair"
+    if by == "judge":
+        return scores.slices[SPEC], scores.slices["rubric"], "item"
+    return scores.slices["rubric"], scores.slices[SPEC], "item"
+
+
+def _pairs(names: Sequence[str], by: By, a: str | None, b: str | None) -> list[tuple[str, str]]:
+    for name in (a, b):
+        if name is not None and name not in names:
+            raise UsageError(f"the run has no {by} {name!r}{near_miss(name, names)} It has {', '.join(names)}")
+    if a is not None and a == b:
+        raise UsageError(f"--a and --b are the same {by}")
+    if len(names) < 2:
+        which = f"one {by} ({names[0]})" if names and names[0] else f"no {by} named"
+        raise UsageError(f"nothing to compare: the run has {which}; see --by")
+    if a is not None and b is not None:
+        return [(a, b)]
+    if a is not None or b is not None:
+        return [(a, n) if a is not None else (n, str(b)) for n in names if n not in (a, b)]
+    return list(itertools.combinations(names, 2))
+
+
+def _of_pair(
+    scores: Scores, names: Column, here: object, pair: tuple[str, str], on: On, draws: int
+) -> list[Difference]:
+    sides = [scores.take(names.where(name) & here) for name in pair]  # type: ignore[operator]
+    return compare(sides[0], sides[1], names=pair, on=on, draws=draws) if all(map(len, sides)) else []
+
+
+def compare_tables(found: Sequence[Compared], by: By) -> list[Table]:
+    """One table for each judge (or what else both sides share), and the verdicts in words."""
+    tables = []
+    for context in dict.fromkeys(one.within for one in found):
+        here = [one.difference for one in found if one.within == context]
+        shared = {"model": "judge", "judge": "rubric", "rubric": "judge"}[by]
+        caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
+        tables.append(_table(here, caption, (*_verdicts(here), *_notes(here))))
+    return tables
+
+
+def _table(found: Sequence[Difference], caption: str, notes: Sequence[str]) -> Table:
+    columns = ("a", "b", "factor", "edits", "mean a", "mean b", "b - a", "p", "d", "w/t/l", "can show")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            d.a, d.b, d.factor, d.n, _rounded(d.mean_a, d.ci), _rounded(d.mean_b, d.ci),
+            Figure(d.difference, d.ci, sign=True), p_value(d.p_holm), Figure(d.effect, sign=True),
+            Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}"), _rounded(d.detectable, d.ci),
+        )
+        for d in found
+    ]  # fmt: skip
+    table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=("d", "mean a", "mean b", "w/t/l"))
+    return table.folded("a", "b", "edits")
+
+
+def _rounded(value: float | None, like: Interval | None) -> Figure:
+    digits = min(2, decimals(like) + 1)  # in line with its neighbours, as the difference itself is
+    return Figure(value, text=None if value is None else f"{value:.{digits}f}")
+
+
+def _verdicts(found: Sequence[Difference]) -> list[str]:
+    """For each pair: what is higher, what is lower, and where there is no evidence."""
+    told = []
+    for a, b in dict.fromkeys((d.a, d.b) for d in found):
+        here = [d for d in found if (d.a, d.b) == (a, b)]
+        higher = [d.factor for d in here if _evident(d) and (d.difference or 0) > 0]
+        lower = [d.factor for d in here if _evident(d) and (d.difference or 0) < 0]
+        never = [d.factor for d in here if d.difference is None]
+        unclear = [d.factor for d in here if d.factor not in (*higher, *lower, *never)]
+        words = {"scores higher than": higher, "scores lower than": lower}
+        parts = [f"{b} {word} {a} on {', '.join(factors)}" for word, factors in words.items() if factors]
+        parts += [f"no evidence of a difference on {', '.join(unclear)}"] if unclear else []
+        parts += [f"cannot be compared on {', '.join(never)}"] if never else []
+        told.append(f"{a} and {b}: {'; '.join(parts)}" if len(parts) > 1 or not (higher or lower) else parts[0])
+    return told
+
+
+def _evident(d: Difference) -> bool:
+    return d.p_holm is not None and d.p_holm < ALPHA
+
+
+def _notes(found: Sequence[Difference]) -> list[str]:
+    tests = sum(d.p is not None for d in found)
+    notes = list(dict.fromkeys(f"{d.factor}: {note}" if len(found) > 1 else note for d in found for note in d.notes))
+    shared = [note for note in dict.fromkeys(n for d in found for n in d.notes) if all(note in d.notes for d in found)]
+    notes = [*shared, *(note for note in notes if not any(note.endswith(one) for one in shared))]
+    legend = "p: sign flips of source images, Holm's correction over everything compared here"
+    return [*notes, f"{legend} ({tests} in this table)" if tests > 1 else legend.partition(",")[0],
+            "can show: the smallest true difference that this many edits would show 80 times in 100"]  # fmt: skip
+
+
+# --- drift ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drifted:
+    """What moved between two runs, judge by judge."""
+
+    run: str
+    against: str
+    changed: tuple[str, ...]
+    same_answers: int
+    """Judgements that are the very same stored answer in both: nothing was asked again for them."""
+    judgements: int
+    judges: dict[str, Drift]
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "run": self.run,
+            "against": self.against,
+            "changed": list(self.changed),
+            "same_answers": self.same_answers,
+            "judgements": self.judgements,
+            "judges": plain(self.judges),
+        }
+
+    def lead(self) -> list[str]:
+        lines = [f"changed: {one}" for one in self.changed] or ["nothing recorded about the judging changed"]
+        if self.same_answers:
+            share = f"{self.same_answers:,} of {self.judgements:,} judgements are the same stored answers in both runs"
+            lines.append(f"{share}: they were not asked again and cannot have moved")
+        return lines + [f"{judge}: {found.verdict}" for judge, found in self.judges.items()]
+
+
+def drifted(now: Judged, then: Judged, *, draws: int = DRAWS) -> Drifted:
+    """The same edits at another time. One judge on each side is compared whatever the two are called."""
+    mine, theirs = now.scores.judge.present(), then.scores.judge.present()
+    pairs = [(judge, judge) for judge in mine if judge in theirs]
+    if not pairs and len(mine) == len(theirs) == 1:
+        pairs = [(mine[0], theirs[0])]
+    if not pairs:
+        raise UsageError(
+            f"no judge is in both runs: {', '.join(mine) or 'none'} now, {', '.join(theirs) or 'none'} then"
+        )
+    judges = {
+        new: drift(
+            then.scores.where(judge=old),
+            now.scores.where(judge=new),
+            provenance=(then.provenance, now.provenance),
+            draws=draws,
+        )
+        for new, old in pairs
+    }
+    changed = next(iter(judges.values())).changed
+    same = len(now.keys & then.keys)
+    return Drifted(now.run.name, then.run.name, changed, same, len(now.keys), judges)
+
+
+def drift_tables(found: Drifted) -> list[Table]:
+    tables = []
+    for judge, one in found.judges.items():
+        lost = [f"{factor}: {found.against} alone has it" for factor in one.only_then]
+        lost += [f"{factor}: {found.run} alone has it" for factor in one.only_now]
+        caption = f"Shift from {found.against} (a) to {found.run} (b); judge {judge}"
+        tables.append(_table(one.shifts, caption, (*_notes(one.shifts), *lost)))
+    return tables

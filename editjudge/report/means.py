@@ -1,0 +1,287 @@
+"""What `report` says of a run: coverage first, then means with intervals, aggregates, pass rates, ranks and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from editjudge.judgement import DONE
+from editjudge.report.scored import Judged
+from editjudge.report.tables import Cell as Shown
+from editjudge.report.tables import Figure, Table, covered
+from editjudge.stats.answer import decimals, plain
+from editjudge.stats.bootstrap import DRAWS
+from editjudge.stats.noise import Noise, noise
+from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise
+
+FEW_VALUES = 3
+"""A scale of so few values is a decision, and gets a pass rate: the share of its best value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Everything that a report is made of."""
+
+    judged: Judged
+    factors: Sequence[Cell]
+    slices: Mapping[str, Sequence[Cell]]
+    """By the column that was sliced by: factors and aggregates for each of its values."""
+    aggregates: Sequence[Cell]
+    formulas: Sequence[str]
+    passes: Sequence[PassRate]
+    ranks: Sequence[Rank]
+    headline: frozenset[tuple[str, str]]
+    """Judge and factor that stand for the rest where space is short."""
+    noise: Sequence[Noise]
+    width: float | None
+    """The width of interval that somebody wishes for."""
+
+
+def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = None, draws: int = DRAWS) -> Means:
+    """All figures of a run; `by` names columns to slice by beside the edit type."""
+    scores = judged.scores
+    every, added = judged.with_aggregates()
+    scales = {**judged.scales, **_aggregate_scales(judged, added.values())}
+    cells = summarise(every, scales=scales, draws=draws)
+    names = {one.name for wanted in added.values() for one in wanted}
+    sliced = [name for name in dict.fromkeys(["edit_type", *by]) if len(scores.slices[name].present()) > 1]
+    rules = {f: max(scale) for f, scale in judged.scales.items() if len(scale) <= FEW_VALUES}
+    present = scores.factor.present()
+    return Means(
+        judged,
+        [cell for cell in cells if cell.factor not in names],
+        {name: summarise(every, by=name, scales=scales, draws=draws) for name in sliced},
+        [cell for cell in cells if cell.factor in names],
+        list(dict.fromkeys(one.formula for wanted in added.values() for one in wanted)),
+        pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
+        rank(every, draws=draws) if len(scores.model.present()) > 1 else [],
+        _headlines(judged, added),
+        noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
+        width,
+    )
+
+
+def tables(means: Means, *, full: bool = False) -> list[Table]:
+    """For people; `full` adds what is too long for a terminal: distributions, and every factor of every slice."""
+    found = [coverage(means.judged)]
+    if means.aggregates:
+        found.append(_means(means.aggregates, "Aggregates", notes=means.formulas, ranks=means.ranks))
+    found.append(_means(means.factors, "Scores by factor"))
+    found += [_passes(means.passes)] if means.passes else []
+    for name, cells in means.slices.items():
+        shown = cells if full else [c for c in cells if (c.judge, c.factor) in means.headline]
+        found.append(_means(shown, f"Scores by {name}", slice_name=name))
+    found += [_noise(means)] if means.noise else []
+    if full:
+        found += [_ranks(means.ranks)] if means.ranks else []
+        found += _distributions(means.factors)
+    return found
+
+
+def document(means: Means) -> dict[str, Any]:
+    """For programs, at full precision."""
+    judged = means.judged
+    counted = [
+        {"judge": judge, "rubric": rubric, "model": model, "status": status, "n": n}
+        for (judge, rubric, model, status), n in judged.statuses.items()
+    ]
+    return {
+        "run": judged.run.name,
+        "id": judged.run.id,
+        "state": judged.run.state,
+        "pending": judged.pending,
+        "judgements": counted,
+        "factors": plain(means.factors),
+        "slices": plain(means.slices),
+        "aggregates": plain(means.aggregates),
+        "formulas": list(means.formulas),
+        "pass_rates": plain(means.passes),
+        "ranks": plain(means.ranks),
+        "noise": [_told_noise(one, means.width) for one in means.noise],
+    }
+
+
+def long(means: Means) -> Table:
+    """One row for each judge, model, factor or aggregate, and value of a slice: what CSV holds."""
+    cells = [*means.factors, *means.aggregates]
+    rows: list[tuple[str, Cell]] = [("", cell) for cell in cells]
+    rows += [(name, cell) for name, found in means.slices.items() for cell in found]
+    kinds = sorted({kind for _, cell in rows for kind in cell.failed})
+    head = ("judge", "model", "factor", "slice_by", "slice", "n", "ok", "abstained")
+    records: list[tuple[Shown, ...]] = [
+        (
+            c.judge, c.model, c.factor, name, c.slice or "", c.n, c.ok, c.abstained,
+            *(c.failed.get(kind, 0) for kind in kinds),
+            c.worst_case, c.best_case, Figure(c.mean, c.ci), c.median, c.groups,
+        )
+        for name, c in rows
+    ]  # fmt: skip
+    return Table.of(
+        (*head, *(f"failed_{kind}" for kind in kinds), "worst_case", "best_case", "mean", "median", "groups"),
+        records,
+    )
+
+
+def coverage(judged: Judged) -> Table:
+    """What became of every judgement that was asked for."""
+    places = dict.fromkeys(place[:3] for place in judged.statuses)
+    kinds = sorted({status for *_, status in judged.statuses if status not in DONE})
+    rows: list[tuple[Shown, ...]] = []
+    for place in places:
+        counts = {status: n for (*where, status), n in judged.statuses.items() if tuple(where) == place}
+        n, ok = sum(counts.values()), counts.get("ok", 0)
+        share = Figure(ok / n, text=f"{ok / n:.0%}")
+        rows.append((*place, n, ok, share, counts.get("abstained", 0), *(counts.get(kind, 0) for kind in kinds)))
+    columns = ("judge", "rubric", "model", "asked", "ok", "ok %", "abstained", *kinds)
+    note = () if kinds else ("no judgement failed",)
+    table = Table.of(columns, rows, "Coverage: judgements by what became of them", notes=note, stub=3)
+    return table.folded("judge", "rubric", "model").trimmed("abstained")
+
+
+def _means(
+    cells: Sequence[Cell],
+    caption: str,
+    *,
+    notes: Sequence[str] = (),
+    ranks: Sequence[Rank] = (),
+    slice_name: str = "slice",
+) -> Table:
+    places = {(r.judge, r.factor, r.model): r for r in ranks}
+    ordered = _ordered(cells)
+    rows = [
+        (
+            c.factor, c.slice or "", c.judge, c.model, covered(c.ok, c.n), c.abstained or None,
+            sum(c.failed.values()) or None, _bounds(c), Figure(c.mean, c.ci), _half(c.median),
+            _rank(places.get((c.judge, c.factor, c.model))),
+        )
+        for c in ordered
+    ]  # fmt: skip
+    columns = ("factor", slice_name, "judge", "model", "ok/n", "abst.", "failed", "bounds", "mean", "median", "rank")
+    table = Table.of(
+        columns, rows, f"{caption}: mean with 95 % interval", notes=_notes(cells, notes), stub=4, spare=("median",)
+    )
+    return table.folded("judge", "model", slice_name).trimmed("abst.", "failed", "bounds", "rank")
+
+
+def _ordered(cells: Sequence[Cell]) -> list[Cell]:
+    """Factor by factor, so that what is compared stands together."""
+    factors = list(dict.fromkeys(cell.factor for cell in cells))
+    return sorted(cells, key=lambda c: (factors.index(c.factor), c.slice or ""))
+
+
+def _bounds(c: Cell) -> Figure:
+    """The mean if all failures were worst, and if all were best."""
+    if not c.failed or c.worst_case is None or c.best_case is None:
+        return Figure(None)
+    digits = min(2, decimals(c.ci) + 1)
+    return Figure(c.worst_case, text=f"{c.worst_case:.{digits}f}..{c.best_case:.{digits}f}")
+
+
+def _half(median: float | None) -> Figure:
+    return Figure(median, text="-" if median is None else f"{median:g}" if median == round(median, 2) else None)
+
+
+def _rank(found: Rank | None) -> Figure:
+    if found is None:
+        return Figure(None)
+    span = f" [{found.ci[0]}, {found.ci[1]}]" if found.ci else ""
+    return Figure(found.rank, text=f"{found.rank}{span}")
+
+
+def _notes(cells: Iterable[Cell], more: Sequence[str]) -> tuple[str, ...]:
+    """Each once, with the number of rows that it is about."""
+    counts: dict[str, int] = {}
+    cells = list(cells)
+    for cell in cells:
+        for note in cell.notes:
+            counts[note] = counts.get(note, 0) + 1
+    told = [f"{note} ({n} of {len(cells)} rows)" if n < len(cells) else note for note, n in counts.items()]
+    if any(cell.failed for cell in cells):
+        told.insert(0, "bounds: the mean if every failed judgement had the worst score of the scale, and the best")
+    return (*more, *told)
+
+
+def _headlines(judged: Judged, added: Mapping[str, Sequence[Aggregate]]) -> frozenset[tuple[str, str]]:
+    """For each judge the mean of most factors, or every factor where there is no such mean."""
+    found = set()
+    for judge, wanted in added.items():
+        plain_means = [one for one in wanted if one.how == "mean"]
+        names = [max(plain_means, key=lambda one: len(one.factors)).name] if plain_means else ()
+        found |= {(judge, name) for name in names or judged.scores.where(judge=judge).factor.present()}
+    return frozenset(found)
+
+
+def _passes(found: Sequence[PassRate]) -> Table:
+    rows = [(p.rule, p.judge, p.model, covered(p.ok, p.n), p.passed, Figure(p.rate, p.ci)) for p in found]
+    columns = ("rule", "judge", "model", "ok/n", "passed", "rate")
+    table = Table.of(columns, rows, "Pass rates: share of ok judgements, Wilson's 95 % interval", stub=3)
+    return table.folded("judge", "model")
+
+
+def _ranks(found: Sequence[Rank]) -> Table:
+    rows = [(r.factor, r.judge, r.model, Figure(r.mean), _rank(r)) for r in found]
+    caption = "Ranks: 1 is best; the interval is what other source images might give"
+    return Table.of(("factor", "judge", "model", "mean", "rank"), rows, caption, stub=3).folded("judge")
+
+
+def _distributions(cells: Sequence[Cell]) -> list[Table]:
+    """One table for each scale: how many judgements gave each score."""
+    scales: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in _ordered(cells):
+        scales.setdefault(tuple(cell.distribution), []).append(cell)
+    found = []
+    for values, alike in scales.items():
+        rows: list[tuple[Shown, ...]] = [(c.factor, c.judge, c.model, *c.distribution.values()) for c in alike]
+        caption = "Distribution: ok judgements with each score"
+        table = Table.of(("factor", "judge", "model", *values), rows, caption, stub=3)
+        found.append(table.folded("judge", "model"))
+    return found
+
+
+def _noise(means: Means) -> Table:
+    rows = [
+        (
+            one.factor, one.edits, one.judges, Figure(one.repeats, text=f"{one.repeats:.3g}"),
+            Figure(one.same_answer), *(Figure(v) for v in _variances(one)),
+            *(Figure(one.reliability(k)) for k in (1, 3)), *_needed(one, means.width),
+        )
+        for one in means.noise
+    ]  # fmt: skip
+    needs = ("want edits", "want repeats") if means.width else ()
+    columns = ("factor", "edits", "judges", "repeats", "same answer", "var edits", "var judges", "var repeats",
+               "reliab. 1", "reliab. 3", *needs)  # fmt: skip
+    notes = list(dict.fromkeys(note for one in means.noise for note in one.notes))
+    if any(one.repeat_variance is not None for one in means.noise):
+        notes.append("reliab. k: share of the variance of a mean of k repeats that is not the judge's own noise")
+    if means.width:
+        notes.append(f"want: how many make the 95 % interval of a mean {means.width:g} wide; - where no number can")
+    table = Table.of(columns, rows, "Noise: where the variance of scores comes from", notes=tuple(notes),
+                     spare=("reliab. 3", "var judges", "same answer"))  # fmt: skip
+    empty = ("same answer", "var judges", "var repeats", "reliab. 1", "reliab. 3")
+    return table.folded("edits", "judges", "repeats").trimmed(*empty)
+
+
+def _variances(one: Noise) -> tuple[float | None, float | None, float | None]:
+    return one.edit_variance, one.judge_variance, one.repeat_variance
+
+
+def _needed(one: Noise, width: float | None) -> tuple[int | None, ...]:
+    return () if width is None else (one.needed_edits(width), one.needed_repeats(width))
+
+
+def _told_noise(one: Noise, width: float | None) -> dict[str, Any]:
+    told = one.as_json() | {"reliability": {str(k): one.reliability(k) for k in (1, 2, 3, 5, 10)}}
+    if width is not None:
+        told |= {"needed_edits": one.needed_edits(width), "needed_repeats": one.needed_repeats(width)}
+    return told
+
+
+def _aggregate_scales(judged: Judged, wanted: Iterable[Sequence[Aggregate]]) -> dict[str, tuple[int, ...]]:
+    """An aggregate ends where its factors do, if they end at the same places."""
+    found: dict[str, tuple[int, ...]] = {}
+    for one in (one for some in wanted for one in some):
+        scales = {judged.scales.get(factor) for factor in one.factors}
+        if len(scales) == 1 and (scale := scales.pop()):
+            found[one.name] = (min(scale), max(scale))
+    return found

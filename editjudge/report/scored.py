@@ -1,0 +1,196 @@
+"""A run as statistics take it: its judgements as columns, its scales, and how it was made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from editjudge.errors import UsageError, near_miss
+from editjudge.rubrics.files import SETS
+from editjudge.rubrics.files import load as load_rubric
+from editjudge.stats.columns import Column, Scores, joined
+from editjudge.stats.summary import Aggregate, aggregate, stacked
+from editjudge.store.store import PENDING, Run, Store
+
+OWN = ("rubric", "edit_type")
+"""Columns that every run can be sliced by."""
+
+OVERALL = "overall"
+SPEC = "spec"
+"""The slice that holds a judge's own name, without the rubric that tells it apart."""
+
+_FIELDS = (
+    "item", "model", "group", "repeat", "status", "scores", "abstained", "judge", "rubric", "rubric_hash", "key",
+    "server_model", "schema_mode", "prepared", "edit_type", "metadata",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A run's judgements; those still pending are counted and otherwise left out."""
+
+    run: Run
+    scores: Scores
+    """Where one judge scores a factor under two rubrics, the judge is called `SPEC@RUBRIC` there."""
+    scales: Mapping[str, tuple[int, ...]]
+    """Of each factor; none where two rubrics give it different ones."""
+    rubrics: Mapping[str, tuple[str, ...]]
+    """Each rubric of the run and its factors."""
+    statuses: Mapping[tuple[str, str, str, str], int]
+    """How many judgements, by judge, rubric, model and status."""
+    pending: int
+    provenance: Mapping[str, str]
+    """How the scores came about: rubric hashes, what servers say they ran, how pictures were prepared, settings."""
+    keys: frozenset[str]
+
+    def with_aggregates(self) -> tuple[Scores, dict[str, list[Aggregate]]]:
+        """The scores with what they add up to as further factors, and which aggregates each judge has."""
+        added = {judge: aggregates(self, judge) for judge in self.scores.judge.present()}
+        parts = [aggregate(self.scores.where(judge=judge), wanted) for judge, wanted in added.items()]
+        return stacked(parts) if parts else self.scores, added
+
+    def lead(self) -> list[str]:
+        """What became of the run, before any score is shown."""
+        counts = Counter[str]()
+        for (*_, status), n in self.statuses.items():
+            counts[status] += n
+        told = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
+        lines = [f"run {self.run.name} ({self.run.id}), {self.run.state}: {sum(counts.values()):,} judgements: {told}"]
+        if self.pending:
+            lines.append(
+                f"{self.pending:,} judgements are still pending and are in no table: finish with `editjudge run`"
+            )
+        return lines
+
+
+def load(store: Store, word: str, by: Sequence[str] = ()) -> Judged:
+    """The run of this name or id; `by` names metadata to slice by."""
+    run = store.find_run(word)
+    rows = list(store.judgements(run, fields=_FIELDS))
+    words = {item.item: item.instruction for item in store.items(run)}
+    _check_slices(rows, by)
+    done = [_row(row, words, by) for row in rows if row["status"] != PENDING]
+    factors, scales = _rubrics(store, run, done)
+    return Judged(
+        run,
+        _told_apart(Scores.from_judgements(done, factors=factors, slices=(*OWN, *by))),
+        scales,
+        factors,
+        Counter((row["judge"], row["rubric"], row["model"] or "", row["status"]) for row in done),
+        len(rows) - len(done),
+        _provenance(run, done),
+        frozenset(row["key"] for row in done),
+    )
+
+
+def aggregates(judged: Judged, judge: str) -> list[Aggregate]:
+    """What the factors of a judge add up to: the published groups, rubrics of one's own, and all on one scale."""
+    have = judged.scores.where(judge=judge).factor.present()
+    online = {name: tuple(factor.key for factor in load_rubric(name).factors) for name in SETS["online"]}
+    own = {name: keys for name, keys in judged.rubrics.items() if name not in SETS and name != "reference"}
+    groups = {n: f for n, f in {**online, **own}.items() if len(f) > 1 and set(f) <= set(have) and n not in have}
+    scales = Counter(judged.scales[f] for f in have if f in judged.scales)
+    scale = scales.most_common(1)[0][0] if scales else None
+    alike = tuple(f for f in have if judged.scales.get(f) == scale)
+    parts = [Aggregate(name, factors) for name, factors in groups.items() if set(factors) < set(alike)]
+    return parts + (_overall(judge, alike, groups, scale) if scale and len(alike) > 1 else [])
+
+
+def _overall(
+    judge: str, factors: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], scale: tuple[int, ...]
+) -> list[Aggregate]:
+    """All factors in one number, three ways. A judge told apart by rubric has a part only, and that part's name."""
+    same = [name for name, group in groups.items() if set(group) == set(factors) and "@" in judge]
+    name = same[0] if same else OVERALL
+    found = [Aggregate(name, factors), Aggregate(f"{name}_minimum", factors, "minimum")]
+    if min(scale) >= 0:
+        found.insert(1, Aggregate(f"{name}_geometric", factors, "geometric"))
+    return found
+
+
+def _check_slices(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> None:
+    known = {name for row in rows for name in row["metadata"] or {}} | {*OWN}
+    for name in by:
+        if name not in known:
+            raise UsageError(
+                f"the run has no column {name!r}{near_miss(name, known)} There are {', '.join(sorted(known))}"
+            )
+
+
+def _row(row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]) -> dict[str, Any]:
+    extra = {name: (row["metadata"] or {}).get(name, "") for name in by if name not in OWN}
+    return {**row, "instruction": words.get(row["item"], ""), "edit_type": row["edit_type"] or "", **extra}
+
+
+def _rubrics(
+    store: Store, run: Run, rows: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
+    """Factors by rubric and scales by factor, from the questions that were kept with the run."""
+    hashes = {str(name): hash_ for name, hash_ in dict(run.spec.get("rubrics", {})).items()}
+    hashes = {row["rubric"]: row["rubric_hash"] for row in rows} | hashes
+    kept = store.rubrics()
+    factors: dict[str, tuple[str, ...]] = {}
+    scales: dict[str, set[tuple[int, ...]]] = {}
+    for name, hash_ in hashes.items():
+        if hash_ not in kept:
+            continue
+        content = kept[hash_]["content"]["factors"]
+        factors[name] = tuple(factor["key"] for factor in content)
+        for factor in content:
+            scales.setdefault(factor["key"], set()).add(tuple(sorted(factor["scale"]["values"])))
+    return factors, {factor: found.pop() for factor, found in scales.items() if len(found) == 1}
+
+
+def _told_apart(scores: Scores) -> Scores:
+    """With `SPEC@RUBRIC` for a judge wherever it scores a factor under more than one rubric."""
+    if not len(scores):
+        return replace(scores, slices={**scores.slices, SPEC: scores.judge})
+    rubric = scores.slices["rubric"]
+    cell = joined(scores.judge, scores.factor)
+    used = np.unique(np.stack([cell.codes, rubric.codes]), axis=1)
+    several = np.bincount(used[0], minlength=len(cell.labels)) > 1
+    key = (scores.judge.codes.astype(np.int64) * len(rubric.labels) + rubric.codes) * 2 + several[cell.codes]
+    kinds, codes = np.unique(key, return_inverse=True)
+    names = [_name(int(kind), scores.judge.labels, rubric.labels) for kind in kinds]
+    merged = Column.of(names)
+    named = Column(merged.codes[codes], merged.labels)
+    return replace(scores, judge=named, slices={**scores.slices, SPEC: scores.judge})
+
+
+def _name(kind: int, judges: Sequence[str], rubrics: Sequence[str]) -> str:
+    pair, several = divmod(kind, 2)
+    judge, rubric = divmod(pair, len(rubrics))
+    return f"{judges[judge]}@{rubrics[rubric]}" if several else judges[judge]
+
+
+def _provenance(run: Run, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    seen: dict[str, set[str]] = {}
+    for row in rows:
+        for name, value in _marks(row):
+            seen.setdefault(name, set()).add(value)
+    settings = {name: run.spec[name] for name in ("layout", "fuse", "repeats") if name in run.spec}
+    settings |= {"judges": ", ".join(run.spec.get("judges", ())), "version": run.version}
+    settings |= {f"option {name}": value for name, value in _flat(run.spec.get("options", {}))}
+    return {name: str(value) for name, value in settings.items()} | {n: ", ".join(sorted(v)) for n, v in seen.items()}
+
+
+def _marks(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield f"rubric {row['rubric']}", row["rubric_hash"][:12]
+    if row["server_model"]:
+        yield f"server model of {row['judge']}", row["server_model"]
+    if row["schema_mode"]:
+        yield f"schema of {row['judge']}", row["schema_mode"]
+    for role, recipe in (row["prepared"] or {}).items():
+        yield f"preparation of {role}", recipe
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

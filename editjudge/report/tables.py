@@ -1,0 +1,317 @@
+"""One kind of table for all that people, papers and programs read, and its forms.
+
+Terminal, Markdown and LaTeX are rounded to what the interval supports; CSV and JSON have full precision.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from editjudge.stats.answer import Interval, decimals, said
+
+WIDTH = 100
+"""Columns of a terminal that every table fits into."""
+GAP = "  "
+_NARROWEST = 6
+"""A column is not squeezed below this: single letters under each other are no text."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with what is known about it."""
+
+    value: float | None
+    ci: Interval | None = None
+    sign: bool = False
+    text: str | None = None
+    """What people read instead of the rounded number."""
+
+    def __str__(self) -> str:
+        return self.rounded(decimals(self.ci))
+
+    def rounded(self, digits: int) -> str:
+        if self.text is not None:
+            return self.text
+        return "-" if self.value is None else said(self.value, self.ci, sign=self.sign, digits=digits)
+
+
+Cell: TypeAlias = str | int | float | Figure | None
+
+
+def p_value(p: float | None) -> Figure:
+    return Figure(p, text="-" if p is None else "<.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}")
+
+
+def covered(ok: int, n: int) -> Figure:
+    return Figure(ok, text=f"{ok:,}/{n:,}")
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    notes: tuple[str, ...] = ()
+    stub: int = 0
+    """Leading columns that name the row; people are spared a name that stands in the row above already."""
+    spare: tuple[str, ...] = ()
+    """Columns that a terminal does without, the first one first, before names are broken into lines."""
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = "", **more: Any) -> Table:
+        return cls(tuple(columns), tuple(tuple(row) for row in rows), caption, **more)
+
+    def folded(self, *names: str) -> Table:
+        """Without those columns that say the same in every row: the caption says it once."""
+        found = self
+        for name in names:
+            at = found.columns.index(name)
+            values = {row[at] for row in found.rows}
+            if len(values) != 1:
+                continue
+            value = str(values.pop())
+            caption = f"{found.caption}; {name} {value}" if value not in ("", "-") else found.caption
+            found = replace(found.without(name), caption=caption)
+        return found
+
+    def trimmed(self, *names: str) -> Table:
+        """Without those columns that have nothing to say: every row is empty or zero."""
+        found = self
+        for name in names:
+            at = found.columns.index(name)
+            if all(str(row[at]) in ("", "-", "0", "None") for row in found.rows):
+                found = found.without(name)
+        return found
+
+    def without(self, name: str) -> Table:
+        at = self.columns.index(name)
+        return replace(
+            self,
+            columns=self.columns[:at] + self.columns[at + 1 :],
+            rows=tuple(row[:at] + row[at + 1 :] for row in self.rows),
+            stub=self.stub - (at < self.stub),
+        )
+
+    # --- for people ---------------------------------------------------------------------------------------------
+
+    def text(self, width: int = WIDTH) -> str:
+        """Columns side by side; what is too wide goes on in the next line."""
+        lines = _wrapped(clean(self.caption), width, joints="") if self.caption else []
+        if self.rows:
+            lines += self._sparing(width)._grid(width)
+        for note in self.notes:
+            first, *rest = _wrapped(clean(note), width - 2, joints="")
+            lines += [f"- {first}", *(f"  {line}" for line in rest)]
+        return "\n".join(lines)
+
+    def _sparing(self, width: int) -> Table:
+        found = self
+        for name in self.spare:
+            if name in found.columns and found.width() > width:
+                found = found.without(name)
+        return found
+
+    def width(self) -> int:
+        """Columns that the terminal form takes if nothing is squeezed."""
+        return sum(self._widths()) + len(GAP) * (len(self.columns) - 1)
+
+    def _widths(self) -> list[int]:
+        lines = [self.columns, *self._shown()]
+        return [max(display(line[n]) for line in lines) for n in range(len(self.columns))]
+
+    def _grid(self, width: int) -> list[str]:
+        widths = _squeezed(self._widths(), [*map(self._is_text, range(len(self.columns)))], width)
+        body = [line for row in self._shown() for line in self._lines(row, widths)]
+        rule = "-" * (sum(widths) + len(GAP) * (len(widths) - 1))
+        return [*self._lines([*map(clean, self.columns)], widths), rule, *body]
+
+    def _lines(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
+        cells = [_wrapped(cell, w) for cell, w in zip(row, widths, strict=True)]
+        out = []
+        for i in range(max(map(len, cells))):
+            parts = [cell[i] if i < len(cell) else "" for cell in cells]
+            padded = [
+                part + " " * (w - display(part)) if self._is_text(n) else " " * (w - display(part)) + part
+                for n, (part, w) in enumerate(zip(parts, widths, strict=True))
+            ]
+            out.append(GAP.join(padded).rstrip())
+        return out
+
+    def _is_text(self, column: int) -> bool:
+        return any(isinstance(row[column], str) for row in self.rows)
+
+    def _shown(self) -> list[list[str]]:
+        finest = [self._finest(n) for n in range(len(self.columns))]
+        shown = [[clean(_shown(cell, most)) for cell, most in zip(row, finest, strict=True)] for row in self.rows]
+        out = []
+        for i, row in enumerate(shown):
+            same = 0
+            while i and same < self.stub and row[same] == shown[i - 1][same]:
+                same += 1
+            # The last name stays even where it repeats: a row without any name would belong to nobody.
+            same = min(same, max(self.stub - 1, 0))
+            out.append([""] * same + row[same:])
+        return out
+
+    def _finest(self, column: int) -> int:
+        cells = (row[column] for row in self.rows)
+        return max((decimals(cell.ci) for cell in cells if isinstance(cell, Figure) and cell.ci), default=2)
+
+    def markdown(self) -> str:
+        def line(cells: Iterable[str]) -> str:
+            return f"| {' | '.join(cells)} |"
+
+        marks = [":--" if self._is_text(n) else "--:" for n in range(len(self.columns))]
+        shown = [line(map(_markdown, row)) for row in self._shown()]
+        head = [line(map(_markdown, self.columns)), line(marks)] if self.rows else []
+        caption = [f"**{_markdown(clean(self.caption))}**", ""] if self.caption else []
+        notes = ["", *(f"- {_markdown(clean(note))}" for note in self.notes)] if self.notes else []
+        return "\n".join([*caption, *head, *shown, *notes])
+
+    def latex(self) -> str:
+        r"""A `table` with booktabs rules: the document needs `\usepackage{booktabs}`."""
+        notes = [rf"\par\smallskip\footnotesize {_latex(clean(note))}" for note in self.notes]
+        caption = [rf"\caption{{{_latex(clean(self.caption))}}}"] if self.caption else []
+        return "\n".join([r"\begin{table}", r"\centering", *caption, *self._tabular(), *notes, r"\end{table}"])
+
+    def _tabular(self) -> list[str]:
+        if not self.rows:
+            return []
+        marks = "".join("l" if self._is_text(n) else "r" for n in range(len(self.columns)))
+        rows = [" & ".join(map(_latex, row)) + r" \\" for row in [[*map(clean, self.columns)], *self._shown()]]
+        return [
+            rf"\begin{{tabular}}{{{marks}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule",
+            r"\end{tabular}",
+        ]  # fmt: skip
+
+    # --- for programs -------------------------------------------------------------------------------------------
+
+    def records(self) -> list[dict[str, Any]]:
+        """At full precision; a figure that has intervals somewhere has its limits in columns of their own."""
+        limits = {
+            name
+            for n, name in enumerate(self.columns)
+            if any(isinstance(row[n], Figure) and row[n].ci for row in self.rows)  # type: ignore[union-attr]
+        }
+        out = []
+        for row in self.rows:
+            record: dict[str, Any] = {}
+            for name, cell in zip(self.columns, row, strict=True):
+                record[name] = cell.value if isinstance(cell, Figure) else cell
+                if name in limits:
+                    ci = cell.ci if isinstance(cell, Figure) else None
+                    record |= {f"{name}_lo": ci and ci.lo, f"{name}_hi": ci and ci.hi}
+            out.append(record)
+        return out
+
+    def as_json(self) -> dict[str, Any]:
+        return {"caption": self.caption, "rows": self.records(), "notes": list(self.notes)}
+
+    def csv(self) -> str:
+        """No cell is a formula to a spreadsheet, whatever a model or an item is called."""
+        from editjudge.store.export import _cell as harmless
+
+        file = io.StringIO()
+        records = self.records()
+        writer = csv.writer(file)
+        writer.writerow([harmless(name) for name in (records[0] if records else self.columns)])
+        writer.writerows([harmless(value) for value in record.values()] for record in records)
+        return file.getvalue()
+
+
+def clean(text: str) -> str:
+    """One line, without anything that a terminal obeys."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
+
+
+def display(text: str) -> int:
+    """The columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _shown(cell: Cell, finest: int) -> str:
+    """A figure may take one decimal more than its interval asks for, so that most of a column stands in line."""
+    if isinstance(cell, bool | str):
+        return str(cell)
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if cell is None:
+        return "-"
+    figure = cell if isinstance(cell, Figure) else Figure(cell)
+    return figure.rounded(min(finest, decimals(figure.ci) + 1) if figure.ci else 2)
+
+
+def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]:
+    """Take from the widest column of words until the row fits, and from numbers only when nothing else is left."""
+    widths = list(widths)
+    while sum(widths) + len(GAP) * (len(widths) - 1) > width:
+        wide = [n for n, w in enumerate(widths) if w > 2 * _NARROWEST and texts[n]]
+        wide = wide or [n for n, w in enumerate(widths) if w > _NARROWEST]
+        if not wide:
+            break
+        widths[max(wide, key=lambda n: widths[n])] -= 1
+    return widths
+
+
+def _wrapped(text: str, width: int, joints: str = "_/-") -> list[str]:
+    """By the columns that it takes, which the standard library's textwrap does not count; names break at joints."""
+    if display(text) <= width:
+        return [text]
+    lines = [""]
+    for word in re.findall(rf"[^\s{joints}]*[\s{joints}]*", text):
+        if lines[-1] and display(lines[-1] + word.rstrip()) > width:
+            lines.append("")
+        for char in word:
+            if display(lines[-1] + char) > width:
+                if char.isspace():
+                    continue
+                lines.append("")
+            lines[-1] += char
+    return [line.rstrip() for line in lines]
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{char: f"\\{char}" for char in "{}$&#%_"},
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "[": "{[}",  # at the start of a row it would be an option of the line break before it
+}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(char, char) for char in text)
+
+
+def _markdown(text: str) -> str:
+    escaped = re.sub(r"([\\`*_|~])|\[(?=[^]]*\]\()", r"\\\g<0>", text)
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def together_markdown(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:
+    parts = [f"# {_markdown(clean(title))}", *(_markdown(clean(line)) for line in lead)]
+    return "\n\n".join([*parts, *(table.markdown() for table in tables)]) + "\n"
+
+
+def together_latex(title: str, lead: Sequence[str], tables: Sequence[Table]) -> str:
+    parts = ["% needs \\usepackage{booktabs}", *(f"% {clean(line)}" for line in (title, *lead))]
+    return "\n\n".join(["\n".join(parts), *(table.latex() for table in tables)]) + "\n"
+
+
+PROSE: Mapping[str, Callable[[str, Sequence[str], Sequence[Table]], str]] = {
+    "md": together_markdown,
+    "latex": together_latex,
+}
+"""Forms of a whole report: a title, leading lines and tables become one text. Another form is another entry."""

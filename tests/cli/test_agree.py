@@ -1,0 +1,222 @@
+"""`editjudge agree`: judges against people."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, pearsonr, spearmanr
+
+from .stores import Call, Spec, call, made, quality
+
+__all__ = ["call"]
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+FIGURES = {"n", "spearman", "pearson", "kendall", "mae", "ci"}
+HUMANS = {"raters", "alpha_interval", "alpha_ordinal", "icc1", "loo_spearman"}
+
+
+def rated(
+    path: Path, models: tuple[str, ...] = ("good", "poor"), raters: int = 3, factors: tuple[str, ...] = ("alignment",)
+) -> Path:
+    """People who see much the same as the judge of `quality`, and waver more."""
+    rng = np.random.default_rng(0)
+    lines = ["item,rater,factor,score"]
+    for model in models:
+        for n in range(24):
+            for factor in factors:
+                seen = quality(model, n, "x", factor, 0)
+                lines += [
+                    f"{model}-{n},p{r},{factor},{int(np.clip(seen + rng.integers(-1, 2), 1, 7))}" for r in range(raters)
+                ]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def scored(path: Path, judge: str = "m", extra: str = "") -> Path:
+    lines = ["item,judge,factor,score,guessed", extra] if extra else ["item,judge,factor,score"]
+    end = ",0" if extra else ""
+    lines += [
+        f"{m}-{n},{judge},alignment,{quality(m, n, 'openai/m', 'alignment', 0)}{end}"
+        for m in ("good", "poor")
+        for n in range(24)
+        if not (extra and n == 0)
+    ]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def test_the_document_has_the_published_shape(call: Call, tmp_path: Path) -> None:
+    store, ratings = made(tmp_path / "s.db"), rated(tmp_path / "r.csv")
+    document = call("agree", "r", "--ratings", ratings, "--store", store, "--json").document
+    assert list(document)[:2] == ["factors", "humans"]
+    one = document["factors"]["alignment"]["openai/m"]
+    assert set(one) >= FIGURES and set(document["humans"]["alignment"]) >= HUMANS
+    assert one["n"] == 48 and document["humans"]["alignment"]["raters"] == 3
+    lo, hi = one["ci"]["spearman"]
+    assert lo < one["spearman"] < hi
+    assert document["factors"]["plausibility"]["openai/m"]["n"] == 0
+    assert document["factors"]["plausibility"]["openai/m"]["spearman"] is None
+
+
+def test_figures_are_over_one_pair_per_item(call: Call, tmp_path: Path) -> None:
+    store, ratings = made(tmp_path / "s.db", Spec(repeats=2)), rated(tmp_path / "r.csv")
+    one = call("agree", "r", "--ratings", ratings, "--store", store, "--json").document["factors"]["alignment"][
+        "openai/m"
+    ]
+    people: dict[str, list[float]] = {}
+    for line in ratings.read_text().splitlines()[1:]:
+        people.setdefault(line.split(",")[0], []).append(float(line.split(",")[3]))
+    items = [(m, n) for m in ("good", "poor") for n in range(24)]
+    x = [np.mean([quality(m, n, "openai/m", "alignment", k) for k in (0, 1)]) for m, n in items]
+    y = [round(float(np.mean(people[f"{m}-{n}"])), 9) for m, n in items]
+    assert one["spearman"] == pytest.approx(spearmanr(x, y).statistic)
+    assert one["pearson"] == pytest.approx(pearsonr(x, y).statistic)
+    assert one["kendall"] == pytest.approx(kendalltau(x, y).statistic)
+    assert one["mae"] == pytest.approx(np.mean(np.abs(np.array(x) - np.array(y))))
+
+
+def test_scores_from_a_file_give_what_the_same_scores_of_a_run_give(call: Call, tmp_path: Path) -> None:
+    store, ratings = made(tmp_path / "s.db"), rated(tmp_path / "r.csv")
+    scores, manifest = scored(tmp_path / "j.csv", "openai/m"), tmp_path / "m.jsonl"
+    rows = [
+        {"id": f"{m}-{n}", "input": None, "edited": None, "instruction": "x", "model": m, "group": f"image-{n // 2}"}
+        for m in ("good", "poor")
+        for n in range(24)
+    ]
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = call("agree", "--ratings", ratings, "--scores", scores, "--manifest", manifest, "--json").document
+    run = call("agree", "r", "--ratings", ratings, "--store", store, "--json").document
+    both = [d["factors"]["alignment"]["openai/m"] for d in (files, run)]
+    for name in ("n", "spearman", "mae", "ci", "within_model"):
+        assert both[0][name] == both[1][name]
+
+
+def test_ratings_of_the_store_are_used_where_no_file_is_named(call: Call, tmp_path: Path) -> None:
+    store, ratings = made(tmp_path / "s.db"), rated(tmp_path / "r.csv")
+    done = call("agree", "r", "--store", store)
+    assert done.code == 2 and "has no ratings" in done.err
+    call("ratings", "import", ratings, "--store", store)
+    kept = call("agree", "r", "--store", store, "--json").document
+    assert kept["factors"] == call("agree", "r", "--ratings", ratings, "--store", store, "--json").document["factors"]
+
+
+def test_a_person_reads_judges_beside_the_ceiling(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(judges=("openai/m", "anthropic/c")))
+    done = call("agree", "r", "--ratings", rated(tmp_path / "r.csv"), "--store", store)
+    assert done.code == 0 and done.widest <= 100
+    rows = [line.split() for line in done.out.splitlines()]
+    first = next(i for i, row in enumerate(rows) if row[:1] == ["alignment"])
+    assert rows[first][1:3] == ["(one", "person)"] and rows[first + 1][0] == "openai/m"
+    for table in ("People among themselves", "Raters", "Distance from people", "What treating", "Halo"):
+        assert table in done.out
+
+
+def test_a_judge_under_two_rubrics_has_two_keys(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(rubrics=("fidelity", "reference")))
+    document = call("agree", "r", "--ratings", rated(tmp_path / "r.csv"), "--store", store, "--json").document
+    assert set(document["factors"]["alignment"]) == {"openai/m@fidelity", "openai/m@reference"}
+    assert set(document["factors"]["seamlessness"]) == {"openai/m"}
+
+
+def test_groups_of_factors_stand_beside_factors(call: Call, tmp_path: Path) -> None:
+    factors = ("alignment", "completeness", "plausibility")
+    store, ratings = made(tmp_path / "s.db"), rated(tmp_path / "r.csv", factors=factors)
+    document = call("agree", "r", "--ratings", ratings, "--store", store, "--json").document
+    assert document["groups"]["factors"]["fidelity"]["openai/m"]["n"] == 48
+    assert "mean of each group of factors" in call("agree", "r", "--ratings", ratings, "--store", store).out
+
+
+def test_guessed_scores_are_left_out_and_what_they_change_is_shown(call: Call, tmp_path: Path) -> None:
+    ratings, scores = rated(tmp_path / "r.csv"), scored(tmp_path / "j.csv", extra="good-0,m,alignment,1,1")
+    asked = ("agree", "--ratings", ratings, "--scores", scores)
+    document = call(*asked, "--json").document
+    assert document["factors"]["alignment"]["m"]["n"] == 46
+    assert document["with_guessed"]["alignment"]["m"]["n"] == 47
+    done = call(*asked)
+    assert "1 guessed" in done.out and "what they would change" in done.out
+    kept = call(*asked, "--with-guessed", "--json").document
+    assert kept["factors"]["alignment"]["m"]["n"] == 47 and "with_guessed" not in kept
+
+
+def test_an_empty_score_failed_and_a_second_row_is_a_repeat(call: Call, tmp_path: Path) -> None:
+    scores = tmp_path / "j.csv"
+    scores.write_text(
+        scored(tmp_path / "x.csv").read_text() + "good-0,m,alignment,\ngood-1,m,alignment,7\nnew,m,alignment,\n"
+    )
+    done = call("agree", "--ratings", rated(tmp_path / "r.csv"), "--scores", scores, "--json")
+    assert done.document["factors"]["alignment"]["m"]["n"] == 48
+
+
+def test_calibration_and_estimates_are_given_where_asked_for(call: Call, tmp_path: Path) -> None:
+    store, ratings = made(tmp_path / "s.db", Spec(edits=60)), rated(tmp_path / "r.csv")
+    asked = ("agree", "r", "--ratings", ratings, "--store", store, "--calibrate", "--estimate")
+    document = call(*asked, "--json").document
+    assert document["calibration"]["alignment"]["openai/m"]["map"]["x"]
+    estimate = document["estimates"]["alignment"]["openai/m"]["good"]
+    assert (estimate["rated"], estimate["scored_only"]) == (24, 36)
+    (lo, hi), (few, many) = estimate["ci"], estimate["human_ci"]
+    assert hi - lo < many - few
+    done = call(*asked)
+    assert "Calibration onto people's scale" in done.out and "with the judge" in done.out and done.widest <= 100
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (["a,p,f,1", "b,p,f,2", "c,p,f,3"], "one rater: agreement among people is undefined"),
+        (["a,p,f,1", "a,q,f,1", "b,p,f,1", "b,q,f,1"], "every rating is the same"),
+        (["a,p,f,1", "b,q,f,2"], "no item was rated twice"),
+    ],
+)
+def test_degenerate_ratings_are_answered_in_words(call: Call, tmp_path: Path, rows: list[str], said: str) -> None:
+    ratings, scores = tmp_path / "r.csv", tmp_path / "j.csv"
+    ratings.write_text("\n".join(["item,rater,factor,score", *rows]))
+    scores.write_text("item,judge,factor,score\na,m,f,3\nb,m,f,3\nc,m,f,3\na,n,f,\n")
+    done = call("agree", "--ratings", ratings, "--scores", scores)
+    assert done.code == 0 and said in done.out and "nan" not in done.out.lower()
+    assert "the judge gave every item the same score" in done.out
+    document = call("agree", "--ratings", ratings, "--scores", scores, "--json").document
+    assert document["factors"]["f"]["m"]["spearman"] is None and document["factors"]["f"]["n"]["n"] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--ratings", "r.csv"], ["r", "--scores", "s.csv"], ["--scores", "s.csv"], ["r", "--manifest", "m.jsonl"]],
+)
+def test_a_call_that_cannot_be_meant_exits_with_2(call: Call, arguments: list[str]) -> None:
+    done = call("agree", *arguments)
+    assert (done.code, done.out) == (2, "") and done.err
+
+
+def test_files_of_other_items_or_factors_are_a_mistake_and_told(call: Call, tmp_path: Path) -> None:
+    ratings, scores = rated(tmp_path / "r.csv"), tmp_path / "j.csv"
+    for row, said in (("other,m,alignment,1", "no item has both"), ("good-1,m,other,1", "no factor has both")):
+        scores.write_text(f"item,judge,factor,score\n{row}\n")
+        done = call("agree", "--ratings", ratings, "--scores", scores)
+        assert done.code == 1 and said in done.err
+
+
+def test_an_error_in_scores_names_line_and_field(call: Call, tmp_path: Path) -> None:
+    scores = tmp_path / "j.csv"
+    scores.write_text("item,judge,factor,score\ngood-1,m,alignment,6/7\n")
+    done = call("agree", "--ratings", rated(tmp_path / "r.csv"), "--scores", scores)
+    assert done.code == 1 and f"{os.fspath(scores)}:2: field \"score\": found '6/7'" in done.err
+
+
+@pytest.mark.skipif(not (DATA / "imagenhub_text").is_dir(), reason="the rated edits are not here")
+def test_real_ratings_give_the_reference_figures(call: Call) -> None:
+    expected = {
+        "imagenhub_text": {"SC": (0.6657, 0.4710, 0.4470, 0.7740), "PQ": (0.5733, 0.5319, 0.5008, 0.7155)},
+        "imagenhub_mask": {"SC": (0.6550, 0.5129, 0.5705, 0.7463), "PQ": (0.4563, 0.3839, 0.3722, 0.6956)},
+    }
+    for name, factors in expected.items():
+        folder = DATA / name
+        files = ("--ratings", folder / "ratings.csv", "--scores", folder / "judge_scores.csv")
+        document = call("agree", *files, "--manifest", folder / "manifest.jsonl", "--json").document
+        for factor, figures in factors.items():
+            found = [document["factors"][factor][f"{j}_0shot"]["spearman"] for j in ("gpt4o", "gpt4v", "gemini")]
+            assert [*found, document["humans"][factor]["loo_spearman"]] == pytest.approx(figures, abs=5e-5)

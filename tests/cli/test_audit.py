@@ -1,0 +1,51 @@
+"""`editjudge audit`: a manifest looked over before money is spent on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from run.made import editjudge, edits, rows_of, write_manifest
+
+
+def test_a_sound_manifest_has_no_findings(tmp_path: Path) -> None:
+    told = editjudge("audit", edits(tmp_path, 3), "--json")
+    assert (told.code, told.json["findings"], told.json["edits"]) == (0, [], 3)
+
+
+def test_what_is_odd_is_found_and_exits_with_1(tmp_path: Path) -> None:
+    rows = rows_of(edits(tmp_path, 5))
+    (tmp_path / "edited-1.png").unlink()
+    (tmp_path / "edited-2.png").write_bytes(b"words")
+    rows[3]["instruction"] = ""
+    rows[4]["edited"] = rows[4]["input"]
+    told = editjudge("audit", write_manifest(tmp_path, [*rows, rows[0]]), "--json")
+    assert told.code == 1
+    found = {(finding["kind"], finding["line"]) for finding in told.json["findings"]}
+    assert found >= {
+        ("missing_output", 2),
+        ("broken_file", 3),
+        ("empty_instruction", 4),
+        ("no_op", 5),
+        ("duplicate_id", 6),
+    }
+
+
+def test_people_see_a_line_for_each_finding(tmp_path: Path) -> None:
+    rows = rows_of(edits(tmp_path, 2))
+    rows[1]["instruction"] = ""
+    told = editjudge("audit", write_manifest(tmp_path, rows))
+    assert told.code == 1
+    assert told.out == "2: e1: empty_instruction: instruction is empty\n2 edits of 2 models; 1 empty_instruction\n"
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    manifest = edits(tmp_path, 2)
+    before = sorted(tmp_path.iterdir())
+    editjudge("audit", manifest)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_manifest_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    told = editjudge("audit", tmp_path / "gone.jsonl")
+    assert told.code == 1
+    assert told.err.startswith("editjudge: ") and "gone.jsonl" in told.err

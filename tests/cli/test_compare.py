@@ -1,0 +1,101 @@
+"""`editjudge compare`: whether a difference is real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .stores import Call, Spec, call, made, quality
+
+__all__ = ["call"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return made(tmp_path / "s.db")
+
+
+def test_models_are_paired_by_edit_and_the_verdict_is_in_words(call: Call, store: Path) -> None:
+    done = call("compare", "r", "--store", store)
+    assert done.code == 0 and done.widest <= 100
+    assert "poor scores lower than good on alignment, completeness, plausibility" in done.out
+    assert "a good; b poor; edits 24" in done.out
+
+
+def test_the_document_names_both_sides_and_all_figures(call: Call, store: Path) -> None:
+    document = call("compare", "r", "--a", "poor", "--b", "good", "--store", store, "--json").document
+    assert (document["run"], document["by"], len(document["comparisons"])) == ("r", "model", 3)
+    first = document["comparisons"][0]
+    assert (first["within"], first["a"], first["b"], first["n"]) == ("openai/m", "poor", "good", 24)
+    assert first["difference"] > 0 and first["ci"][0] > 0 and first["p_holm"] >= first["p"] > 0
+    assert {"wins", "ties", "losses", "effect", "detectable", "p_wilcoxon", "verdict"} <= set(first)
+
+
+def test_no_evidence_is_said_to_be_no_evidence(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(models=("one", "two")))
+    done = call("compare", "r", "--store", store)
+    assert "no evidence of a difference on alignment" in done.out and "can show" in done.out
+
+
+def test_every_pair_is_compared_and_corrected_together(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third")))
+    document = call("compare", "r", "--store", store, "--json").document
+    assert len({(c["a"], c["b"]) for c in document["comparisons"]}) == 3
+    least = min(document["comparisons"], key=lambda c: float(c["p"]))
+    assert least["p_holm"] == pytest.approx(min(1.0, least["p"] * 9))
+    one = call("compare", "r", "--a", "third", "--store", store, "--json").document
+    assert {(c["a"], c["b"]) for c in one["comparisons"]} == {("third", "good"), ("third", "poor")}
+    assert call("compare", "r", "--store", store).widest <= 100
+
+
+def test_an_aggregate_can_be_compared(call: Call, store: Path) -> None:
+    document = call("compare", "r", "--factor", "overall", "--store", store, "--json").document
+    assert [c["factor"] for c in document["comparisons"]] == ["overall"]
+    done = call("compare", "r", "--factor", "overal", "--store", store)
+    assert done.code == 2 and "overal" in done.err
+
+
+def test_judges_and_rubrics_are_compared_on_the_same_edits(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(judges=("openai/m", "anthropic/c"), rubrics=("fidelity", "reference")))
+    judges = call("compare", "r", "--by", "judge", "--store", store, "--json").document["comparisons"]
+    assert {(c["within"], c["a"], c["b"], c["n"]) for c in judges} == {
+        ("fidelity", "openai/m", "anthropic/c", 48),
+        ("reference", "openai/m", "anthropic/c", 48),
+    }
+    rubrics = call("compare", "r", "--by", "rubric", "--store", store, "--json").document["comparisons"]
+    assert {c["factor"] for c in rubrics} == {"alignment", "completeness", "plausibility"}
+    assert {(c["within"], c["a"], c["b"]) for c in rubrics} == {
+        ("openai/m", "fidelity", "reference"),
+        ("anthropic/c", "fidelity", "reference"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--a", "goood"], 'did you mean "good"?'),
+        (["--a", "good", "--b", "good"], "the same model"),
+        (["--by", "judge"], "nothing to compare: the run has one judge (openai/m)"),
+        (["--by", "rubric"], "nothing to compare: the run has one rubric (fidelity)"),
+    ],
+)
+def test_a_comparison_that_cannot_be_meant_is_told(call: Call, store: Path, arguments: list[str], said: str) -> None:
+    done = call("compare", "r", "--store", store, *arguments)
+    assert (done.code, done.out) == (2, "") and said in done.err
+
+
+def test_sides_without_common_edits_are_told_in_words(call: Call, tmp_path: Path) -> None:
+    def never_both(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str:
+        return "invalid" if (n % 2 == 0) == (model == "good") else quality(model, n, judge, factor, repeat)
+
+    store = made(tmp_path / "s.db", say=never_both)
+    done = call("compare", "r", "--store", store)
+    assert done.code == 0 and "cannot be compared on alignment" in done.out
+    assert call("compare", "r", "--store", store, "--json").document["comparisons"][0]["difference"] is None
+
+
+@pytest.mark.parametrize("spec", [Spec(per_group=24), Spec(edits=3, per_group=1)], ids=["one image", "three edits"])
+def test_few_images_are_told_in_words(call: Call, tmp_path: Path, spec: Spec) -> None:
+    done = call("compare", "r", "--store", made(tmp_path / "s.db", spec))
+    assert done.code == 0 and ("one group" in done.out or "only 3 groups" in done.out) and "nan" not in done.out

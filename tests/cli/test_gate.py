@@ -1,0 +1,129 @@
+"""`editjudge gate`: pass, fail, or not enough evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .stores import Call, Spec, call, made, quality
+
+__all__ = ["call"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return made(tmp_path / "s.db", Spec(models=("good",), edits=60))
+
+
+@pytest.mark.parametrize(
+    ("minimum", "unsure", "outcome", "code"),
+    [
+        ("alignment=4", None, "pass", 0),
+        ("alignment=6.5", None, "fail", 100),
+        ("alignment=5.5", None, "not enough evidence", 0),
+        ("alignment=5.5", "fail", "not enough evidence", 100),
+        ("alignment=5.5", "pass", "not enough evidence", 0),
+        ("overall=4", None, "pass", 0),
+    ],
+)
+def test_there_are_three_outcomes(
+    call: Call, store: Path, minimum: str, unsure: str | None, outcome: str, code: int
+) -> None:
+    asked = ["gate", "r", "--min", minimum, "--store", store, *(["--if-unsure", unsure] if unsure else [])]
+    done = call(*asked)
+    assert done.code == code and done.out.startswith(f"gate: {outcome}\n") and done.widest <= 100
+    document = call(*asked, "--json")
+    assert (document.code, document.document["outcome"]) == (code, outcome)
+    assert {"factor", "rule", "outcome", "estimate", "ci", "n", "failed", "reason"} <= set(
+        document.document["checks"][0]
+    )
+
+
+def test_the_worst_check_decides_and_stands_first(call: Call, store: Path) -> None:
+    done = call("gate", "r", "--min", "alignment=4", "--min", "completeness=6.9", "--store", store)
+    assert done.code == 100
+    rows = done.out.splitlines()
+    assert next(line for line in rows if "alignment >= 4" in line).startswith("pass")
+    assert done.out.index("completeness >= 6.9") < done.out.index("alignment >= 4")
+    assert len(rows) < 24
+
+
+def test_a_baseline_is_compared_edit_by_edit(call: Call, store: Path) -> None:
+    def worse(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
+        return max(1, quality(model, n, judge, factor, repeat + 1) - 2 * (factor == "alignment"))
+
+    def same(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
+        return quality(model, n, judge, factor, repeat + 1)
+
+    made(store, Spec("worse", models=("good",), edits=60, salt="2"), worse)
+    made(store, Spec("same", models=("good",), edits=60, salt="3"), same)
+    done = call("gate", "worse", "--baseline", "r", "--max-drop", "0.9", "--store", store)
+    assert done.code == 100 and "alignment drops by at most 0.9" in done.out
+    done = call("gate", "same", "--baseline", "r", "--max-drop", "0.9", "--store", store)
+    assert done.code == 0 and done.out.startswith("gate: pass")
+
+
+def test_another_model_is_paired_by_source_image_and_instruction(call: Call, store: Path) -> None:
+    made(store, Spec("other", models=("poor",), edits=60, salt="2"))
+    done = call("gate", "other", "--baseline", "r", "--max-drop", "0.5", "--store", store, "--json")
+    assert done.code == 100 and done.document["checks"][0]["n"] == 60
+
+
+def test_a_baseline_may_lie_in_another_store(call: Call, store: Path, tmp_path: Path) -> None:
+    other = made(tmp_path / "other.db", Spec("old", models=("good",), edits=60))
+    asked = ("gate", "r", "--baseline", "old", "--baseline-store", other, "--max-drop", "1", "--store", store)
+    assert call(*asked).code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--min", "alignment"],
+        ["--min", "alignment=high"],
+        ["--min", "alignment=nan"],
+        ["--min", "alignmant=5"],
+        ["--min", "alignment=4", "--min", "alignment=5"],
+        ["--max-drop", "1"],
+        ["--min", "alignment=4", "--model", "none"],
+        ["--min", "alignment=4", "--judge", "none"],
+    ],
+)
+def test_a_gate_that_cannot_be_meant_exits_with_2(call: Call, store: Path, arguments: list[str]) -> None:
+    done = call("gate", "r", "--store", store, *arguments)
+    assert (done.code, done.out) == (2, "") and done.err
+
+
+def test_several_judges_must_be_told_apart_and_several_models_may_be(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(judges=("openai/m", "anthropic/c")))
+    done = call("gate", "r", "--min", "alignment=4", "--store", store)
+    assert done.code == 2 and "--judge" in done.err
+    asked = ("gate", "r", "--min", "alignment=4.7", "--judge", "openai/m", "--store", store)
+    assert "2 models are pooled" in call(*asked).out
+    assert call(*asked, "--model", "poor").code == 100
+
+
+def test_failures_are_told_beside_the_estimate(call: Call, tmp_path: Path) -> None:
+    def some(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str:
+        return "refused" if n % 4 == 0 else quality(model, n, judge, factor, repeat)
+
+    store = made(tmp_path / "s.db", Spec(models=("good",)), some)
+    done = call("gate", "r", "--min", "alignment=6.9", "--store", store)
+    assert "6 failed judgements are not in it" in " ".join(done.out.split())
+
+
+def test_a_gate_without_a_single_score_does_not_pass_by_silence(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", say=lambda *_: "unreachable")
+    asked = ("gate", "r", "--min", "alignment=4", "--store", store)
+    done = call(*asked)
+    assert done.code == 1 and "nothing to decide on" in done.err and "not enough evidence" in done.out
+    assert call(*asked, "--if-unsure", "pass").code == 0
+    assert call(*asked, "--if-unsure", "fail").code == 100
+
+
+def test_one_source_image_and_equal_scores_are_not_enough_evidence(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "one.db", Spec(models=("good",), per_group=24))
+    assert "one source image" in call("gate", "r", "--min", "alignment=4", "--store", store).out
+    store = made(tmp_path / "equal.db", Spec(models=("good",), edits=4, per_group=1), lambda *_: 7)
+    assert call("gate", "r", "--min", "alignment=6", "--store", store, "--if-unsure", "fail").code == 100

@@ -1,0 +1,99 @@
+"""`editjudge ratings import`, and the files of ratings and scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from editjudge.store import Store
+from editjudge.store.ratings import read_ratings
+
+from .stores import Call, call
+
+__all__ = ["call"]
+
+ROWS = [("a", "p1", "alignment", 6), ("a", "p2", "alignment", 5.5), ("b", "p1", "alignment", 2)]
+
+
+def write(path: Path, rows: Sequence[tuple[object, ...]] = tuple(ROWS)) -> Path:
+    names = ("item", "rater", "factor", "score")
+    if path.suffix == ".csv":
+        lines = [names, *rows]
+        path.write_text("".join(",".join("" if v is None else str(v) for v in row) + "\n" for row in lines), "utf-8")
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows), "utf-8")
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        columns = {n: [row[i] for row in rows] for i, n in enumerate(names)}
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
+    return path
+
+
+def kept(path: Path) -> list[tuple[str, str, str, float]]:
+    with Store.open(path, readonly=True) as store:
+        return read_ratings(store)
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.jsonl", "r.parquet"])
+def test_every_kind_of_file_is_read(call: Call, tmp_path: Path, name: str) -> None:
+    rows = [(*row[:3], float(row[3])) for row in ROWS]
+    done = call("ratings", "import", write(tmp_path / name, rows), "--store", tmp_path / "s.db", "--json")
+    assert done.document == {
+        "file": str(tmp_path / name), "ratings": 3, "raters": 2, "items": 2, "new": 3, "kept": 3,
+    }  # fmt: skip
+    assert kept(tmp_path / "s.db") == sorted(rows)
+
+
+def test_twice_is_once_and_a_later_score_replaces_an_earlier_one(call: Call, tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    for _ in range(2):
+        done = call("ratings", "import", write(tmp_path / "r.csv"), "--store", store)
+    assert done.out.endswith("3 ratings of 2 items by 2 raters; 0 new, the store has 3\n")
+    call("ratings", "import", write(tmp_path / "n.csv", [("a", "p1", "alignment", 7)]), "--store", store)
+    assert kept(store)[0] == ("a", "p1", "alignment", 7.0)
+
+
+def test_an_unanswered_question_is_no_rating(call: Call, tmp_path: Path) -> None:
+    rows = [*ROWS, ("b", "p2", "alignment", None)]
+    call("ratings", "import", write(tmp_path / "r.csv", rows), "--store", tmp_path / "s.db")
+    assert len(kept(tmp_path / "s.db")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("item,rater,factor,score\na,p,f,high\n", ":2: field \"score\": found 'high', expected a number"),
+        ("item,rater,factor,score\na,p,f,nan\n", ":2: field \"score\": found 'nan'"),
+        ("item,rater,factor,score\na,p,f,1\n,p,f,1\n", ':3: field "item": found None, expected a name'),
+        ("item,rater,score\na,p,1\n", ':2: field "factor": is missing; found'),
+        ("item,rater,factor,score\na,p,f\n", ":2: found 3 cells, expected 4"),
+        ("item,rater,factor,score\na,p,f,1\na,p,f,2\n", ":3: p gave a on f 1 on 2 and 2 here"),
+        ("item,rater,factor,score\n", "holds no row"),
+    ],
+)
+def test_an_error_names_line_and_field_and_nothing_is_kept(call: Call, tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(text)
+    done = call("ratings", "import", path, "--store", tmp_path / "s.db")
+    assert (done.code, done.out) == (1, "") and said in done.err
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_a_file_that_is_none_is_told(call: Call, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.csv", tmp_path / "r.xlsx"):
+        assert call("ratings", "import", path, "--store", tmp_path / "s.db").code == 1
+
+
+def test_a_store_of_the_first_version_gets_the_table(call: Call, tmp_path: Path) -> None:
+    import sqlite3
+
+    Store.open(tmp_path / "s.db").close()
+    with sqlite3.connect(tmp_path / "s.db") as raw:
+        raw.execute("drop table ratings")
+        raw.execute("update meta set value = '1' where name = 'schema_version'")
+    raw.close()
+    assert call("ratings", "import", write(tmp_path / "r.csv"), "--store", tmp_path / "s.db").code == 0
+    assert len(kept(tmp_path / "s.db")) == 3

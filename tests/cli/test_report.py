@@ -1,0 +1,181 @@
+"""`editjudge report`: what the scores of a run add up to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from .stores import Call, Spec, call, made, quality
+
+__all__ = ["call"]
+
+
+def flawed(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str | None:
+    """Some judgements of the poor model are invalid, one of each is refused, one factor of each is abstained from."""
+    if n % 7 == 3 and model == "poor":
+        return "invalid"
+    if n == 5:
+        return "refused"
+    return None if factor == "plausibility" and n == 6 else quality(model, n, judge, factor, repeat)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return made(tmp_path / "s.db", say=flawed)
+
+
+def test_coverage_comes_before_any_mean(call: Call, store: Path) -> None:
+    done = call("report", "r", "--store", store)
+    assert done.code == 0 and done.widest <= 100
+    lines = done.out.splitlines()
+    assert lines[0] == "run r (1), finished: 48 judgements: 43 ok, 3 invalid, 2 refused"
+    assert lines[2].startswith("Coverage") and "invalid" in lines[3] and "refused" in lines[3]
+    assert done.out.index("Coverage") < done.out.index("Aggregates") < done.out.index("Scores by factor")
+
+
+def test_each_mean_stands_beside_its_failures_and_what_they_could_change(call: Call, store: Path) -> None:
+    done = call("report", "r", "--store", store)
+    head = next(line for line in done.out.splitlines() if line.startswith("factor") and "abst." in line)
+    assert head.split() == ["factor", "model", "ok/n", "abst.", "failed", "bounds", "mean", "median", "rank"]
+    assert "bounds: the mean if every failed judgement had the worst score of the scale, and the best" in done.out
+    assert "overall = (alignment + completeness + plausibility) / 3" in done.out
+
+
+def test_the_document_has_full_precision_and_every_failure(call: Call, store: Path) -> None:
+    document = call("report", "r", "--store", store, "--json").document
+    cells = {(c["factor"], c["model"]): c for c in document["factors"]}
+    poor = cells["plausibility", "poor"]
+    assert (poor["n"], poor["ok"], poor["abstained"], poor["failed"]) == (24, 19, 1, {"invalid": 3, "refused": 1})
+    assert poor["worst_case"] < poor["mean"] < poor["best_case"]
+    assert sum(poor["distribution"].values()) == 19 and list(poor["distribution"]) == list("1234567")
+    assert document["judgements"][0].keys() == {"judge", "rubric", "model", "status", "n"}
+    assert {c["slice"] for c in document["slices"]["edit_type"]} == {"add", "remove"}
+    assert {r["model"] for r in document["ranks"]} == {"good", "poor"}
+
+
+@pytest.mark.parametrize(("name", "mark"), [("r.md", "| factor |"), ("r.tex", r"\toprule"), ("r.json", '"factors"')])
+def test_a_file_is_written_in_the_form_that_its_name_says(call: Call, store: Path, name: str, mark: str) -> None:
+    path = store.parent / name
+    done = call("report", "r", "--store", store, "-o", path)
+    assert (done.code, done.out) == (0, f"wrote {path}\n")
+    assert mark in path.read_text("utf-8")
+    assert "Distribution" in path.read_text("utf-8") or name == "r.json"
+
+
+def test_csv_is_one_long_table_at_full_precision(call: Call, store: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(call("report", "r", "--store", store, "--format", "csv").out)))
+    assert list(rows[0])[:8] == ["judge", "model", "factor", "slice_by", "slice", "n", "ok", "abstained"]
+    document = call("report", "r", "--store", store, "--json").document
+    found = {(r["factor"], r["model"]): float(r["mean"]) for r in rows if not r["slice_by"]}
+    assert found["alignment", "poor"] == next(
+        c["mean"] for c in document["factors"] if (c["factor"], c["model"]) == ("alignment", "poor")
+    )
+    assert {"failed_invalid", "failed_refused", "worst_case", "mean_lo", "mean_hi"} <= set(rows[0])
+
+
+def test_a_form_that_cannot_be_meant_is_told(call: Call, store: Path) -> None:
+    assert call("report", "r", "--store", store, "-o", store.parent / "r.pdf").code == 2
+    assert call("report", "r", "--store", store, "--json", "--format", "md").code == 2
+    done = call("report", "none", "--store", store)
+    assert (done.code, done.out) == (2, "") and 'no run "none"' in done.err
+
+
+def test_metadata_can_be_sliced_by(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(metadata=lambda n: {"size": "large" if n % 3 else "small"}))
+    document = call("report", "r", "--store", store, "--by", "size", "--json").document
+    assert {c["slice"] for c in document["slices"]["size"]} == {"large", "small"}
+    done = call("report", "r", "--store", store, "--by", "sise")
+    assert done.code == 2 and 'did you mean "size"?' in done.err
+
+
+def test_a_judge_that_scores_a_factor_under_two_rubrics_is_told_apart(call: Call, tmp_path: Path) -> None:
+    def say(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
+        return n % 2 if factor == "Contextual_Preservation" else quality(model, n, judge, factor, repeat)
+
+    store = made(tmp_path / "s.db", Spec(rubrics=("fidelity", "reference", "lighting")), say)
+    document = call("report", "r", "--store", store, "--json").document
+    judges: dict[str, set[str]] = {}
+    for cell in document["factors"]:
+        judges.setdefault(cell["factor"], set()).add(cell["judge"])
+    assert judges["alignment"] == {"openai/m@fidelity", "openai/m@reference"}
+    assert judges["seamlessness"] == judges["Contextual_Preservation"] == {"openai/m"}
+    assert {p["rule"] for p in document["pass_rates"]} == {"Contextual_Preservation == 1"}
+    assert call("report", "r", "--store", store).widest <= 100
+
+
+def test_repeats_are_split_into_variances_and_say_how_many_more_are_needed(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(repeats=3))
+    document = call("report", "r", "--store", store, "--width", "0.2", "--json").document
+    noise = document["noise"][0]
+    assert noise["repeat_variance"] > 0 and 0 < noise["reliability"]["1"] < noise["reliability"]["3"] < 1
+    assert noise["needed_edits"] > 48
+    done = call("report", "r", "--store", store, "--width", "0.2")
+    assert "want edits" in done.out and "0.2 wide" in done.out and done.widest <= 100
+
+
+def test_many_long_names_still_fit_into_a_hundred_columns(call: Call, tmp_path: Path) -> None:
+    models = [f"some-laboratory/an-editing-model-with-a-very-long-name-{n}" for n in range(4)]
+    store = made(tmp_path / "s.db", Spec(models=models, edits=6, rubrics=("online",)), flawed)
+    assert call("report", "r", "--store", store).widest <= 100
+
+
+def failing(model: str, n: int, judge: str, factor: str, repeat: int) -> str:
+    return "unreachable"
+
+
+def abstaining(model: str, n: int, judge: str, factor: str, repeat: int) -> None:
+    return None
+
+
+def constant(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
+    return 7
+
+
+@pytest.mark.parametrize(
+    ("spec", "say", "said"),
+    [
+        (Spec(), failing, "no scores: nothing to estimate"),
+        (Spec(), abstaining, "no scores: nothing to estimate"),
+        (Spec(), constant, "all scores are equal"),
+        (Spec(per_group=24), quality, "one group (source image)"),
+        (Spec(edits=3, per_group=1), quality, "only 3 groups"),
+        (Spec(models=("",), edits=1), quality, "one group"),
+    ],
+    ids=["all failed", "all abstained", "constant", "one image", "three edits", "one edit without a model"],
+)
+def test_degenerate_data_are_answered_in_words(call: Call, tmp_path: Path, spec: Spec, say: object, said: str) -> None:
+    store = made(tmp_path / "s.db", spec, say)  # type: ignore[arg-type]
+    done = call("report", "r", "--store", store)
+    assert done.code == 0 and said in done.out and "nan" not in done.out.lower() and done.widest <= 100
+    document = call("report", "r", "--store", store, "--json")
+    assert document.code == 0 and "NaN" not in document.out
+    for form in ("md", "latex", "csv"):
+        assert call("report", "r", "--store", store, "--format", form).code == 0
+
+
+def test_what_is_pending_is_said_and_counted_nowhere(call: Call, tmp_path: Path) -> None:
+    def half(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str:
+        return "pending" if n % 2 else quality(model, n, judge, factor, repeat)
+
+    store = made(tmp_path / "s.db", say=half)
+    done = call("report", "r", "--store", store)
+    assert "24 judgements are still pending" in done.out
+    assert json.loads(call("report", "r", "--store", store, "--json").out)["factors"][0]["n"] == 12
+
+
+def test_a_run_without_judgements_is_told_in_words(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", say=lambda *_: "pending")
+    done = call("report", "r", "--store", store)
+    assert done.code == 0 and "0 judgements" in done.out
+    assert call("report", "r", "--store", store, "--json").document["factors"] == []
+
+
+def test_names_of_strangers_never_reach_the_terminal_as_commands(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(models=("\x1b[31mred\x07", "=1+1"), edits=4))
+    for form in ([], ["--format", "md"], ["--format", "latex"], ["--format", "csv"], ["--json"]):
+        out = call("report", "r", "--store", store, *form).out
+        assert not set(out) & set("\x1b\x07") or form == ["--format", "csv"]

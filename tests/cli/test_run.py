@@ -1,0 +1,338 @@
+"""`editjudge run`: documents, words, exit codes, and what never reaches any of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run.made import (
+    COMMAND,
+    ONLINE,
+    SPECS,
+    Told,
+    canned,
+    editjudge,
+    edits,
+    environment,
+    expected,
+    pacing,
+    rows_of,
+    stub,
+    variables,
+    write_manifest,
+)
+
+from bench.stub import Behaviour
+from editjudge.cli.progress import describe
+from editjudge.run.engine import Tally
+from editjudge.store.store import Store
+
+OPENAI = SPECS["openai"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "s.db"
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    path = tmp_path / "prices.yaml"
+    path.write_text(f"as_of: 2026-01-01\nmodels:\n  {OPENAI}: {{input: 10, output: 40}}\n")
+    return path
+
+
+def judge(manifest: Path, store: Path, *words: object) -> Told:
+    return editjudge("run", manifest, "--judge", OPENAI, "--store", store, *words)
+
+
+# --- what it says ---------------------------------------------------------------------------------------------
+
+
+def test_the_document_says_what_became_of_the_run(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 4)
+    with stub():
+        told = judge(manifest, store, "--name", "mine", "--json")
+        again = judge(manifest, store, "--name", "mine", "--json")
+    assert told.code == again.code == 0
+    document = told.json
+    assert (document["run"], document["ending"], document["statuses"]) == ("mine", "finished", {"ok": 12})
+    assert (document["asked"], document["cached"], document["replies"], document["failed"]) == (12, 0, 12, 0)
+    assert (document["cost_usd"], document["error"]) == (None, None)
+    factors = {(f["model"], f["rubric"], f["factor"]): f for f in document["factors"]}
+    assert len(factors) == 2 * 12
+    said = expected(manifest)
+    mean = (said["e0", "fidelity"]["alignment"] + said["e2", "fidelity"]["alignment"]) / 2
+    assert factors["m0", "fidelity", "alignment"]["mean"] == mean
+    assert (again.json["asked"], again.json["cached"]) == (0, 12)
+
+
+def test_people_see_means_with_their_coverage(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 4)
+    (tmp_path / "edited-3.png").unlink()
+    with stub():
+        told = judge(manifest, store, "--rubric", "fidelity", "--max-failures", "0.5")
+    assert told.code == 0
+    assert "alignment" in told.out and "1/2" in told.out and "2/2" in told.out
+    assert "4 judgements, 1 missing_output; 4 asked, 0 cached, 3 replies, cost unknown" in told.out
+
+
+def test_a_known_price_is_summed_up(tmp_path: Path, store: Path, prices: Path) -> None:
+    with stub():
+        told = judge(edits(tmp_path, 1), store, "--prices", prices, "--json")
+    assert 0 < told.json["cost_usd"] < 1
+
+
+def test_a_terminal_sees_a_bar_and_plain_lines_go_elsewhere(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 10)
+    ours, theirs = pty.openpty()
+    with stub(Behaviour(latency=0.05)):
+        command = [*COMMAND, "run", str(manifest), "--judge", OPENAI, "--store", str(store), "--json"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=False, cwd=tmp_path)
+    os.close(theirs)
+    shown = os.read(ours, 1_000_000).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["statuses"] == {"ok": 30}
+    assert "judging" in shown and "/30" in shown
+
+
+def test_progress_says_how_many_how_fast_what_it_cost_and_what_failed() -> None:
+    tally = Tally(Counter({"ok": 1_500, "invalid": 3}), cached=500, asked=1_003, cost=1.234)
+    tally.started = time.monotonic() - 10
+    assert describe(tally, 6_000) == "1,503 of 6,000 judged, 100.3/s, 500 cached, $1.23, failed: 3 invalid"
+    assert describe(Tally(unpriced=2), None).endswith("0.0/s, cost unknown, 0 failed")
+    assert "$1.23 + unknown" in describe(Tally(cost=1.23, unpriced=2), None)
+
+
+# --- beforehand -----------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_asks_and_writes_nothing(tmp_path: Path, store: Path, prices: Path) -> None:
+    manifest = edits(tmp_path, 4)
+    (tmp_path / "edited-3.png").unlink()
+    before = sorted(tmp_path.iterdir())
+    with stub() as server:
+        told = judge(manifest, store, "--prices", prices, "--dry-run", "--json")
+        shown = judge(manifest, store, "--prices", prices, "--dry-run")
+        assert server.ledger.requests == 0
+    assert sorted(tmp_path.iterdir()) == before
+    assert (told.code, shown.code) == (0, 0)
+    document = told.json
+    assert (document["tasks"], document["done"], document["cannot_be_asked"]) == (12, 0, {"missing_output": 3})
+    (estimate,) = document["judges"]
+    assert (estimate["judge"], estimate["calls"], estimate["images"]) == (OPENAI, 9, 18)
+    assert 0 < estimate["price"] < 1
+    assert "9 calls, 18 images" in shown.out and "list prices of 2026-01-01" in shown.out
+
+
+def test_a_dry_run_of_a_store_that_is_there_leaves_it_as_it_is(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 3)
+    with stub():
+        judge(manifest, store, "--limit", "1")
+        before = store.read_bytes()
+        told = judge(manifest, store, "--dry-run", "--json")
+    assert store.read_bytes() == before
+    assert (told.json["tasks"], told.json["done"]) == (9, 3)
+
+
+def test_an_unknown_price_is_unknown(tmp_path: Path, store: Path) -> None:
+    with stub():
+        told = judge(edits(tmp_path, 1), store, "--dry-run", "--json")
+        shown = judge(edits(tmp_path, 1), store, "--dry-run")
+    assert told.json["judges"][0]["price"] is None
+    assert "unknown price" in shown.out
+    assert "$0" not in shown.out
+
+
+# --- exit codes -----------------------------------------------------------------------------------------------
+
+
+def test_done_is_0(tmp_path: Path, store: Path) -> None:
+    with stub():
+        assert judge(edits(tmp_path, 1), store).code == 0
+
+
+@pytest.mark.parametrize(("allowed", "code"), [(0.0, 3), (0.24, 3), (0.25, 0), (1.0, 0)])
+def test_too_many_failures_are_3(allowed: float, code: int, tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 4)
+    (tmp_path / "edited-0.png").unlink()
+    with stub():
+        assert judge(manifest, store, "--rubric", "fidelity", "--max-failures", allowed).code == code
+
+
+def test_a_budget_that_is_reached_is_4_and_the_run_goes_on(tmp_path: Path, store: Path, prices: Path) -> None:
+    manifest = edits(tmp_path, 10)
+    with stub() as server:
+        told = judge(manifest, store, "--prices", prices, "--budget", "0.5", "--json")
+        assert told.code == 4
+        assert (told.json["ending"], told.json["error"]) == ("budget", None)
+        assert told.json["cost_usd"] <= 0.5
+        assert told.json["statuses"]["pending"] > 0
+        assert "stopped (budget)" in told.err
+        assert judge(manifest, store, "--prices", prices).code == 0
+        assert server.ledger.paid == 30
+
+
+def test_a_refused_key_is_1_with_one_clear_line(tmp_path: Path, store: Path) -> None:
+    with canned(lambda *_: (401, {}, b'{"error": {"message": "Incorrect API key provided"}}')):
+        told = judge(edits(tmp_path, 4), store, "--json")
+    assert told.code == 1
+    assert told.err == "editjudge: openai/stub: HTTP 401: Incorrect API key provided\n"
+    assert (told.json["ending"], told.json["statuses"]) == ("failed", {"pending": 12})
+
+
+def test_a_server_that_is_down_is_1_and_all_stays_to_be_judged(tmp_path: Path, store: Path) -> None:
+    with environment(variables("http://127.0.0.1:9")), pacing(patience=0.5):
+        told = judge(edits(tmp_path, 8), store, "--json")
+    assert told.code == 1
+    assert told.json["statuses"] == {"pending": 24}
+    first, last = told.err.splitlines()
+    assert first.startswith("openai/stub is down (no connection to 127.0.0.1:9")
+    assert last.startswith("editjudge: openai/stub did not answer for 0.5 s")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--judge", "opnai/x"], 'no provider is called "opnai"; did you mean "openai"?'),
+        (["--judge", OPENAI, "--judge", OPENAI], "named twice"),
+        (["--judge", OPENAI, "--concurrency", "many"], "--concurrency many"),
+        (["--judge", OPENAI, "--concurrency", "0"], "--concurrency 0"),
+        (["--judge", OPENAI, "--repeats", "0"], "repeats"),
+        (["--judge", OPENAI, "--budget", "1"], "--prices"),
+        (["--judge", OPENAI, "--budget", "nan"], "nan"),
+        (["--judge", OPENAI, "--temperature", "inf"], "inf"),
+        (["--judge", OPENAI, "--max-failures", "nan"], "nan"),
+        (["--judge", OPENAI, "-J", "top_p"], "KEY=VALUE"),
+        (["--judge", OPENAI, "--base-url", "http://me:pass@127.0.0.1/v1"], "user name or password"),
+        (["--judge", OPENAI, "--layout", "sideways"], "sideways"),
+    ],
+)
+def test_what_cannot_be_meant_is_2_and_leaves_nothing(
+    words: list[str], complaint: str, tmp_path: Path, store: Path
+) -> None:
+    with stub() as server:
+        told = editjudge("run", edits(tmp_path, 1), "--store", store, *words)
+        assert server.ledger.requests == 0
+    assert told.code == 2
+    assert complaint in told.err
+    assert "Traceback" not in told.err
+    if store.exists():
+        with Store.open(store) as kept:
+            assert kept.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--rubric", "fidelty"], 'did you mean "fidelity"?'),
+        (["--prices", "gone.yaml"], "not a price file"),
+        (["--judge", "replay:gone.jsonl"], "gone.jsonl"),
+    ],
+)
+def test_input_that_is_wrong_is_1_and_names_it(words: list[str], complaint: str, tmp_path: Path, store: Path) -> None:
+    with stub():
+        told = judge(edits(tmp_path, 1), store, *words)
+    assert told.code == 1
+    assert complaint in told.err
+    assert told.err.startswith("editjudge: ")
+
+
+def test_another_spec_under_the_same_name_is_an_error(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 1)
+    with stub():
+        judge(manifest, store, "--name", "mine")
+        told = judge(manifest, store, "--name", "mine", "--temperature", "0.5")
+    assert told.code == 1
+    assert 'there is a run "mine" with another spec' in told.err and "temperature" in told.err
+
+
+def test_options_that_json_does_not_have_are_text(tmp_path: Path, store: Path) -> None:
+    bodies: list[Any] = []
+
+    def listen(_: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        bodies.append(json.loads(body))
+        return 401, {}, b"{}"
+
+    words = ("-J", "a=NaN", "-J", "b=0.5", "-J", 'c={"d": [1]}', "-J", "e=", "-J", "f=x=y")
+    with canned(listen):
+        judge(edits(tmp_path, 1), store, *words)
+    passed = {name: bodies[0][name] for name in ("a", "b", "c", "e", "f")}
+    assert passed == {"a": "NaN", "b": 0.5, "c": {"d": [1]}, "e": "", "f": "x=y"}
+
+
+def test_a_panel_keeps_the_answers_of_each_judge(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 2)
+    with stub():
+        told = judge(manifest, store, "--judge", SPECS["google"], "--repeats", "2", "--json")
+    assert (told.code, told.json["statuses"]) == (0, {"ok": 24})
+    assert {factor["judge"] for factor in told.json["factors"]} == {OPENAI, SPECS["google"]}
+
+
+def test_rubrics_may_be_named_sets_or_files(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 1)
+    with stub():
+        told = judge(manifest, store, "--rubric", "fidelity", "--rubric", "compliance", "--json")
+    assert {factor["rubric"] for factor in told.json["factors"]} == {"fidelity", "compliance"}
+    assert set(ONLINE) >= {"fidelity"}
+
+
+def test_pictures_outside_the_folder_need_permission(tmp_path: Path, store: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    row = rows_of(edits(tmp_path, 1))[0]
+    manifest = write_manifest(inside, [row | {"input": "../input-0.png", "edited": "../edited-0.png"}])
+    with stub():
+        refused = judge(manifest, store, "--rubric", "fidelity")
+        allowed = judge(manifest, store, "--rubric", "fidelity", "--allow-outside")
+    assert (refused.code, allowed.code) == (1, 0)
+    assert "outside" in refused.err
+
+
+# --- secrets --------------------------------------------------------------------------------------------------
+
+KEYS = (
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GOOGLE_API_KEY",
+    "GEMINI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "VLLM_API_KEY",
+    "OPENAI_COMPATIBLE_API_KEY",
+)
+CANARY = "Zq9-canary.of~the/test+Xw3"
+
+
+@pytest.mark.parametrize(
+    ("wire", "status"), [("openai", 400), ("openai", 401), ("openai", 500), ("anthropic", 429), ("google", 400)]
+)
+def test_a_key_is_in_no_file_and_on_no_screen(wire: str, status: int, tmp_path: Path) -> None:
+    """Not even where the server sends it back, as some do."""
+
+    def echo(headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        sent = "; ".join(f"{name}: {value}" for name, value in headers.items())
+        return status, {}, json.dumps({"error": {"message": f"You sent {sent}"}}).encode()
+
+    store, folder = tmp_path / "s.db", tmp_path / "out"
+    with canned(echo, CANARY), environment(dict.fromkeys(KEYS, CANARY)), pacing(tries=2, patience=0.2):
+        command = ("run", edits(tmp_path, 6), "--judge", SPECS[wire], "--store", store, "--name", "r")
+        told = [editjudge(*command, "--json"), editjudge(*command)]
+        verbs: list[tuple[str, ...]] = [("runs", "show", "r"), ("runs", "list", "--json"), ("runs", "again", "r")]
+        verbs += [("export", "r", "-o", str(folder), "--format", form) for form in ("jsonl", "csv")]
+        told += [editjudge(*verb, "--store", store) for verb in verbs]
+    assert told[0].code in (1, 3)
+    assert any("You sent" in said.err + said.out for said in told) or b"You sent" in store.read_bytes()
+    assert all("canary" not in said.out + said.err for said in told)
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 8
+    assert all(b"canary" not in path.read_bytes() for path in written)

@@ -1,0 +1,120 @@
+"""`editjudge runs`: what was run, and doing it again."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+import pytest
+from run.made import SPECS, Told, editjudge, edits, run, stub
+
+from bench.stub import Behaviour
+from editjudge.judges.conversation import Parameters
+from editjudge.judges.registry import Options
+from editjudge.rubrics.files import dump, load
+from editjudge.store.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Two runs of the same edits, the second with one rubric of the first."""
+    manifest = edits(tmp_path, 3)
+    with stub():
+        run(manifest, tmp_path / "s.db", manner={"name": "first"})
+        run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"name": "second"})
+    return tmp_path / "s.db"
+
+
+def runs(store: Path, *words: object) -> Told:
+    return editjudge("runs", *words, "--store", store)
+
+
+def test_list(store: Path) -> None:
+    told = runs(store, "list", "--json")
+    assert [(found["id"], found["name"], found["state"]) for found in told.json["runs"]] == [
+        (1, "first", "finished"),
+        (2, "second", "finished"),
+    ]
+    shown = runs(store, "list").out.splitlines()
+    assert len(shown) == 2 and shown[0].endswith("first") and "finished" in shown[0]
+
+
+def test_show_has_the_frozen_spec_and_the_counts(store: Path, tmp_path: Path) -> None:
+    document = runs(store, "show", "first", "--json").json
+    assert document["spec"]["manifest"] == str((tmp_path / "edits.jsonl").resolve())
+    assert set(document["spec"]["rubrics"]) == {"preservation", "quality", "fidelity"}
+    assert document["spec"]["judges"] == [SPECS["openai"]]
+    assert len(document["spec_hash"]) == 64
+    assert sorted((c["rubric"], c["status"], c["n"]) for c in document["counts"]) == [
+        ("fidelity", "ok", 3),
+        ("preservation", "ok", 3),
+        ("quality", "ok", 3),
+    ]
+    assert document["summary"]["statuses"] == {"ok": 9}
+    assert "first (1): finished" in runs(store, "show", "1").out
+
+
+def test_rm_removes_what_only_this_run_has(store: Path) -> None:
+    assert runs(store, "rm", "second", "--yes").out == "removed second\n"
+    with Store.open(store, readonly=True) as kept:
+        (left,) = kept.runs()
+        assert {row["status"] for row in kept.judgements(left)} == {"ok"}
+    assert runs(store, "rm", "first", "--json").json == {"removed": "first"}
+    assert runs(store, "list", "--json").json == {"runs": []}
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n\n", 2), ("", 2), ("y\n", 1)])
+def test_rm_asks_before_it_removes(answer: str, left: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    told = runs(store, "rm", "second")
+    assert (told.code == 0) == (left == 1)
+    with Store.open(store, readonly=True) as kept:
+        assert len(kept.runs()) == left
+
+
+def test_again_asks_what_failed_and_not_what_is_done(tmp_path: Path) -> None:
+    manifest, store = edits(tmp_path, 4), tmp_path / "s.db"
+    with stub(Behaviour(garbage=0.9, sticky=frozenset({"garbage"}))) as server:
+        options = Options(Parameters(temperature=0.5, extra={"top_p": 0.9}), strict=True)
+        first = run(manifest, store, options=options, repeats=2, manner={"name": "mine"})
+        server.behaviour = Behaviour()
+        server.reset()
+        told = runs(store, "again", "mine", "--json")
+        assert server.ledger.paid == first.outcome.summary.failed > 0
+    assert (told.code, told.json["statuses"]) == (0, {"ok": 24})
+    assert told.json["run"] == "mine"
+
+
+def test_again_with_a_changed_rubric_is_an_error(tmp_path: Path) -> None:
+    manifest, store, file = edits(tmp_path, 1), tmp_path / "s.db", tmp_path / "mine.yaml"
+    rubric = dataclasses.replace(load("fidelity"), name="mine")
+    file.write_text(dump(rubric))
+    with stub() as server:
+        run(manifest, store, rubrics=(str(file),), manner={"name": "r"})
+        file.write_text(dump(dataclasses.replace(rubric, task="Something else.")))
+        server.reset()
+        told = runs(store, "again", "r")
+        assert server.ledger.requests == 0
+    assert told.code == 1
+    assert "mine changed since the run" in told.err
+
+
+def test_again_exits_as_run_does(tmp_path: Path) -> None:
+    manifest, store = edits(tmp_path, 2), tmp_path / "s.db"
+    with stub(Behaviour(empty=1)):
+        run(manifest, store, rubrics=("fidelity",), manner={"name": "r"})
+        assert runs(store, "again", "r").code == 3
+        assert runs(store, "again", "r", "--max-failures", "1").code == 0
+
+
+@pytest.mark.parametrize("verb", ["show", "again", "rm"])
+def test_a_run_that_is_not_there_is_an_error_with_a_guess(verb: str, store: Path) -> None:
+    told = runs(store, verb, "frist", *(["--yes"] if verb == "rm" else []))
+    assert told.code == 2
+    assert 'did you mean "first"?' in told.err
+
+
+def test_the_environment_names_the_store(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITJUDGE_STORE", str(store))
+    assert len(editjudge("runs", "list", "--json").json["runs"]) == 2
