@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def prices(path: Path | None = None) -> Prices:
             if not all(isinstance(n, int | float) and n >= 0 for n in (price.input, price.output, price.cached or 0)):
                 raise TypeError(f"{spec}: prices are numbers from 0")
         return Prices(str(data["as_of"]), models)
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{chosen}: not a price file ({error}); expected `as_of` and `models`, each with input and output"
         ) from None
@@ -79,6 +79,11 @@ def image_tokens(provider: str, width: int, height: int) -> int:
     shrink = min(1.0, 2048 / max(width, height))
     shrink *= min(1.0, 768 / (min(width, height) * shrink))
     return 85 + 170 * math.ceil(width * shrink / 512) * math.ceil(height * shrink / 512)
+
+
+def question_tokens(provider: str, sizes: Iterable[tuple[int, int]], text: str) -> int:
+    """About what a question counts, pictures and text."""
+    return sum(image_tokens(provider, *size) for size in sizes) + text_tokens(text)
 
 
 def text_tokens(text: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -70,10 +69,11 @@ def cost(spec: str, prices_file: Path | None, usage: Usage) -> float | None:
 
 
 def _measured() -> Judge:
-    if importlib.util.find_spec("editjudge.judges.measured") is None:
+    from editjudge.judges.measured import Measured, missing
+
+    if absent := missing():
         raise UsageError(
-            "the embedded judge `measured` is not installed: pip install 'editjudge[measured]', "
+            f"the embedded judge `measured` needs {', '.join(absent)}: pip install 'editjudge[measured]', "
             "or name a judge with --judge provider/model"
         )
-    judge: Judge = importlib.import_module("editjudge.judges.measured").Measured()
-    return judge
+    return Measured()

@@ -138,13 +138,21 @@ class Talker:
     def _heard(self, response: Response) -> Reply:
         try:
             return self._endpoint.reply(response.status, response.headers, response.body)
-        except Problem:
-            if self._endpoint.key is None:
-                raise
-        # Servers quote what they were sent, and an error is shown and kept. Its message is short: had the key been
-        # taken out of that, half of one would stay.
+        except Problem as problem:
+            raise self._without_key(problem, response) from None
+
+    def _without_key(self, problem: Problem, response: Response) -> Problem:
+        """Servers quote what they were sent, and an error is shown and kept. Messages are cut short, perhaps in the
+        middle of a key: so it is taken out of what they are made from."""
+        if self._endpoint.key is None:
+            return problem
         said = self._endpoint.key.redacted(response.body.decode("utf-8", "replace"))
-        return self._endpoint.reply(response.status, response.headers, said.encode())
+        try:
+            self._endpoint.reply(response.status, response.headers, said.encode())
+        except Problem as redacted:
+            # Only the words: "x" is a key too, and no error is what it was without its x.
+            return Problem(problem.kind, str(redacted), status=problem.status, retry_after=problem.retry_after)
+        return Problem(problem.kind, "no reason given", status=problem.status, retry_after=problem.retry_after)
 
     def _tokens(self, work: Work, question: Question) -> int:
         """About what one ask counts, there and back."""

@@ -12,6 +12,9 @@ from editjudge.judges.prices import Price, answer_tokens, prices, question_token
 from editjudge.judges.registry import Options, is_local
 from editjudge.judges.work import Work
 
+_REASONS = 500
+"""Tokens that tell a judge why its reply cannot be used, and what the answer must be; about, and rather too many."""
+
 
 @dataclass
 class Estimate:
@@ -46,11 +49,13 @@ class Costs:
     def most(self, work: Work) -> float:
         """What a task costs if every ask is needed and every answer is as long as it may be."""
         price = self._prices[work.task.judge]
-        if price is None or work.problem:
+        if price is None or work.problem or is_local(work.task.judge):
             return 0.0
         asks = 1 + self._options.reasks
         output = self._options.parameters.max_tokens or 4 * answer_tokens(work.rubric)
-        return asks * (input_tokens(work) * price.input + output * price.output) / 1e6
+        # Each further ask repeats what was said before: the useless reply, and what was wrong with it.
+        repeated = asks * (asks - 1) // 2 * (output + _REASONS)
+        return ((asks * input_tokens(work) + repeated) * price.input + asks * output * price.output) / 1e6
 
     def estimate(self, judge: str) -> Estimate:
         """An empty estimate, to be added to."""

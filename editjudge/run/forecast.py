@@ -39,20 +39,19 @@ async def _forecast(job: Job, store_place: str) -> tuple[list[Estimate], Todo]:
     shape = Shape(job.load_rubrics(), job.repeats, job.layout)
     costs = Costs(job.options, None, job.judges)
     exists = "://" in store_place or Path(store_place).exists()
-    store = Store.open(store_place, readonly=True) if exists else None
     todo, estimates = Todo(), []
     async with AsyncExitStack() as resources:
+        store = resources.enter_context(Store.open(store_place, readonly=True)) if exists else None
         for spec in job.judges:
             judge = await open_judge(spec, job.options, Pace, resources)
             estimates.append(_one(job, shape, judge, costs, store, todo))
-    if store:
-        store.close()
     return estimates, todo
 
 
 def _one(job: Job, shape: Shape, judge: Judge, costs: Costs, store: Store | None, todo: Todo) -> Estimate:
     estimate = costs.estimate(judge.spec)
     edits = job.edits()
+    counted: set[str] = set()
     while batch := list(itertools.islice(edits, BATCH)):
         digests = Digests(root=access(job).root, fetch=access(job).fetch)
         planned = list(works(batch, shape, judge, functools.partial(known, digests)))
@@ -61,7 +60,9 @@ def _one(job: Job, shape: Shape, judge: Judge, costs: Costs, store: Store | None
         todo.tasks += len(planned)
         todo.done += len(planned) - len(waiting)
         _count(waiting, todo)
-        costs.add(estimate, waiting)
+        fresh = {work.task.key: work for work in waiting if work.task.key not in counted}
+        counted.update(fresh)  # what two edits share is paid for once
+        costs.add(estimate, fresh.values())
     return estimate
 
 

@@ -25,7 +25,10 @@ CEILING = 256
 """Where automatic concurrency stops growing; beyond it one process is bound by its CPU (see docs/benchmarks.md)."""
 START = 8
 """Where automatic concurrency begins: it doubles every round trip until the first 429."""
-_SHRINK = 0.7
+_FIRST_CUT = 0.3
+"""Off the limit at the first 429: growth by doubling overshoots by up to half."""
+_MEMORY = 1 / 16
+"""Weight of the latest answer in the share of 429s."""
 _NOTHING_LOST = "Nothing is lost: run the same command again to go on."
 
 
@@ -56,8 +59,9 @@ class Circuit:
     """Opens after many failures in a row without a success, and lets one request through at a time to see."""
 
     judge: str
-    threshold: int = 15
-    """Failures in a row. At 32 % failing requests that happens once in 26 million by chance."""
+    threshold: int = 9
+    """Failures in a row: one less than the tries of a question, so that not even a single one at a time is burnt
+    before. At 32 % failing requests that happens once in 28,000 by chance, and then costs a message."""
     patience: float = 120.0
     """Seconds that a judge may stay down before the run gives up."""
     say: Callable[[str], None] = field(default=lambda _: None)
@@ -140,6 +144,9 @@ class Pace:
         self.in_flight = 0
         self.rate_limited = 0
         """429s so far."""
+        self._has_answered = False
+        self._refused = 0.0
+        """Share of 429s among the latest answers."""
         self._grows_fast = True
         self._calm = 0
         """Successes to come before the limit grows again."""
@@ -198,6 +205,8 @@ class Pace:
 
     def _praise(self) -> None:
         self.circuit.succeeded()
+        self._has_answered = True
+        self._refused -= self._refused * _MEMORY
         self._calm -= 1
         if self.limit < self.ceiling and self._calm < 0:
             # One more slot for every success doubles the limit each round trip; later, one for every round trip.
@@ -207,20 +216,36 @@ class Pace:
     def _heed(self, problem: Problem, started: float) -> None:
         if problem.kind == "rate limit":
             self.rate_limited += 1
-            self._grows_fast = False
+            self._refused += (1 - self._refused) * _MEMORY
             if started > self._shrunk:  # those sent before the last cut say nothing about the rate since
                 self._shrunk = time.monotonic()
-                self.limit = max(1.0, self.limit * _SHRINK)
+                self._shrink()
+            self._grows_fast = False
         elif problem.passing:
             # For a round trip. For a time instead, a steady 10 % of 5xx would never let it grow again, and with 20 %
             # of 429 beside it one request would be left in flight (8 answers a second where there are 20 now).
             self._calm = int(self.limit)
-        if problem.kind in ("refusal", "schema"):
+        declined = problem.kind in ("refusal", "schema")
+        # Where no question was ever taken, all are malformed; where some were, it is for what this one shows.
+        if declined or (problem.kind == "request" and self._has_answered):
             self.circuit.succeeded()  # an answer, if not the one that was hoped for
         elif problem.kind in ("key", "model"):
             self.circuit.end(f"{self.judge}: {problem}")
-        else:
+        elif not self._last_few():
             self.circuit.failed(problem, self.in_flight)
+
+    def _shrink(self) -> None:
+        """By half the share that was refused, as DCTCP does with marked packets: a limit that is nearly kept is
+        approached gently, and one that refuses at random does not drive a run down to one request at a time. Whoever
+        is refused keeps its slot while it waits, so that a few slots are slow enough as long as most are answered."""
+        cut = _FIRST_CUT if self._grows_fast else max(0.05, self._refused / 2)
+        floor = 1.0 if self._refused > 0.5 else min(START, self.ceiling, self.limit)
+        self.limit = max(floor, self.limit * (1 - cut))
+
+    def _last_few(self) -> bool:
+        """A judge that has answered is not down because the last questions fail: one that always does, say for its
+        picture, gathers failures here until the tries are used up, and nothing else is left that could burn."""
+        return self._has_answered and self.in_flight < START and not self._waiting
 
 
 class _Meter:

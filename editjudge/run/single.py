@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -13,7 +14,7 @@ from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Encoded, Known, Pictures
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
-from editjudge.run.pace import Pace
+from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.run.plan import Shape, works
 
 
@@ -26,10 +27,16 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
         return None if source is None else digests.known(source)
 
     async with AsyncExitStack() as resources:
-        judge = await open_judge(spec, options, Pace, resources)
+        judge = await open_judge(spec, options, _soon, resources)
         planned = list(works([edit], Shape(rubrics), judge, look))
         pictures = Pictures()
         return [await judged(judge, work, pictures) for work in planned]
+
+
+def _soon(spec: str) -> Pace:
+    """Somebody waits for this edit, and there is no manifest that could burn: a judge that is down is unreachable
+    after seconds, where a run gives it minutes."""
+    return Pace(spec, retry=Retry(tries=5), circuit=Circuit(spec, threshold=sys.maxsize))
 
 
 async def judged(judge: Judge, work: Work, pictures: Pictures) -> Judgement:
