@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 
 $(VENV)/.dev: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
 demo: $(VENV)/.dev

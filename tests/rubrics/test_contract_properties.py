@@ -250,7 +250,7 @@ def assert_says_its_scores(rubric: Rubric, text: str, outcome: Verdict | Failure
 
 def hammer(seed: int, rounds: int) -> int:
     """How many of so many scrambled replies were accepted."""
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     accepted = 0
     for _ in range(rounds):
         rubric = rng.choice(RUBRICS)

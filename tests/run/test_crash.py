@@ -55,7 +55,7 @@ def is_sound(store: Path) -> bool:
 
 def kill_and_resume(folder: Path, count: int, kills: int, seed: int) -> None:
     manifest, store = edits(folder, count), folder / "killed.db"
-    chance = random.Random(seed)  # noqa: S311  (when to kill)
+    chance = random.Random(seed)
     with stub(Behaviour(latency=0.02, jitter=0.04)) as server:
         for _ in range(kills):
             with running(manifest, store, "--concurrency", CONCURRENCY) as process:

@@ -78,7 +78,7 @@ def test_a_killed_writer_leaves_a_sound_file_with_all_that_it_acknowledged(tmp_p
     with start(WRITING, path, 1_000_000) as writing:
         assert writing.stdout
         said = [int(writing.stdout.readline())]
-        time.sleep(random.random())  # noqa: S311  (any instant will do)
+        time.sleep(random.random())
         writing.send_signal(signal.SIGKILL)
         said += [int(line) for line in writing.stdout if line.endswith("\n")]
     raw = sqlite3.connect(path)
