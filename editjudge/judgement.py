@@ -157,4 +157,5 @@ def row(judgement: Judgement, item: str, model: str | None, group: str | None) -
         "prepared": dict(judgement.prepared),
         "cost": judgement.cost,
         "created": judgement.created,
+        "cached": False,  # a store says so of what an earlier run had asked
     }

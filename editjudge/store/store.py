@@ -372,7 +372,10 @@ _AS_ROW = shown_row(Judgement("", "invalid", "", "", ""), "", None, None)
 ROW_FIELDS = tuple(_AS_ROW)
 """The fields of `editjudge.judgement.row`, in its order."""
 
+# An answer that was there before the run was: it was paid for by an earlier one.
+_BEGUN = sa.select(runs.c.created).where(runs.c.id == tasks.c.run_id).correlate(tasks).scalar_subquery()
 _OF_THE_TASK: dict[str, sa.ColumnElement[Any]] = {
+    "cached": sa.func.coalesce(judgements.c.created < _BEGUN, sa.false()),
     "model": items.c.model,
     "group": items.c.group,
     "status": sa.func.coalesce(judgements.c.status, PENDING),

@@ -48,7 +48,7 @@ def test_a_line_has_the_fields_of_a_row_and_a_task_that_waits_has_a_line(
     path = export_jsonl(store, run, tmp_path / "out")
     assert path == tmp_path / "out" / "judgements.jsonl"
     lines = [json.loads(line) for line in path.read_text("ascii").splitlines()]
-    assert lines[0] == row(SCORED, "edit-0", "-m", "-12.5")
+    assert lines[0] == row(SCORED, "edit-0", "-m", "-12.5") | {"cached": SCORED.created < run.created}
     assert [line["status"] for line in lines] == ["ok", "invalid", "pending"]
     assert {tuple(line) for line in lines} == {tuple(lines[0])}
 

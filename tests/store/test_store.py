@@ -51,7 +51,7 @@ def test_whatever_a_judge_said_comes_back_the_same(shared: Store, said: Judgemen
     assert shared.replies(said.key) == list(said.exchanges)
     (shown,) = shared.judgements(run)
     extra = {name: shown.pop(name) for name in ("position", "edit_type", "metadata")}
-    assert shown == row(said, item, item, item)
+    assert shown == row(said, item, item, item) | {"cached": said.created < run.created}
     assert list(shown) == list(row(said, item, item, item))
     assert extra == {"position": 0, "edit_type": None, "metadata": {}}
     shared.remove_run(run)
@@ -205,6 +205,15 @@ def test_tasks_come_in_order_and_without_a_judgement_they_are_pending(store: Sto
     assert pending["judge"] == JUDGE and pending["key"] == key(3) and pending["usage"]["input_tokens"] is None
     assert shown[2]["repeat"] == 4, "of the task, not of the judgement that it shares"
     assert store.counts(run) == {(JUDGE, RUBRIC, status): 1 for status in ("pending", "ok", "invalid")}
+
+
+def test_an_answer_that_an_earlier_run_had_is_marked_as_cached(store: Store) -> None:
+    earlier, later = store.open_run("earlier", {}), store.open_run("later", {"again": True})
+    store.write([sample(1, created=(earlier.created + later.created) / 2)])
+    for run in (earlier, later):
+        store.add_tasks(run, [task(1), task(2)])
+    assert [shown["cached"] for shown in store.judgements(earlier)] == [False, False]
+    assert [shown["cached"] for shown in store.judgements(later)] == [True, False]
 
 
 def test_rows_are_picked_by_field(store: Store) -> None:
