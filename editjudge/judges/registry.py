@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -69,11 +70,15 @@ def cost(spec: str, prices_file: Path | None, usage: Usage) -> float | None:
 
 
 def _measured() -> Judge:
-    from editjudge.judges.measured import Measured, missing
-
-    if absent := missing():
+    try:
+        measured = importlib.import_module("editjudge.judges.measured")
+        absent = measured.missing()
+    except ImportError:
+        absent = ["the extra of its name"]
+    if absent:
         raise UsageError(
             f"the embedded judge `measured` needs {', '.join(absent)}: pip install 'editjudge[measured]', "
             "or name a judge with --judge provider/model"
         )
-    return Measured()
+    judge: Judge = measured.Measured()
+    return judge
