@@ -28,8 +28,14 @@ check: $(VENV)/.dev
 soak: $(VENV)/.dev
 	$(BIN)/pytest -m soak
 
+# Minutes each, on a quiet machine. Peers are measured where `python -m bench.peers.install` has put them.
 bench: $(VENV)/.dev
-	$(BIN)/python bench/startup.py
+	$(BIN)/python -m bench.startup
+	$(BIN)/python -m bench.throughput --peers
+	$(BIN)/python -m bench.faults
+	$(BIN)/python -m bench.resume
+	$(BIN)/python -m bench.store
+	$(BIN)/python -m bench.statistics
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo
