@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from editjudge.edit import Edit
 from editjudge.errors import ImageError
@@ -36,30 +36,46 @@ class Shape:
 def works(edits: Iterable[Edit], shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:
     """Everything to be asked of one judge, edit by edit, so that what shares pictures stands together."""
     for edit in edits:
-        look_once = functools.cache(functools.partial(look, edit))
+        seen: dict[tuple[str, ...], _Seen] = {}
         for rubric in shape.rubrics:
-            yield from _of_one(edit, rubric, shape, judge, look_once)
+            roles = _roles(edit, rubric, judge)
+            if roles not in seen:
+                seen[roles] = _see(edit, roles, judge, look)
+            yield from _of_one(edit, rubric, shape, judge, seen[roles])
 
 
-_LookOnce = Callable[[str], Known | None]
-"""What is known of a picture of the edit at hand, by role."""
+class _Seen(NamedTuple):
+    """What is known of the pictures that some rubrics share."""
+
+    digests: dict[str, str]
+    recipes: dict[str, str]
+    sizes: dict[str, tuple[int, int]]
+    images: dict[str, list[str | None]]
+    """Digest and recipe of each role, absent ones included: their part of a key."""
+    problem: tuple[Status, Remark] | None
 
 
-def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: _LookOnce) -> Iterator[Work]:
+def _see(edit: Edit, roles: tuple[str, ...], judge: Judge, look: Look) -> _Seen:
     shown: dict[str, Known] = {}
-    problem = None
-    roles = _roles(edit, rubric, judge)
-    if judge.limits is not None:
-        problem = _pictures(roles, look, shown) or _texts(edit, rubric)
+    limits = judge.limits
+    problem = _pictures(edit, roles, look, shown) if limits is not None else None
     digests = {role: known.digest for role, known in shown.items()}
-    recipes = {role: plan(known.info, judge.limits) for role, known in shown.items() if known.info and judge.limits}
+    recipes = {role: plan(known.info, limits) for role, known in shown.items() if known.info and limits}
     sizes = {role: known.info.shown for role, known in shown.items() if known.info}
-    question = {
+    images = {role: [digests.get(role), recipes.get(role)] for role in roles}
+    return _Seen(digests, recipes, sizes, images, problem)
+
+
+def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, seen: _Seen) -> Iterator[Work]:
+    problem = seen.problem
+    if judge.limits is not None:
+        problem = problem or _texts(edit, rubric)
+    question: dict[str, object] = {
         "version": KEY_VERSION,
         "rendering": RENDERING,
         "rubric": rubric.hash,
         "layout": shape.layout,
-        "images": {role: [digests.get(role), recipes.get(role)] for role in roles},
+        "images": seen.images,
         "texts": {role: getattr(edit, role) for role in rubric.texts},
     }
     if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
@@ -67,7 +83,7 @@ def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, look: _LookO
     for repeat in range(shape.repeats):
         key = _key(question, judge.identity(edit, rubric, repeat), repeat)
         task = Task(edit.id, rubric.name, judge.spec, repeat, key)
-        yield Work(task, edit, rubric, digests, recipes, sizes, shape.layout, problem)
+        yield Work(task, edit, rubric, seen.digests, seen.recipes, seen.sizes, shape.layout, problem)
 
 
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
@@ -83,12 +99,12 @@ def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*rubric.images, *also)))
 
 
-def _pictures(roles: Iterable[str], look: _LookOnce, shown: dict[str, Known]) -> tuple[Status, Remark] | None:
+def _pictures(edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, Known]) -> tuple[Status, Remark] | None:
     """Fills in what is known of each picture that is looked at; says why it cannot be asked, if it cannot."""
     problem: tuple[Status, Remark] | None = None
     for role in roles:
         try:
-            known = look(role)
+            known = look(edit, role)
         except ImageError as error:
             problem = problem or ("bad_image", Remark("bad_image", str(error)))
             continue
