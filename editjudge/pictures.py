@@ -121,7 +121,7 @@ class Pictures:
     def __init__(
         self,
         *,
-        budget: int = 64 * 2**20,
+        budget: int = 32 * 2**20,
         root: Path | None = None,
         fetch: Fetch | None = None,
         bounds: Bounds = BOUNDS,

@@ -1,0 +1,116 @@
+"""How fast the embedded judge measures, beside scikit-image's SSIM and CIEDE2000 on the same pair in the same run.
+
+    python bench/measured.py [--pairs 5] [--side 1024]
+
+Prints one JSON document: CPU milliseconds per pair on one core for the whole pixel part, for the two calls of
+scikit-image, their ratio, memory of a worker, and how much faster two workers are than one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import cv2
+import numpy as np
+from skimage import color, data, metrics
+
+from editjudge.judges.measured.calibration import load
+from editjudge.judges.measured.factors import MEASURED, score
+from editjudge.judges.measured.measures import measure
+from editjudge.judges.measured.scene import compose
+
+Picture = Any
+# scikit-image has no types for these three.
+photograph: Any = data.astronaut
+ssim: Any = metrics.structural_similarity
+ciede2000: Any = color.deltaE_ciede2000
+
+
+def pair(side: int) -> tuple[Picture, Picture]:
+    """A photograph and an edit of it: a recoloured ellipse, and noise as re-encoding leaves it."""
+    before = cv2.resize(photograph(), (side, side), interpolation=cv2.INTER_CUBIC)
+    after = before.copy()
+    mask = np.zeros((side, side), np.uint8)
+    cv2.ellipse(mask, (side // 2, side // 3), (side // 6, side // 8), 0, 0, 360, 255, -1)
+    after[mask > 0] = after[mask > 0][:, ::-1]
+    noise = np.random.default_rng(0).normal(0, 2, after.shape)
+    return before, np.clip(after + noise, 0, 255).astype(np.uint8)
+
+
+def ours(before: Picture, after: Picture) -> None:
+    found = measure(compose(before, after))
+    for factor in MEASURED:
+        score(factor, found, load())
+
+
+def theirs_ssim(before: Picture, after: Picture) -> None:
+    ssim(before, after, channel_axis=2)
+
+
+def theirs_ciede(before: Picture, after: Picture) -> None:
+    ciede2000(color.rgb2lab(before), color.rgb2lab(after))
+
+
+def cpu_ms(call: Callable[[Picture, Picture], None], given: tuple[Picture, Picture], times: int) -> float:
+    """Median CPU time: what else runs on the machine does not count."""
+    call(*given)
+    spent = []
+    for _ in range(times):
+        begin = time.process_time()
+        call(*given)
+        spent.append(1000 * (time.process_time() - begin))
+    return float(np.median(spent))
+
+
+def per_second(workers: int, given: tuple[Picture, Picture], times: int) -> float:
+    with ThreadPoolExecutor(workers) as pool:
+        begin = time.perf_counter()
+        list(pool.map(lambda _: ours(*given), range(times)))
+    return times / (time.perf_counter() - begin)
+
+
+def peak_mb(side: int) -> float:
+    """Most memory of a process that does nothing but measure; what the libraries take is part of it."""
+    ours(*pair(side))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--side", type=int, default=1024)
+    given = parser.parse_args()
+    cv2.setNumThreads(1)
+    pictures = pair(given.side)
+    mine = cpu_ms(ours, pictures, given.pairs)
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        memory = fresh.submit(peak_mb, given.side).result()
+    ssim, ciede = (cpu_ms(call, pictures, given.pairs) for call in (theirs_ssim, theirs_ciede))
+    one, two = (per_second(workers, pictures, 4 * given.pairs) for workers in (1, 2))
+    print(
+        json.dumps(
+            {
+                "side": given.side,
+                "measured_cpu_ms": round(mine, 1),
+                "skimage_ssim_cpu_ms": round(ssim, 1),
+                "skimage_ciede2000_cpu_ms": round(ciede, 1),
+                "ratio": round(mine / (ssim + ciede), 3),
+                "worker_memory_mb": round(memory, 1),
+                "pairs_per_second_1_worker": round(one, 2),
+                "pairs_per_second_2_workers": round(two, 2),
+                "scaling": round(two / one, 2),
+            },
+            indent=2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

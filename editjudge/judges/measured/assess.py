@@ -1,0 +1,156 @@
+"""One edit under one rubric: every factor gets a score with its reason, or the reason why it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from editjudge.judges.measured import evidence, factors, reference
+from editjudge.judges.measured.calibration import Calibration
+from editjudge.judges.measured.finding import Finding, abstain, on_scale
+from editjudge.judges.measured.lettering import Line, Reading, Request, compare, read_lines, request
+from editjudge.judges.measured.measures import Measures, measure
+from editjudge.judges.measured.proof import prove, why_not
+from editjudge.judges.measured.relighting import differences
+from editjudge.judges.measured.scene import Array, compose, too_small
+from editjudge.judges.measured.words import bounded
+from editjudge.rubrics.model import Rubric
+
+_TARGETED = ("alignment", "completeness", "plausibility", "scale_realism", "spatial_relationship")
+_UNDERSTOOD = {
+    "scale_realism": "the right size of a thing takes knowing what it is; a ground truth would decide",
+    "spatial_relationship": "the right place of a thing takes knowing what it is; a ground truth would decide",
+    "plausibility": "whether the result could exist takes understanding what it shows",
+}
+_TINY = "the picture is too small to be measured: under 16 pixels on a side, or far longer than wide"
+
+
+@dataclass(frozen=True)
+class Assessment:
+    scores: Mapping[str, int]
+    justifications: Mapping[str, str]
+    abstained: Mapping[str, str]
+    evidence: Mapping[str, Any]
+
+
+@dataclass
+class Subject:
+    """The decoded pictures of one edit, measured once however many rubrics ask."""
+
+    pictures: Mapping[str, Array]
+    instruction: str = ""
+    _lines: dict[str, list[Line]] = field(default_factory=dict)
+
+    @cached_property
+    def tiny(self) -> bool:
+        return too_small(*self.pictures.values())
+
+    @cached_property
+    def online(self) -> Measures:
+        """The edited picture against the input."""
+        return measure(compose(self.pictures["input"], self.pictures["edited"], self.pictures.get("mask")))
+
+    @cached_property
+    def offline(self) -> Measures:
+        """The edited picture against the ground truth."""
+        before, truth = self.pictures.get("input"), self.pictures["ground_truth"]
+        mask = self.pictures.get("mask")
+        region = reference.region_wanted(before, truth, mask) if before is not None else mask
+        return measure(compose(truth, self.pictures["edited"], region))
+
+    @cached_property
+    def target(self) -> reference.Target | None:
+        if "input" not in self.pictures:
+            return None
+        before, truth, edited = (self.pictures[role] for role in ("input", "ground_truth", "edited"))
+        return reference.find_target(before, truth, edited, self.pictures.get("mask"))
+
+    @cached_property
+    def wish(self) -> Request | None:
+        return request(self.instruction)
+
+    @cached_property
+    def reading(self) -> Reading | None:
+        """What the lettering proves; None where the instruction is not about lettering."""
+        if self.wish is None:
+            return None
+        return compare(self.wish, self.lines("input"), self.lines("edited"), self.online.scene.mask)
+
+    def lines(self, role: str) -> list[Line]:
+        if role not in self._lines:
+            self._lines[role] = read_lines(self.pictures[role])
+        return self._lines[role]
+
+
+def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assessment:
+    offline = "ground_truth" in rubric.images
+    found = {factor.key: _find(factor.key, offline, subject, calibration) for factor in rubric.factors}
+    scored = {key: finding for key, finding in found.items() if finding.score is not None}
+    limits = rubric.answer.words
+    filling = "" if subject.tiny else _filling(subject, offline)
+    return Assessment(
+        {key: on_scale(f.score, rubric.factor(key).scale) for key, f in scored.items() if f.score is not None},
+        {key: bounded(finding.reason, limits, filling) for key, finding in scored.items()},
+        {key: finding.reason for key, finding in found.items() if finding.score is None},
+        _evidence(list(found), offline, subject, calibration),
+    )
+
+
+def _find(factor: str, offline: bool, subject: Subject, calibration: Calibration) -> Finding:
+    if subject.tiny:
+        return _tiny(factor, offline, subject)
+    if factor == "Contextual_Preservation":
+        return _relit(subject)
+    if factor in factors.MEASURED:
+        return factors.score(factor, subject.offline if offline else subject.online, calibration)
+    if factor in _TARGETED and "ground_truth" in subject.pictures and (offline or factor in _UNDERSTOOD):
+        undone = offline and "input" in subject.pictures and subject.online.change.nothing
+        if undone and factor in ("alignment", "completeness") and not subject.offline.change.nothing:
+            proof = prove(subject.instruction, subject.online, None)
+            return proof.finding(factor) if proof else abstain(_TINY)
+        return reference.judge_target(factor, subject.target, subject.offline, calibration)
+    if factor in _UNDERSTOOD:
+        return abstain(_UNDERSTOOD[factor])
+    if factor in ("alignment", "completeness", "effect_score"):
+        proof = prove(subject.instruction, subject.online, None)
+        proof = proof or prove(subject.instruction, subject.online, subject.reading)
+        return proof.finding(factor) if proof else why_not(subject.instruction, subject.reading)
+    return abstain(f'no measure is known for "{factor}"')
+
+
+def _tiny(factor: str, offline: bool, subject: Subject) -> Finding:
+    """Of pictures without room for a measurement only equality can be said."""
+    before = subject.pictures["ground_truth" if offline else "input"]
+    if not np.array_equal(before, subject.pictures["edited"]):
+        return abstain(_TINY)
+    words = "Both pictures are equal in every pixel over the whole picture, so nothing at all was changed anywhere."
+    if factor in ("unchanged_regions", "global_consistency", "identity_preservation"):
+        return Finding(7.0, words)
+    if factor in ("alignment", "completeness", "effect_score"):
+        return Finding(7.0 if offline else 1.0, words)
+    return Finding(7.0, "No difference anywhere: allowed") if factor == "Contextual_Preservation" else abstain(_TINY)
+
+
+def _relit(subject: Subject) -> Finding:
+    listed = differences(subject.online.scene, subject.online.change)
+    kept = all(difference.mark in ("allowed", "ignored") for difference in listed)
+    lines = [difference.line for difference in listed] or ["No difference that light would have to explain: allowed"]
+    return Finding(7.0 if kept else 1.0, "\n".join(lines))
+
+
+def _filling(subject: Subject, offline: bool) -> str:
+    height, width = (subject.offline if offline else subject.online).scene.shape
+    return f"measured over the whole picture at {width} by {height} pixels."
+
+
+def _evidence(asked: list[str], offline: bool, subject: Subject, calibration: Calibration) -> dict[str, Any]:
+    if subject.tiny:
+        return {}
+    found = evidence.numbers(subject.offline if offline else subject.online, calibration, asked)
+    if subject._lines:
+        found["lettering"] = evidence.lettering_evidence(subject.lines("input"), subject.lines("edited"))
+    return found

@@ -1,0 +1,103 @@
+"""The factors that compare two pictures: scores from the calibration, reasons from the measures that decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from editjudge.judges.measured.calibration import Calibration
+from editjudge.judges.measured.change import Change
+from editjudge.judges.measured.finding import Finding, abstain
+from editjudge.judges.measured.measures import Measures
+from editjudge.judges.measured.words import percent, place
+
+Sentence = Callable[[Measures], str]
+
+
+def score(factor: str, measures: Measures, calibration: Calibration) -> Finding:
+    """A score for one of the measured factors."""
+    if factor == "identity_preservation" and measures.values["structure.recognisable"] < 0.01:
+        return abstain("the picture shows no structure by which anything could be recognised")
+    return Finding(calibration.score(factor, measures.values), _SENTENCES[factor](measures))
+
+
+def _unchanged(m: Measures) -> str:
+    v, change = m.values, m.change
+    if change.nothing:
+        return (
+            "No visible difference anywhere, from the upper left to the lower right of the picture; "
+            f"mean colour difference {v['change.mean']:.1f}."
+        )
+    stray = (change.visible > 1) & (change.outside > 0)
+    where = f", mostly {place(stray)}," if stray.any() else ""
+    return (
+        f"Outside the edit ({spot(change)} of the picture), {percent(v['change.visible outside'])}{where} visibly "
+        f"changed; mean colour difference there {v['change.mean outside']:.1f}."
+    )
+
+
+def _consistency(m: Measures) -> str:
+    v = m.values
+    return (
+        f"All colours of the picture moved together by {v['style.recoloured']:.1f} units, its palette by "
+        f"{v['style.palette']:.1f}; its layout correlates at {v['style.layout']:.2f}."
+    )
+
+
+def _identity(m: Measures) -> str:
+    v = m.values
+    return (
+        f"Local structure is lost in {percent(v['structure.lost inside'])} of the edit ({spot(m.change)}) and in "
+        f"{percent(v['structure.lost outside'])} of the rest of the picture."
+    )
+
+
+def _texture(m: Measures) -> str:
+    v = m.values
+    lost, gained = v["texture.lost"], v["texture.gained"]
+    kind = "less" if lost >= gained else "more"
+    return (
+        f"Inside the edit ({spot(m.change)}) fine detail is {max(lost, gained):.1f} octaves {kind} than around it; "
+        f"{percent(v['redrawn.parts'])} of the picture was redrawn."
+    )
+
+
+def _quality(m: Measures) -> str:
+    v = m.values
+    return (
+        f"The whole picture lost {v['overall.blur']:.1f} octaves of detail, gained {v['overall.noise']:.1f} of noise "
+        f"and {max(0.0, v['overall.blocks']):.1f} of block edges."
+    )
+
+
+def _light(m: Measures) -> str:
+    v = m.values
+    return (
+        f"Inside the edit ({spot(m.change)}) light slopes {v['light.slope against']:.1f} stops against its "
+        f"surroundings; mean lightness there moved by {v['light.light step']:.0f}."
+    )
+
+
+def _seam(m: Measures) -> str:
+    v = m.values
+    return (
+        f"Along the rim of the edit ({spot(m.change)}) colours step by {v['seam.step']:.1f} units; "
+        f"{percent(v['seam.sharp'])} of it is sharp."
+    )
+
+
+def spot(change: Change) -> str:
+    """Where the edit is and how much of the picture it takes."""
+    return f"{place(change.region)}, {percent(change.share)}"
+
+
+_SENTENCES: dict[str, Sentence] = {
+    "unchanged_regions": _unchanged,
+    "global_consistency": _consistency,
+    "identity_preservation": _identity,
+    "texture_and_detail": _texture,
+    "image_quality": _quality,
+    "color_and_lighting": _light,
+    "seamlessness": _seam,
+}
+MEASURED = tuple(_SENTENCES)
+"""Factors that need no understanding, only a comparison."""

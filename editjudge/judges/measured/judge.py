@@ -1,0 +1,113 @@
+"""The embedded judge: measures what can be measured, in threads of its own, and abstains from the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from editjudge.edit import Edit, ImageSource
+from editjudge.images import Limits, decode, name_of, read
+from editjudge.judgement import Judgement
+from editjudge.judges.work import Load, Work
+from editjudge.pictures import Encoded
+from editjudge.rubrics.model import Rubric
+
+if TYPE_CHECKING:
+    from editjudge.judges.measured.assess import Subject
+
+VERSION = 1
+"""Raised whenever the same pictures would get another score under the same calibration."""
+_KEPT = 6
+"""Edits whose measures are kept: the rubrics of one edit are asked one after the other, by a few workers."""
+
+
+class Measured:
+    """Scores from pictures alone: no model is called, nothing is downloaded."""
+
+    spec = "measured"
+    limits: Limits | None = Limits(formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}))
+    also = ("input", "mask", "ground_truth")
+    """Pictures it looks at where the edit has them, whether or not the rubric shows them."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        import cv2
+
+        from editjudge.judges.measured.calibration import load
+
+        cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
+        self._calibration = load()
+        self._pool = ThreadPoolExecutor(workers or _cores(), "measured")
+        self._subjects: OrderedDict[Any, asyncio.Future[Subject]] = OrderedDict()
+
+    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+        return {
+            "judge": "measured",
+            "version": VERSION,
+            "calibration": self._calibration.digest,
+            "instruction": edit.instruction,
+        }
+
+    async def judge(self, work: Work, load: Load) -> Judgement:
+        from editjudge.judges.measured.assess import assess
+
+        loop = asyncio.get_running_loop()
+        subject = await self._subject(work, load)
+        found = await loop.run_in_executor(self._pool, assess, work.rubric, subject, self._calibration)
+        said = {"abstained": found.abstained, "evidence": found.evidence}
+        if not found.scores:
+            return work.judgement("abstained", **said)
+        return work.judgement("ok", scores=found.scores, justifications=found.justifications, **said)
+
+    async def _subject(self, work: Work, load: Load) -> Subject:
+        """The measured pictures, once for all rubrics that ask about the same edit at about the same time."""
+        key = (tuple(sorted(work.digests.items())), work.edit.instruction)
+        if key not in self._subjects:
+            self._subjects[key] = asyncio.ensure_future(self._measure(work, load))
+            while len(self._subjects) > _KEPT:
+                self._subjects.popitem(last=False)
+        # A caller that is cancelled must not cancel what others wait for.
+        return await asyncio.shield(self._subjects[key])
+
+    async def _measure(self, work: Work, load: Load) -> Subject:
+        encoded = {role: await load(role) for role in work.digests}
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, _decoded, encoded, work.edit.instruction)
+
+
+def _decoded(encoded: Mapping[str, Encoded], instruction: str) -> Subject:
+    """Decodes, and does the part of the measurement that every rubric needs."""
+    import numpy as np
+
+    from editjudge.judges.measured.assess import Subject
+
+    opened = {role: decode(base64.b64decode(e.base64), name=f"the {role}") for role, e in encoded.items()}
+    subject = Subject({role: np.asarray(picture) for role, picture in opened.items()}, instruction)
+    if "input" in opened and not subject.tiny:
+        _ = subject.online
+    return subject
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def draw(
+    before: ImageSource, edited: ImageSource, mask: ImageSource | None, evidence: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """The evidence as pictures; none where they are too small to be measured."""
+    import numpy as np
+
+    from editjudge.judges.measured.evidence import pictures
+    from editjudge.judges.measured.measures import measure
+    from editjudge.judges.measured.scene import compose, too_small
+
+    opened = [np.asarray(decode(read(s), name=name_of(s))) for s in (before, edited, mask) if s is not None]
+    if too_small(*opened):
+        return {}
+    return pictures(opened[1], measure(compose(*opened)), evidence.get("lettering", {}).get("edited", ()))

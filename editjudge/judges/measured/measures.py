@@ -1,0 +1,74 @@
+"""All measures of one pair of pictures, by family and name: what scores, words and evidence are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from editjudge.judges.measured.boundary import find_seam
+from editjudge.judges.measured.change import Change, find_change
+from editjudge.judges.measured.detail import damage, everywhere, find_detail, in_edit
+from editjudge.judges.measured.naturalness import find_content, find_naturalness
+from editjudge.judges.measured.scene import Scene, View
+from editjudge.judges.measured.shading import find_shading
+from editjudge.judges.measured.structure import find_structure, redrawn, structure_map
+from editjudge.judges.measured.style import find_style
+
+Values: TypeAlias = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Measures:
+    scene: Scene
+    change: Change
+    values: Values
+    """Each measure as `family.name`."""
+
+
+def measure(scene: Scene) -> Measures:
+    change = find_change(scene)
+    likeness, weight = structure_map(scene)
+    detail = find_detail(scene, change, likeness)
+    overall = everywhere(detail)
+    natural, content = _both(find_naturalness, scene), _both(find_content, scene)
+    families = {
+        "change": _spread(change, scene.mask is not None),
+        "overall": overall | damage(scene),
+        "texture": in_edit(detail),
+        "seam": find_seam(scene, change),
+        "light": find_shading(scene, change, likeness),
+        "style": find_style(scene, change),
+        "structure": find_structure(scene, change, likeness, weight),
+        "redrawn": redrawn(scene),
+        "natural": natural,
+        "content": content,
+    }
+    values = {f"{family}.{name}": float(v) for family, found in families.items() for name, v in found.items()}
+    # A picture of one colour divides nothing by nothing; what cannot be measured there is as in any blank picture.
+    return Measures(scene, change, {name: v if np.isfinite(v) else 0.0 for name, v in values.items()})
+
+
+def _both(find: Callable[[View], dict[str, float]], scene: Scene) -> dict[str, float]:
+    """Of the picture before, and what the edit added to it."""
+    before, after = find(scene.before), find(scene.after)
+    return before | {f"{name} gain": value - before[name] for name, value in after.items()}
+
+
+def _spread(change: Change, masked: bool) -> dict[str, float]:
+    outside, inside = change.outside > 0, change.inside
+    stray = float(((change.visible > 1) & outside).mean())
+    return {
+        # Without a mask a change over much of the picture is more than one edit's target.
+        "stray": stray + (0.0 if masked else max(0.0, change.share - 0.25)),
+        "share": change.share,
+        "visible share": float((change.visible > 1).mean()),
+        "tint": change.tint,
+        "floor": change.floor,
+        "mean": float(change.difference.mean()),
+        "mean inside": float(change.difference[inside].mean()) if inside.any() else 0.0,
+        "mean outside": float(change.difference[outside].mean()) if outside.any() else 0.0,
+        "visible outside": float((change.visible[outside] > 1).mean()) if outside.any() else 0.0,
+    }

@@ -1,0 +1,119 @@
+"""Lighting edits: differences that light explains, against those that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import cv2
+import numpy as np
+
+from editjudge.judges.measured.change import Change
+from editjudge.judges.measured.scene import Array, Scene
+from editjudge.judges.measured.structure import structure_map
+from editjudge.judges.measured.words import percent, place
+
+Mark = Literal["allowed", "not allowed", "unsure", "ignored"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    what: str
+    mark: Mark
+
+    @property
+    def line(self) -> str:
+        return f"{self.what}: {self.mark}"
+
+
+_BROKEN = 0.25
+"""Correlation of local structure below which no light makes the one out of the other."""
+_DOUBTFUL = 0.5
+_LEAST = 0.004
+"""Share of the picture from which a place with another structure is an object, not a highlight's edge."""
+
+
+def differences(scene: Scene, change: Change) -> list[Difference]:
+    """Every difference that can be told apart, with whether light explains it."""
+    found = list(_marks(scene, change))
+    marks = np.zeros(scene.shape, np.uint8)
+    for _, where in found:
+        marks |= where
+    out = [difference for difference, _ in found]
+    out += _content(scene, cv2.dilate(marks, np.ones((25, 25), np.uint8)))
+    out += _light(scene, change)
+    return out
+
+
+def _light(scene: Scene, change: Change) -> Iterator[Difference]:
+    moved = scene.after.lightness - scene.before.lightness
+    for name, part in (("brighter", moved > 4), ("darker", moved < -4)):
+        if (share := float(part.mean())) > 0.01:
+            by = float(np.abs(moved[part]).mean())
+            yield Difference(f"{percent(share)} of the picture, {place(part)}, is {name} by {by:.0f} units", "allowed")
+    if change.tint > 3:
+        yield Difference(f"All colours moved together by {change.tint:.0f} units", "allowed")
+
+
+def _content(scene: Scene, ignored: Array) -> Iterator[Difference]:
+    """Places whose structure changed, or that hold colours which light does not make."""
+    likeness, weight = structure_map(scene)
+    size = (likeness.shape[1], likeness.shape[0])
+    seen = cv2.resize(scene.valid * (ignored == 0), size, interpolation=cv2.INTER_NEAREST) > 0
+    strong = seen & (weight > 0.6)
+    yield from _places(strong & (likeness < _BROKEN), "shows another structure than before", "not allowed", _LEAST)
+    doubtful = strong & (likeness >= _BROKEN) & (likeness < _DOUBTFUL)
+    yield from _places(doubtful, "may show another structure than before", "unsure", 4 * _LEAST)
+    foreign = (_foreign(scene) > 0) & (ignored == 0) & (scene.valid > 0)
+    yield from _places(foreign, "has another hue than one light can give", "not allowed", 2 * _LEAST)
+
+
+def _foreign(scene: Scene) -> Array:
+    """Where the colour of the surface itself changed: hue turned by a lot while the rest of the picture did not."""
+    before, after = (cv2.GaussianBlur(v.lab, (0, 0), 3.0) for v in (scene.before, scene.after))
+    delta = after[..., 1:] - before[..., 1:]
+    common = np.median(delta.reshape(-1, 2), axis=0)
+    turned = np.linalg.norm(delta - common, axis=-1) > 30.0  # coloured light moves surfaces alike, within about 20
+    return cv2.morphologyEx(turned.astype(np.uint8), cv2.MORPH_OPEN, np.ones((5, 5), np.uint8))
+
+
+def _places(part: Array, what: str, mark: Mark, least: float) -> Iterator[Difference]:
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(part.astype(np.uint8), connectivity=8)
+    large = [k for k in range(1, count) if stats[k, cv2.CC_STAT_AREA] >= least * part.size]
+    for k in sorted(large, key=lambda k: -stats[k, cv2.CC_STAT_AREA])[:5]:
+        share = percent(stats[k, cv2.CC_STAT_AREA] / part.size)
+        yield Difference(f"{share} of the picture, {place(labels == k)}, {what}", mark)
+
+
+def _marks(scene: Scene, change: Change) -> Iterator[tuple[Difference, Array]]:
+    """Arrows and guides in the input: flat, vivid, thin shapes that the edited picture no longer has."""
+    lab = scene.before.lab
+    vivid = (np.linalg.norm(lab[..., 1:], axis=-1) > 50) & (change.visible > 1)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(vivid.astype(np.uint8), connectivity=8)
+    for k in range(1, count):
+        area = stats[k, cv2.CC_STAT_AREA]
+        if not 0.002 < area / vivid.size < 0.06:  # smaller is a leaf or a lamp, larger a thing
+            continue
+        part = labels == k
+        inner = cv2.erode(part.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
+        flat = inner.sum() >= 10 and float(np.linalg.norm(lab[inner].std(axis=0))) < 15
+        if not flat or _fill(part) > 0.72 or not _gone(scene, inner):
+            continue
+        words = f"An instruction mark in the input, {place(part)}, {percent(area / vivid.size)} of the picture, is gone"
+        yield Difference(words, "ignored"), part.astype(np.uint8)
+
+
+def _gone(scene: Scene, part: Array) -> bool:
+    """Whether another colour stands there now; light would have left a darker or brighter one of the same hue."""
+    before, after = (v.lab[part][:, 1:].mean(axis=0) for v in (scene.before, scene.after))
+    along = float(before @ after / np.linalg.norm(before) ** 2)
+    return along < 0.5
+
+
+def _fill(part: Array) -> float:
+    """How much of its tightest upright-or-tilted box a shape fills: a line nearly all of it, but the box is thin."""
+    points = np.argwhere(part)[:, ::-1].astype(np.float32)
+    (_, (w, h), _) = cv2.minAreaRect(points)
+    thin = min(w, h) / max(1.0, w, h)
+    return 0.0 if thin < 0.25 else float(part.sum() / max(1.0, w * h))

@@ -1,0 +1,79 @@
+"""Whether things are still the same things: local structure, whatever its colour and light."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from editjudge.judges.measured.change import Change
+from editjudge.judges.measured.scene import Array, Scene
+
+_SIDE = 256
+"""Structure is compared at this size: parts of things remain, texture and noise do not."""
+_WINDOW = 9
+"""Pixels at that size: about the extent of an eye in a portrait; of 5 to 25, this and 5 agree best with people."""
+_CONTRAST = 9.0
+"""Variance of lightness below which a window shows nothing that could be recognised."""
+
+
+def structure_map(scene: Scene) -> tuple[Array, Array]:
+    """Local correlation of lightness before and after, and how much there was to recognise, at a small size."""
+    return _likeness(scene, _SIDE, _WINDOW)
+
+
+def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array]:
+    a, b = (_reduced(v.lightness, side) for v in (scene.before, scene.after))
+
+    def mean(plane: Array) -> Array:
+        return cv2.boxFilter(plane, cv2.CV_32F, (window, window))
+
+    ma, mb = mean(a), mean(b)
+    va, vb = np.maximum(mean(a * a) - ma * ma, 0), np.maximum(mean(b * b) - mb * mb, 0)
+    # The constant makes windows without contrast alike, as they are to the eye.
+    likeness = (mean(a * b) - ma * mb + _CONTRAST) / (np.sqrt(va * vb) + _CONTRAST)
+    weight = np.maximum(va, vb)
+    return np.clip(likeness, -1, 1), weight / (weight + _CONTRAST)
+
+
+def trusted(kept: float) -> float:
+    """How far detail and light can be compared where this share of the edit still shows the same thing."""
+    return min(1.0, max(0.0, (kept - 0.4) / 0.4))
+
+
+def redrawn(scene: Scene) -> dict[str, float]:
+    """How much of the whole picture was drawn anew, at the scale of texture, of parts and of things."""
+    found = {}
+    for name, side in (("texture", 512), ("parts", 256), ("things", 64)):
+        likeness, weight = _likeness(scene, side, 5)
+        found[name] = _average(np.clip((0.8 - likeness) / 0.8, 0, 1), weight)
+        found[f"{name} worst"] = 1 - float(np.quantile(likeness, 0.1))
+        found[f"{name} typical"] = 1 - float(np.median(likeness))
+    return found
+
+
+def find_structure(scene: Scene, change: Change, likeness: Array, weight: Array) -> dict[str, float]:
+    size = likeness.shape[1], likeness.shape[0]
+    inside, outside, valid = (
+        cv2.resize(m.astype(np.float32), size, interpolation=cv2.INTER_AREA)
+        for m in (change.inside, change.outside, scene.valid)
+    )
+    lost = np.clip((0.92 - likeness) / 0.92, 0, 1)  # above, it is the same thing, encoded again or slightly redrawn
+    return {
+        "lost inside": _average(lost, weight * inside),
+        "lost outside": _average(lost, weight * outside),
+        "lost": _average(lost, weight * valid),
+        "lost share": float((lost * weight * valid > 0.5).mean()),
+        "recognisable": float((weight * valid).mean()),
+    }
+
+
+def _average(values: Array, weight: Array) -> float:
+    total = float(weight.sum())
+    return float((values * weight).sum() / total) if total > 1.0 else 0.0
+
+
+def _reduced(plane: Array, side: int) -> Array:
+    scale = min(1.0, side / max(plane.shape))
+    size = (max(8, round(plane.shape[1] * scale)), max(8, round(plane.shape[0] * scale)))
+    small = cv2.resize(plane, size, interpolation=cv2.INTER_AREA)
+    return small if side < 256 else cv2.GaussianBlur(small, (7, 7), 1.0)

@@ -1,0 +1,51 @@
+"""The look of the whole picture: palette, layout and style, read from what most of the picture did."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from editjudge.judges.measured.change import Change
+from editjudge.judges.measured.scene import Array, Scene
+
+
+def find_style(scene: Scene, change: Change) -> dict[str, float]:
+    """Shift of the palette, correlation of the layout, and change of the way edges are drawn."""
+    before, after = (cv2.resize(v.lab, (64, 64), interpolation=cv2.INTER_AREA) for v in (scene.before, scene.after))
+    outside = cv2.resize(change.outside.astype(np.float32), (64, 64), interpolation=cv2.INTER_AREA) > 0.5
+    if outside.mean() < 0.15:
+        outside = np.ones_like(outside)
+    a, b = before[outside], after[outside]
+    return {
+        "palette": _palette(a, b),
+        "shift": float(np.linalg.norm(np.median(b - a, axis=0))),
+        "recoloured": change.tint,
+        "layout": _layout(before[..., 0], after[..., 0]),
+        "drawing": _drawing(scene),
+    }
+
+
+def _palette(a: Array, b: Array) -> float:
+    """Distance of two clouds of colour (sliced Wasserstein over fixed directions), in colour units."""
+    angles = np.linspace(0, np.pi, 6, endpoint=False)
+    directions = [np.array([1.0, 0, 0]), *(np.array([0, np.cos(t), np.sin(t)]) for t in angles)]
+    far = [np.mean(np.abs(np.sort(a @ d) - np.sort(b @ d))) for d in directions]
+    return float(np.sqrt(far[0] ** 2 + max(far[1:]) ** 2))
+
+
+def _layout(a: Array, b: Array) -> float:
+    """Correlation of large light and dark shapes: 1 where the composition stayed."""
+    a, b = (cv2.GaussianBlur(p, (0, 0), 2.0).ravel() for p in (a, b))
+    if a.std() < 0.5 or b.std() < 0.5:
+        return 1.0 if np.abs(a - b).mean() < 2 else 0.0
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _drawing(scene: Scene) -> float:
+    """How the histogram of edge strength moved, median to ninety-ninth percentile, in octaves."""
+    levels = []
+    for v in (scene.before, scene.after):
+        soft = cv2.GaussianBlur(v.lightness, (0, 0), 1.5)
+        edges = cv2.magnitude(cv2.Sobel(soft, cv2.CV_32F, 1, 0), cv2.Sobel(soft, cv2.CV_32F, 0, 1))
+        levels.append(np.log2(np.quantile(edges[::2, ::2], [0.5, 0.75, 0.9, 0.99]) + 1.0))
+    return float(np.abs(levels[0] - levels[1]).mean())

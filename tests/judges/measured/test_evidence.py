@@ -1,0 +1,132 @@
+"""Colours by name, lighting lists, registration, words and contradictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from editjudge.judges.measured import contradictions
+from editjudge.judges.measured.change import find_change
+from editjudge.judges.measured.colours import asked_colour, missing_colour
+from editjudge.judges.measured.finding import on_scale
+from editjudge.judges.measured.relighting import differences
+from editjudge.judges.measured.scene import compose
+from editjudge.judges.measured.words import bounded, percent, place
+from editjudge.rubrics.model import Scale
+
+from .made import Picture, jpeg, mix, photograph, recoloured, region, scores
+
+
+@pytest.mark.parametrize(
+    ("instruction", "colour"),
+    [
+        ("Change the dress to blue", "blue"),
+        ("make the cat's nose black", "black"),
+        ("Let the van turn black.", "black"),
+        ("turn the red car green", None),
+        ("add a blue bird", None),
+        ("make it look like the Black Forest", None),
+    ],
+)
+def test_a_colour_is_asked_for_only_where_something_is_to_become_it(instruction: str, colour: str | None) -> None:
+    assert asked_colour(instruction) == colour
+
+
+def _painted(colour: tuple[int, int, int]) -> tuple[Picture, Picture]:
+    before = photograph()
+    return before, mix(before, np.full_like(before, colour), region(before.shape) * 0.85)
+
+
+def test_a_colour_that_is_not_in_what_changed_is_missing() -> None:
+    scene = compose(*_painted((40, 160, 60)))
+    assert missing_colour("make it blue", scene, find_change(scene)) is not None
+    assert missing_colour("make it green", scene, find_change(scene)) is None
+    assert missing_colour("make it bigger", scene, find_change(scene)) is None
+
+
+def _marks(before: Picture, after: Picture) -> set[str]:
+    scene = compose(before, after)
+    return {difference.mark for difference in differences(scene, find_change(scene))}
+
+
+def test_light_from_one_side_is_allowed_and_a_new_thing_is_not() -> None:
+    before = photograph()
+    ramp = np.linspace(0.6, 1.3, before.shape[1])[None, :, None]
+    lit = np.clip(before * ramp, 0, 255).astype(np.uint8)
+    assert _marks(before, lit) == {"allowed"}
+    changed = mix(lit, np.roll(photograph(2), (110, 150), (0, 1)), region(before.shape))
+    assert _marks(before, changed) & {"not allowed", "unsure"}
+
+
+def test_an_arrow_in_the_input_is_ignored() -> None:
+    scene = photograph()
+    marked = scene.copy()
+    cv2.arrowedLine(marked, (60, 60), (150, 150), (255, 30, 30), 9, cv2.LINE_AA)
+    assert _marks(marked, scene) <= {"ignored", "allowed"}
+    assert "ignored" in _marks(marked, scene)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda p: jpeg(p, 75),
+        lambda p: cv2.resize(p, (p.shape[1] * 2, p.shape[0] * 2), interpolation=cv2.INTER_CUBIC),
+        lambda p: cv2.resize(p, (p.shape[1] // 8 * 8, p.shape[0] // 8 * 8), interpolation=cv2.INTER_AREA),
+        lambda p: cv2.warpAffine(
+            p, np.array([[1, 0, 3], [0, 1, -2]], np.float32), p.shape[1::-1], borderMode=cv2.BORDER_REFLECT
+        ),
+    ],
+)
+def test_encoding_again_another_size_and_a_small_shift_are_no_edit(same: Any) -> None:
+    before = photograph()
+    scene = compose(before, same(before))
+    assert find_change(scene).nothing
+    assert round(scores(before, same(before))["unchanged_regions"]) == 7
+
+
+def test_a_crop_is_laid_where_it_came_from() -> None:
+    before = photograph()
+    scene = compose(before, before[:, 40:-40])
+    assert find_change(scene).nothing and scene.valid.mean() < 1
+
+
+def test_words_say_where_and_how_much() -> None:
+    part = np.zeros((90, 90))
+    part[70:80, 5:15] = 1
+    assert place(part) == "lower left" and place(np.ones((9, 9))) == "whole picture" and place(part * 0) == "nowhere"
+    assert [percent(x) for x in (0, 0.001, 0.124, 0.999, 1)] == ["0 %", "under 1 %", "12 %", "over 99 %", "100 %"]
+    longer = bounded("Too short.", (15, 30), "measured over the whole picture at 512 by 512 pixels.")
+    assert 15 <= len(longer.split()) <= 30
+    assert len(bounded("word " * 40, (10, 25), "").split()) == 25
+
+
+def test_scores_keep_their_place_on_other_scales() -> None:
+    assert [on_scale(s, Scale((5, 3, 1))) for s in (1.0, 4.0, 7.0)] == [1, 3, 5]
+    assert [on_scale(s, Scale((0, 1))) for s in (1.0, 7.0)] == [0, 1]
+    assert on_scale(6.5, Scale(tuple(range(1, 8)))) == 6
+
+
+def _evidence(**measures: float) -> dict[str, Any]:
+    return {"measures": {name.replace("__", "."): {"value": v, "unit": ""} for name, v in measures.items()}}
+
+
+def test_a_verdict_is_held_against_the_evidence() -> None:
+    leaking: dict[str, Any] = {"measures": {"change.visible outside": {"value": 0.34, "unit": "share"}}}
+    (found,) = contradictions({"unchanged_regions": 7}, {}, leaking)
+    assert found.factor == "unchanged_regions" and "34%" in found.measured
+    assert contradictions({"unchanged_regions": 3}, {}, leaking) == []
+    assert contradictions({"unchanged_regions": 7}, {}, {}) == []
+
+
+def test_nothing_changed_refutes_that_something_was_done() -> None:
+    idle = _evidence(change__share=0.0) | {"nothing changed": True}
+    assert [c.factor for c in contradictions({"alignment": 6, "completeness": 1}, {}, idle)] == ["alignment"]
+
+
+def test_a_clean_edit_is_contradicted_by_nobody_who_praises_it() -> None:
+    before = photograph()
+    found = scores(before, recoloured(before))
+    assert min(found.values()) > 4

@@ -1,0 +1,98 @@
+"""Each factor answers to its own defect, and no other does by as much."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+
+from .made import Picture, jpeg, mix, photograph, recoloured, region, scores
+
+DOSES = (0.25, 0.5, 0.75, 1.0)
+PHOTOGRAPHS = (0, 1)
+
+
+def _noise(shape: tuple[int, ...]) -> Picture:
+    return np.random.default_rng(5).normal(0, 1, shape)
+
+
+def _outside(picture: Picture) -> Picture:
+    return 1 - cv2.dilate((region(picture.shape, 0) > 0).astype(np.uint8), np.ones((15, 15), np.uint8))[..., None]
+
+
+def leak(edit: Picture, dose: float) -> Picture:
+    wave = cv2.GaussianBlur(_noise(edit.shape).astype(np.float32), (0, 0), 10)
+    return np.clip(edit + _outside(edit) * wave / wave.std() * 35 * dose, 0, 255).astype(np.uint8)
+
+
+def tint(edit: Picture, dose: float) -> Picture:
+    return mix(edit, np.full_like(edit, (255, 150, 40)), 0.45 * dose)
+
+
+def replaced(edit: Picture, dose: float) -> Picture:
+    return mix(edit, np.roll(photograph(2), (110, 150), (0, 1)), region(edit.shape) * dose)
+
+
+def smeared(edit: Picture, dose: float) -> Picture:
+    return mix(edit, cv2.GaussianBlur(edit, (0, 0), 0.4 + 3 * dose), region(edit.shape))
+
+
+def speckled(edit: Picture, dose: float) -> Picture:
+    return mix(edit, edit + _noise(edit.shape) * 40 * dose, region(edit.shape))
+
+
+def compressed(edit: Picture, dose: float) -> Picture:
+    return jpeg(edit, round(70 - 64 * dose))
+
+
+def blurred(edit: Picture, dose: float) -> Picture:
+    return cv2.GaussianBlur(edit, (0, 0), 0.4 + 2.2 * dose)
+
+
+def relit(edit: Picture, dose: float) -> Picture:
+    ramp = np.clip((np.arange(edit.shape[1]) - 150) / 120, 0, 1)[None, :, None] - 0.5
+    return mix(edit, np.clip(edit * 2 ** (3 * dose * ramp), 0, 255), region(edit.shape))
+
+
+def seamed(edit: Picture, dose: float) -> Picture:
+    """The mask was cut a little beyond the thing, and what lies between was brightened with it."""
+    cut = cv2.dilate(region(edit.shape, 0), np.ones((25, 25), np.uint8))[..., None]
+    return mix(edit, np.clip(edit + 60.0 * dose, 0, 255), cut)
+
+
+DEFECTS: dict[str, tuple[str, Callable[[Picture, float], Picture]]] = {
+    "leak": ("unchanged_regions", leak),
+    "tint": ("global_consistency", tint),
+    "replaced": ("identity_preservation", replaced),
+    "smeared": ("texture_and_detail", smeared),
+    "speckled": ("texture_and_detail", speckled),
+    "compressed": ("image_quality", compressed),
+    "blurred": ("image_quality", blurred),
+    "relit": ("color_and_lighting", relit),
+    "seamed": ("seamlessness", seamed),
+}
+
+
+@pytest.mark.parametrize("seed", PHOTOGRAPHS)
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_factor_falls_with_the_dose_of_its_own_defect(defect: str, seed: int) -> None:
+    factor, make = DEFECTS[defect]
+    before = photograph(seed)
+    clean = recoloured(before)
+    found = [scores(before, clean)[factor], *(scores(before, make(clean, dose))[factor] for dose in DOSES)]
+    assert found[0] > 5.4, "the clean edit is no defect"
+    assert all(later <= earlier + 0.3 for earlier, later in itertools.pairwise(found)), found
+    assert found[0] - found[-1] > 2, found
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_other_factors_move_less_than_half_as_much(defect: str) -> None:
+    factor, make = DEFECTS[defect]
+    before = photograph()
+    clean = recoloured(before)
+    first, last = scores(before, clean), scores(before, make(clean, 1.0))
+    moved = {name: first[name] - last[name] for name in first}
+    assert all(moved[name] < moved[factor] / 2 for name in moved if name != factor), moved

@@ -1,0 +1,74 @@
+"""Lettering: what an instruction asks for, and what the lines that were read prove."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from editjudge.judges.measured.lettering import Line, Request, compare, read_lines, request
+
+BOX = (0.1, 0.1, 0.9, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "wish"),
+    [
+        ("Change 'OPEN' to 'CLOSED'", Request("replace", "OPEN", "CLOSED")),
+        ('replace "Monday" with "Friday" on the sign', Request("replace", "Monday", "Friday")),
+        ("Change 3/24 to 3/26.", Request("replace", "3/24", "3/26")),
+        ("Delete the word 'bag' from the text 'Gift bag'", Request("delete", "bag")),
+        ("Add the sentence 'welcome' in the upper left corner", Request("write", new="welcome")),
+        ("make the sign say “Bakery”", Request("write", new="Bakery")),
+        ("Scale 'Join Us' to 75%.", None),
+        ("Change the font of 'Outfits'.", None),
+        ("Move 'DAY' under 'NIGHT'", None),
+        ("make the car blue", None),
+        ("make the dog's collar red and the cat's bowl blue", None),
+    ],
+)
+def test_only_what_is_asked_letter_by_letter_is_a_request(instruction: str, wish: Request | None) -> None:
+    assert request(instruction) == wish
+
+
+def lines(*texts: str, confidence: float = 0.99) -> list[Line]:
+    return [Line(text, confidence, BOX) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("wish", "before", "after", "outcome"),
+    [
+        (Request("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("CLOSED"), "done"),
+        (Request("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("CL0SSED"), "misspelt"),
+        (Request("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("OPEN"), "undone"),
+        (Request("replace", "OPEN", "CLOSED"), lines("unread"), lines("else"), None),
+        (Request("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("CLOSED", confidence=0.6), "blurred"),
+        (Request("delete", "Sale"), lines("Big Sale", "Today"), lines("Big", "Today"), "done"),
+        (Request("delete", "Sale"), lines("Big Sale"), lines("Big Sale"), "undone"),
+        (Request("delete", "Sale"), lines("Big"), lines("Big"), None),
+        (Request("write", new="Bakery"), lines("Street"), lines("Street", "Bakery"), "done"),
+        (Request("write", new="Bakery"), lines("Street"), lines("Street", "Bakrey"), "misspelt"),
+        (Request("write", new="Bakery"), lines("Street"), lines("Street"), "undone"),
+        (Request("write", new="Bakery"), lines("Bakery"), lines("Bakery"), None),
+    ],
+)
+def test_lines_prove_what_they_prove_and_no_more(
+    wish: Request, before: list[Line], after: list[Line], outcome: str | None
+) -> None:
+    assert compare(wish, before, after, None).outcome == outcome
+
+
+def test_text_outside_the_mask_is_in_the_wrong_place() -> None:
+    mask = np.zeros((100, 100), np.uint8)
+    mask[60:90] = 1
+    assert compare(Request("write", new="Hi there"), [], lines("Hi there"), mask).outcome == "misplaced"
+    mask[8:25] = 1
+    assert compare(Request("write", new="Hi there"), [], lines("Hi there"), mask).outcome == "done"
+
+
+def test_printed_words_are_read_without_a_download() -> None:
+    picture = np.full((120, 480, 3), 235, np.uint8)
+    cv2.putText(picture, "HARBOUR 27", (30, 75), cv2.FONT_HERSHEY_SIMPLEX, 1.8, (20, 20, 20), 4, cv2.LINE_AA)
+    read = read_lines(picture)
+    assert "".join(line.text for line in read).replace(" ", "") == "HARBOUR27"
+    assert min(line.confidence for line in read) > 0.8
