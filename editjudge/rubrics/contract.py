@@ -22,6 +22,8 @@ Finish = Literal["stop", "length", "refusal"]
 """How the provider says the reply ended."""
 
 MAX_REASONS = 40
+MAX_SECTIONS = 1_000
+"""Headings of the answer that are looked at; three are asked for."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,9 @@ def check(
     answer, violations, notes = chosen
     reading = _Reading(rubric)
     reading.take(answer, identifier)
-    sections = list(_sections(rubric, found))
+    sections = list(itertools.islice(_sections(rubric, found), MAX_SECTIONS + 1))
+    if len(sections) > MAX_SECTIONS:
+        return _invalid("too_complex", "the reply has more headings than any answer")
     last = rubric.answer.sections[-1:]
     if [section.before_json for section in sections if section.title in last][:1] == [False]:
         # What stands before that heading was a draft, whatever it says.

@@ -30,7 +30,7 @@ class Difference:
 _BROKEN = 0.25
 """Correlation of local structure below which no light makes the one out of the other."""
 _DOUBTFUL = 0.5
-_LEAST = 0.004
+_LEAST = 0.001
 """Share of the picture from which a place with another structure is an object, not a highlight's edge."""
 
 
@@ -43,13 +43,19 @@ def differences(scene: Scene, change: Change) -> list[Difference]:
     out = [difference for difference, _ in found]
     out += _content(scene, cv2.dilate(marks, np.ones((25, 25), np.uint8)))
     out += _light(scene, change)
+    if not out and not change.nothing:
+        seen = change.visible > 1
+        words = f"{percent(float(seen.mean()))} of the picture, {place(seen)}, differs as light may not explain"
+        out.append(Difference(words, "unsure"))
     return out
 
 
 def _light(scene: Scene, change: Change) -> Iterator[Difference]:
     moved = scene.after.lightness - scene.before.lightness
-    for name, part in (("brighter", moved > 4), ("darker", moved < -4)):
-        if (share := float(part.mean())) > 0.01:
+    for name, all_of_it in (("brighter", moved > 4), ("darker", moved < -4)):
+        # Of very little, noise could be most.
+        part = all_of_it if all_of_it.mean() > 0.01 else all_of_it & (change.visible > 1)
+        if (share := float(part.mean())) > 0.002:
             by = float(np.abs(moved[part]).mean())
             yield Difference(f"{percent(share)} of the picture, {place(part)}, is {name} by {by:.0f} units", "allowed")
     if change.tint > 3:
@@ -64,9 +70,9 @@ def _content(scene: Scene, ignored: Array) -> Iterator[Difference]:
     strong = seen & (weight > 0.6)
     yield from _places(strong & (likeness < _BROKEN), "shows another structure than before", "not allowed", _LEAST)
     doubtful = strong & (likeness >= _BROKEN) & (likeness < _DOUBTFUL)
-    yield from _places(doubtful, "may show another structure than before", "unsure", 4 * _LEAST)
+    yield from _places(doubtful, "may show another structure than before", "unsure", 8 * _LEAST)
     foreign = (_foreign(scene) > 0) & (ignored == 0) & (scene.valid > 0)
-    yield from _places(foreign, "has another hue than one light can give", "not allowed", 2 * _LEAST)
+    yield from _places(foreign, "has another hue than one light can give", "not allowed", 4 * _LEAST)
 
 
 def _foreign(scene: Scene) -> Array:
@@ -108,7 +114,7 @@ def _gone(scene: Scene, part: Array) -> bool:
     """Whether another colour stands there now; light would have left a darker or brighter one of the same hue."""
     before, after = (v.lab[part][:, 1:].mean(axis=0) for v in (scene.before, scene.after))
     along = float(before @ after / np.linalg.norm(before) ** 2)
-    return along < 0.5
+    return along < 0.5 or float(np.linalg.norm(after - along * before)) > 15
 
 
 def _fill(part: Array) -> float:
