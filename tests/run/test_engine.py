@@ -652,7 +652,7 @@ def test_tokens_per_minute_are_kept_to(tmp_path: Path, store: Path) -> None:
         run(edits(tmp_path, 4), store, rubrics=("fidelity",), manner={"tokens_per_minute": 600_000})
     # A question of about 2,000 tokens at 10,000 a second.
     assert server.ledger.first and server.ledger.last
-    assert server.ledger.last - server.ledger.first >= 3 * 0.1
+    assert server.ledger.last - server.ledger.first >= 3 * 0.09
 
 
 def test_no_request_is_sent_again_before_the_server_wants_it(tmp_path: Path, store: Path) -> None:
@@ -670,7 +670,7 @@ def test_no_request_is_sent_again_before_the_server_wants_it(tmp_path: Path, sto
     answered_at = [moment.time for moment in server.ledger.log if moment.status == 200]
     assert done.statuses() == {"ok": 4}
     assert len(refused) >= 4
-    assert min(answered_at) - min(refused) >= 0.7
+    assert min(answered_at) - min(refused) >= 0.69
 
 
 def test_connections_are_reused(tmp_path: Path, store: Path) -> None:
