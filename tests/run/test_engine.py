@@ -497,7 +497,13 @@ def test_an_account_that_runs_dry_loses_no_answer_that_was_paid_for(tmp_path: Pa
 
 
 def test_a_judge_that_fails_does_not_cost_another_its_answers(tmp_path: Path, store: Path) -> None:
-    with stub(Behaviour(latency=0.5)) as server, canned(error(401, "Who are you?")) as asked:
+    refuse = error(401, "Who are you?")
+
+    def refuse_later(headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        until(lambda: server.ledger.requests > 0)  # by then the other judge has something to lose
+        return refuse(headers, body)
+
+    with stub(Behaviour(latency=0.5)) as server, canned(refuse_later) as asked:
         with environment({"OPENAI_BASE_URL": f"{server.url}/v1"}):
             done = run(edits(tmp_path, 20), store, judges=(OPENAI, SPECS["anthropic"]), rubrics=("fidelity",))
         assert asked
