@@ -29,6 +29,7 @@ from editjudge.store.store import Store
 from .made import (
     ONLINE,
     SPECS,
+    Canned,
     answered,
     canned,
     edits,
@@ -497,7 +498,7 @@ def test_an_account_that_runs_dry_loses_no_answer_that_was_paid_for(tmp_path: Pa
 
 
 def test_a_judge_that_fails_does_not_cost_another_its_answers(tmp_path: Path, store: Path) -> None:
-    refuse = error(401, "Who are you?")
+    refuse: Canned = error(401, "Who are you?")
 
     def refuse_later(headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         until(lambda: server.ledger.requests > 0)  # by then the other judge has something to lose
