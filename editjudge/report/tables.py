@@ -215,7 +215,7 @@ class Table:
 
     def csv(self) -> str:
         """No cell is a formula to a spreadsheet, whatever a model or an item is called."""
-        from editjudge.store.export import _cell as harmless
+        from editjudge.store.export import harmless
 
         file = io.StringIO()
         records = self.records()

@@ -169,11 +169,6 @@ def _open_run(job: Job, store: Store, manner: Manner, rubrics: Sequence[Rubric])
     return run
 
 
-def run_sync(job: Job, store: Store, manner: Manner) -> Outcome:
-    """The same for callers that are not asynchronous, inside a running event loop or not."""
-    return wait_for(execute(job, store, manner))
-
-
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, in a thread of its own where this one already has an event loop."""
     try:

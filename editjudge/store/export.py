@@ -48,10 +48,10 @@ def export_csv(store: Store, run: Run, folder: Path) -> Path:
         table = csv.writer(file)
         table.writerow(COLUMNS)
         for values in store.judgements(run):
-            shared = [_cell(values[name]) for name in COLUMNS[:8]]
+            shared = [harmless(values[name]) for name in COLUMNS[:8]]
             scores, why = values["scores"] or {}, {**values["abstained"], **(values["justifications"] or {})}
             for factor in factors.of(values):
-                table.writerow([*shared, _cell(factor), scores.get(factor, ""), _cell(why.get(factor))])
+                table.writerow([*shared, harmless(factor), scores.get(factor, ""), harmless(why.get(factor))])
     _export_run(store, run, folder)
     return folder / "judgements.csv"
 
@@ -103,7 +103,7 @@ _FORMULA = re.compile(r"[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 
-def _cell(value: object) -> object:
+def harmless(value: object) -> object:
     """Text that a spreadsheet does not run, and that reads the same in every program; numbers stay as they are."""
     if not isinstance(value, str):
         return "" if value is None else value
