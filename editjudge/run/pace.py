@@ -22,7 +22,7 @@ from editjudge.judges.conversation import Problem
 T = TypeVar("T")
 
 CEILING = 256
-"""Where automatic concurrency stops growing: at 7 ms of CPU a request (bench/throughput.py) a process is busy by then."""
+"""Where automatic concurrency stops growing: at 7 ms of CPU a request (bench/throughput.py) a process is busy."""
 START = 8
 """Where automatic concurrency begins: it doubles every round trip until the first 429."""
 _FIRST_CUT = 0.3
