@@ -28,11 +28,29 @@ MAY_IMPORT = {
     "stats": {"errors"},
     "ratings": {"errors", "manifest", "stats"},
     "report": {"errors", "judgement", "rubrics", "stats", "store"},
+    "probes": {"edit", "errors", "images", "judgement", "judges", "rubrics", "run", "stats", "store"},
+    "web": {
+        *("edit", "errors", "images", "judgement", "judges", "pictures", "probes"),
+        *("ratings", "report", "rubrics", "run", "stats", "store"),
+    },
     "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
 }
 """Each noun and those it may know; `cli` sits above all of them."""
 
-HEAVY = ("aiohttp", "numpy", "PIL", "pyarrow", "pydantic", "rich", "scipy", "sqlalchemy", "yaml")
+HEAVY = (
+    "aiohttp",
+    "jinja2",
+    "numpy",
+    "PIL",
+    "pyarrow",
+    "pydantic",
+    "ray",
+    "rich",
+    "scipy",
+    "sqlalchemy",
+    "starlette",
+    "yaml",
+)
 
 
 def modules() -> Iterator[tuple[str, Path]]:
