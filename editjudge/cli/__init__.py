@@ -16,6 +16,7 @@ VERBS = {
     "agree": "Hold judges against people's ratings, beside what people reach among themselves.",
     "audit": "Look a manifest over before it is judged: missing and broken files, duplicates, no-op edits.",
     "compare": "Say whether two models, judges or rubrics differ beyond noise.",
+    "doctor": "Say what is installed, which judges can be reached and where the store is.",
     "drift": "Judge the judging: the same edits at another time, and what moved beyond noise.",
     "export": "Write a run's judgements as JSONL or CSV.",
     "gate": "Pass, fail (exit 100) or not enough evidence, by thresholds and a baseline.",

@@ -1,0 +1,129 @@
+"""`editjudge doctor`: what is installed, which judges can be reached, where the store is."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import platform
+import re
+import urllib.parse
+from typing import Any
+
+import click
+
+import editjudge
+from editjudge.cli.options import store_option
+from editjudge.cli.output import emit, json_option, safe
+from editjudge.errors import EditjudgeError, UsageError
+
+_PATIENCE = 3.0
+"""Seconds for a connection: servers on this machine take milliseconds, those far away less than one."""
+
+
+@click.command()
+@store_option
+@json_option
+def command(store_place: str, as_json: bool) -> None:
+    """What is installed, which judges can be reached, where the store is.
+
+    Of keys it says only which variable is set. A judge counts as reached when its address takes a connection; nothing
+    is sent over it, so that a key is neither shown nor tried.
+    """
+    found = {
+        "editjudge": editjudge.__version__,
+        "python": platform.python_version(),
+        "extras": _extras(),
+        "judges": asyncio.run(_judges()),
+        "store": _store(store_place),
+    }
+    if as_json:
+        emit(found)
+    else:
+        _tell(found)
+
+
+def _extras() -> dict[str, list[str]]:
+    """Each extra, and the distributions that it would still install."""
+    missing: dict[str, list[str]] = {}
+    for requirement in importlib.metadata.requires("editjudge") or ():
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
+        name = re.match(r"[\w.-]+", requirement)
+        if extra is None or name is None or extra[1] in ("all", "dev"):
+            continue
+        absent = missing.setdefault(extra[1], [])
+        if name[0] == "editjudge":  # one extra that brings others
+            inner = re.match(r"editjudge\[([\w,-]+)\]", requirement)
+            absent += [n for other in (inner[1].split(",") if inner else ()) for n in missing.get(other, ())]
+        elif not _installed(name[0]):
+            absent.append(name[0])
+    return dict(sorted(missing.items()))
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+async def _judges() -> list[dict[str, Any]]:
+    from editjudge.judges.measured import missing
+    from editjudge.judges.providers import PROVIDERS
+
+    absent = missing()
+    own = "ready" if not absent else f"needs {', '.join(absent)}: pip install 'editjudge[measured]'"
+    others = await asyncio.gather(*(_provider(name) for name in PROVIDERS))
+    return [{"judge": "measured", "ready": not absent, "says": own}, *others]
+
+
+async def _provider(name: str) -> dict[str, Any]:
+    from editjudge.judges.providers import PROVIDERS, resolve
+
+    variables = PROVIDERS[name].key_variables
+    key = next((variable for variable in variables if os.environ.get(variable, "").strip()), None)
+    told = {"judge": f"{name}/MODEL", "key": key}
+    try:
+        endpoint = resolve(f"{name}/model")
+    except UsageError as error:
+        needs = str(error).removeprefix(f"{name}/model ").removeprefix(f"{name} ")
+        return {**told, "ready": False, "says": needs}
+    parts = urllib.parse.urlsplit(endpoint.url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    reached = await _connects(host, port)
+    what = "takes connections" if reached else "does not answer"
+    return {**told, "ready": reached, "says": f"{host}:{port} {what}{f'; key from {key}' if key else ''}"}
+
+
+async def _connects(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), _PATIENCE)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+def _store(place: str) -> dict[str, Any]:
+    from editjudge.store.store import Store
+
+    try:
+        with Store.open(place, readonly=True) as store:
+            runs = len(store.runs())
+    except EditjudgeError as error:
+        return {"ready": False, "says": str(error)}
+    shown = place.rpartition("@")[2] if "://" in place else place  # what stands before it may hold a password
+    return {"ready": True, "says": f"{shown}: {runs:,} run{'' if runs == 1 else 's'}"}
+
+
+def _tell(found: dict[str, Any]) -> None:
+    click.echo(f"editjudge {found['editjudge']}, Python {found['python']}")
+    click.echo("\nextras")
+    for extra, absent in found["extras"].items():
+        how = f"needs {', '.join(absent)}: pip install 'editjudge[{extra}]'" if absent else "installed"
+        click.echo(f"  {extra:<12}{how}")
+    click.echo("\njudges")
+    for judge in found["judges"]:
+        click.echo(f"  {'ok' if judge['ready'] else '-':<4}{judge['judge']:<26}{safe(judge['says'])}")
+    click.echo(f"\nstore\n  {'ok' if found['store']['ready'] else '-':<4}{safe(found['store']['says'])}")
