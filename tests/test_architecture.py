@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "images": {"edit", "errors", "sniffing"},
     "pictures": {"edit", "errors", "images", "sniffing"},
     "manifest": {"edit", "errors", "images"},
+    "layouts": {"errors"},
     "audit": {"edit", "errors", "images", "manifest"},
     "rubrics": {"edit", "errors"},
     "judgement": {"rubrics"},

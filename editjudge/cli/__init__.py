@@ -21,6 +21,7 @@ VERBS = {
     "export": "Write a run's judgements as JSONL or CSV.",
     "gate": "Pass, fail (exit 100) or not enough evidence, by thresholds and a baseline.",
     "judge": "Judge one edit and print the answer.",
+    "manifest": "Make a manifest of the results of GEdit-Bench or ImgEdit-Bench.",
     "parse": "Hold one raw reply against its rubric's contract.",
     "ratings": "Bring people's ratings into the store.",
     "report": "Means with intervals per model, factor and edit type, and what failed.",

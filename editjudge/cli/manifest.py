@@ -1,0 +1,53 @@
+"""`editjudge manifest`: the results of a benchmark as a manifest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from editjudge.cli.output import emit, json_option, safe
+from editjudge.errors import ManifestError
+
+
+@click.command()
+@click.argument("tree", type=click.Path(path_type=Path))
+@click.option(
+    "--layout",
+    type=click.Choice(["gedit", "imgedit"]),
+    required=True,
+    help="How TREE is laid out. A plain folder for each model needs no manifest: run it as it is.",
+)
+@click.option(
+    "--instructions",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The benchmark's own list of edits: JSON, JSONL, CSV or Parquet.",
+)
+@click.option("--originals", type=click.Path(path_type=Path), help="Folder of the source pictures (ImgEdit-Bench).")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="JSONL to write.")
+@json_option
+def command(tree: Path, layout: str, instructions: Path, originals: Path | None, output: Path, as_json: bool) -> None:
+    """Make a manifest of the results of GEdit-Bench or ImgEdit-Bench.
+
+    What the benchmark asks for decides the rows: a picture that a model did not produce is a row too, and is judged
+    as missing_output.
+    """
+    from editjudge.layouts import LAYOUTS, read_facts, relative
+
+    rows, missing, outside = [], 0, False
+    for found in LAYOUTS[layout](tree, read_facts(instructions), originals):
+        missing += not Path(found["edited"]).exists()
+        row, leads_out = relative(found, output.parent)
+        outside |= leads_out
+        rows.append(json.dumps(row, ensure_ascii=False))
+    if not rows:
+        raise ManifestError(f"{tree}: no edit of {instructions} has a picture here; is this another benchmark?")
+    output.write_text("\n".join(rows) + "\n", "utf-8")
+    if as_json:
+        emit({"written": str(output), "edits": len(rows), "missing_output": missing, "outside": outside})
+        return
+    click.echo(f"wrote {safe(str(output))}: {len(rows):,} edits, {missing:,} of them without a picture")
+    if outside:
+        click.echo("some pictures are outside its folder: run it with --allow-outside")

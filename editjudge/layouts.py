@@ -1,0 +1,137 @@
+"""Results as other benchmarks lay them out in folders, as rows of a manifest.
+
+GEdit-Bench     TREE/MODEL/fullset/TASK/LANGUAGE/KEY.png, the source beside it as KEY_SRCIMG.png
+ImgEdit-Bench   TREE/MODEL/KEY.png, sources below another folder under the `id` of the benchmark's JSON
+
+In both the instructions come from the benchmark's own data, which decides what there is to judge: a picture that a
+model did not produce stays a row. One tree may hold one model, or a folder for each.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from editjudge.errors import ManifestError
+
+Row = dict[str, Any]
+Fact = Mapping[str, Any]
+"""What a benchmark says of one edit: `key`, the instruction, its kind."""
+
+
+def gedit(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
+    """A row for each model and edit, in those languages that any model has pictures of."""
+    models = _models(tree, lambda folder: (folder / "fullset").is_dir(), "a folder `fullset`")
+    asked = [(fact, Path("fullset", _word(fact, "task_type"), _word(fact, "instruction_language"))) for fact in facts]
+    present = {place for _, place in asked if any((model / place).is_dir() for model in models.values())}
+    for name, model in models.items():
+        for fact, place in asked:
+            if place not in present:
+                continue
+            key = _word(fact, "key")
+            # Every model keeps a copy of the source; where one has not, another's is the same picture.
+            copies = [folder / place / f"{key}_SRCIMG.png" for folder in (model, *models.values())]
+            source = next((copy for copy in copies if copy.exists()), copies[0])
+            yield {
+                "id": f"{name}/{place.name}/{key}",
+                "input": originals / f"{key}.png" if originals else source,
+                "edited": model / place / f"{key}.png",
+                "instruction": _word(fact, "instruction"),
+                "model": name,
+                "edit_type": _word(fact, "task_type"),
+                "language": place.name,
+            }
+
+
+def imgedit(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
+    """A row for each model and edit."""
+    if originals is None:
+        raise ManifestError("ImgEdit-Bench keeps its sources apart: name their folder with --originals")
+    asked = list(facts)
+    keys = {_word(fact, "key") for fact in asked}
+    models = _models(tree, lambda folder: any(p.stem in keys for p in folder.iterdir()), "a picture named by a key")
+    for name, model in models.items():
+        for fact in asked:
+            key = _word(fact, "key")
+            yield {
+                "id": f"{name}/{key}",
+                "input": originals / _word(fact, "id"),
+                "edited": next(iter(sorted(model.glob(f"{key}.*"))), model / f"{key}.png"),
+                "instruction": _word(fact, "prompt"),
+                "model": name,
+                "edit_type": _word(fact, "edit_type"),
+            }
+
+
+LAYOUTS: Mapping[str, Callable[[Path, Iterable[Fact], Path | None], Iterator[Row]]] = {
+    "gedit": gedit,
+    "imgedit": imgedit,
+}
+
+
+def read_facts(path: Path) -> list[dict[str, Any]]:
+    """A benchmark's own list of edits: JSON (a list, or objects by key), JSONL, CSV or Parquet."""
+    try:
+        if path.suffix == ".parquet" or path.is_dir():
+            return _parquet(path)
+        with path.open(encoding="utf-8", newline="") as file:
+            if path.suffix == ".csv":
+                return list(csv.DictReader(file))
+            if path.suffix in (".jsonl", ".ndjson"):
+                found: Any = [json.loads(line) for line in file if line.strip()]
+            else:
+                found = json.load(file)
+    except (OSError, ValueError) as error:
+        raise ManifestError(f"{path}: cannot be read as a list of edits: {error}") from None
+    if isinstance(found, dict):
+        found = [{"key": key, **value} if isinstance(value, dict) else value for key, value in found.items()]
+    if not isinstance(found, list) or not all(isinstance(fact, dict) for fact in found):
+        raise ManifestError(f"{path}: expected a list of objects, or objects by key")
+    return found
+
+
+def relative(row: Row, folder: Path) -> tuple[Row, bool]:
+    """The row with paths as a manifest in `folder` names them, and whether one of them leads out of it."""
+    folder, outside, found = folder.resolve(), False, dict(row)
+    for role in ("input", "edited"):
+        path = Path(row[role]).resolve()
+        outside |= not path.is_relative_to(folder)
+        found[role] = Path(os.path.relpath(path, folder)).as_posix()
+    return found, outside
+
+
+def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, Path]:
+    if not tree.is_dir():
+        raise ManifestError(f"{tree}: no such folder")
+    if holds(tree):
+        return {tree.resolve().name: tree}
+    found = {folder.name: folder for folder in sorted(tree.iterdir()) if folder.is_dir() and holds(folder)}
+    if not found:
+        raise ManifestError(f"{tree}: neither it nor a folder in it holds {what}; is this another layout?")
+    return found
+
+
+def _word(fact: Fact, name: str) -> str:
+    """A field that must be there; a key or kind becomes part of a path, so it may not lead anywhere else."""
+    value = fact.get(name)
+    if not isinstance(value, str | int) or value == "":
+        raise ManifestError(f"an edit of the benchmark has no `{name}`: {str(dict(fact))[:200]}")
+    text = str(value)
+    if name not in ("instruction", "prompt") and (".." in Path(text).parts or Path(text).is_absolute() or "\0" in text):
+        raise ManifestError(f"`{name}` is {text[:200]!r}, which leads out of the tree")
+    return text
+
+
+def _parquet(path: Path) -> list[dict[str, Any]]:
+    try:
+        from pyarrow import dataset
+    except ImportError:
+        raise ManifestError(f"{path}: Parquet needs the extra: pip install 'editjudge[parquet]'") from None
+    found = dataset.dataset(path, format="parquet")
+    wanted = ("key", "id", "instruction", "prompt", "task_type", "edit_type", "instruction_language")
+    rows: list[dict[str, Any]] = found.to_table([name for name in found.schema.names if name in wanted]).to_pylist()
+    return rows
