@@ -20,6 +20,7 @@ from editjudge.judges.registry import Options, open_judge
 from editjudge.rubrics.files import SETS, load_one, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
+from editjudge.run.contradicting import hold_against_evidence
 from editjudge.run.cost import Costs
 from editjudge.run.engine import Access, Control, Ending, Engine, Tally
 from editjudge.run.fetching import fetch
@@ -156,6 +157,7 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         except BaseException:  # stopped at once: what is kept is there to go on from
             store.mark(run, "interrupted")
             raise
+    hold_against_evidence(store, run)
     rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
     summary = summarise(rows, {rubric.name: [factor.key for factor in rubric.factors] for rubric in rubrics})
     store.mark(run, "interrupted" if ending == "failed" else ending, summary.as_json())

@@ -222,6 +222,25 @@ ratings = sa.Table(
     sa.Column("created", sa.Double, nullable=False),
 )
 
+checks = sa.Table(  # verdicts that were held against measured evidence
+    "checks",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),  # of the verdict
+    sa.Column("evidence", sa.Text, nullable=False),  # the key of the judgement that has it
+    sa.Column("rules", sa.Integer, nullable=False),
+    sa.Column("factors", Json, nullable=False),  # those scored that some rule speaks of
+)
+
+contradictions = sa.Table(
+    "contradictions",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("factor", Words, primary_key=True),
+    sa.Column("measured", Words, primary_key=True),
+    sa.Column("says", Words, nullable=False),
+    sa.Column("evidence", sa.Text, nullable=False),
+)
+
 
 def upsert(
     dialect: str,
@@ -250,7 +269,12 @@ def _add_ratings(connection: sa.Connection) -> None:
     ratings.create(connection, checkfirst=True)
 
 
-MIGRATIONS: list[Callable[[sa.Connection], None]] = [_add_ratings]
+def _add_contradictions(connection: sa.Connection) -> None:
+    checks.create(connection, checkfirst=True)
+    contradictions.create(connection, checkfirst=True)
+
+
+MIGRATIONS: list[Callable[[sa.Connection], None]] = [_add_ratings, _add_contradictions]
 """The first makes a store of version 2 out of one of version 1, and so on. What stands here is never changed."""
 
 

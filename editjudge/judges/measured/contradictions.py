@@ -90,6 +90,10 @@ _RULES = (
 )
 _NOTHING_DONE = {"alignment": 4, "completeness": 4, "effect_score": 3}
 """Least score that claims something was done."""
+FACTORS = frozenset({*(rule.factor for rule in _RULES), *_NOTHING_DONE})
+"""Those that some rule speaks of."""
+RULES = 1
+"""Raised when the same verdict and evidence come to contradict each other in another way."""
 _NOTHING_CHANGED = re.compile(
     r"\b(?:no|without|not any)\s+(?:visible\s+|detectable\s+)?(?:changes?|differences?)\b", re.IGNORECASE
 )
