@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -122,7 +123,60 @@ class Circuit:
             raise JudgeDown(self._why)
 
 
-class Pace:
+@dataclass
+class Turn:
+    """One send: when it began by the clock of whoever allowed it, and what became of it."""
+
+    started: float
+    problem: Problem | None = None
+    down: bool = False
+    """Whether the judge counts as down since."""
+
+
+class Persistence(ABC):
+    """Sends until there is a reply, within the retry policy, whoever allows the sends: this process, or a cluster."""
+
+    def __init__(self, judge: str, retry: Retry | None = None, seed: int | None = None) -> None:
+        self.judge = judge
+        self.retry = retry or Retry()
+        self._chance = random.Random(seed)  # noqa: S311  (spreads retries, guards nothing)
+
+    async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
+        """The reply, and how many sends brought none."""
+        failures = spent = 0
+        while True:
+            async with self.turn(tokens) as turn:
+                try:
+                    reply = await send()
+                except Problem as found:
+                    turn.problem = found
+            if (problem := turn.problem) is None:
+                return reply, failures
+            failures += 1
+            # While the circuit is open a judge is waited for: its tasks must not burn into failures.
+            spent += not turn.down
+            if not problem.passing or spent >= self.retry.tries:
+                raise problem
+            pause = self.retry.pause(problem, failures, self._chance)
+            if pause > self.retry.patience:
+                why = f"{self.judge} wants to be left alone for {pause:.0f} s: {problem}. {_NOTHING_LOST}"
+                raise await self.end(why)
+            await self.rest(pause)
+
+    @abstractmethod
+    def turn(self, tokens: int) -> AbstractAsyncContextManager[Turn]:
+        """A send, once it may be; on leaving, what became of it is heeded by all that follow."""
+
+    @abstractmethod
+    async def rest(self, seconds: float) -> None:
+        """Sleep, but not beyond the end."""
+
+    @abstractmethod
+    async def end(self, why: str) -> JudgeDown:
+        """Nobody is asked any more."""
+
+
+class Pace(Persistence):
     """Slots for requests to one judge; how many there are follows what the judge can take."""
 
     def __init__(
@@ -136,10 +190,9 @@ class Pace:
         circuit: Circuit | None = None,
         seed: int | None = None,
     ) -> None:
-        self.judge = judge
+        super().__init__(judge, retry, seed)
         self.ceiling = concurrency or CEILING
         self.limit = float(concurrency or START)
-        self.retry = retry or Retry()
         self.circuit = circuit or Circuit(judge)
         self.in_flight = 0
         self.rate_limited = 0
@@ -153,33 +206,25 @@ class Pace:
         self._shrunk = -1.0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
-        self._chance = random.Random(seed)  # noqa: S311  (spreads retries, guards nothing)
 
-    async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
-        """Send until there is a reply, within the retry policy: the reply and how many sends brought none."""
-        failures = spent = 0
-        while True:
-            for meter, amount in zip(self._meters, (1, tokens), strict=True):
-                await self.circuit.rest(meter.wait(amount))
-            started = time.monotonic()
-            try:
-                async with self.circuit.passage():
-                    reply = await send()
-            except Problem as problem:
-                failures += 1
-                self._heed(problem, started)
-                # While the circuit is open a judge is waited for: its tasks must not burn into failures.
-                spent += not self.circuit.open
-                if not problem.passing or spent >= self.retry.tries:
-                    raise
-                pause = self.retry.pause(problem, failures, self._chance)
-                if pause > self.retry.patience:
-                    why = f"{self.judge} wants to be left alone for {pause:.0f} s: {problem}. {_NOTHING_LOST}"
-                    raise self.circuit.end(why) from None
-                await self.circuit.rest(pause)
-            else:
-                self._praise()
-                return reply, failures
+    @asynccontextmanager
+    async def turn(self, tokens: int) -> AsyncIterator[Turn]:
+        for meter, amount in zip(self._meters, (1, tokens), strict=True):
+            await self.rest(meter.wait(amount))
+        turn = Turn(time.monotonic())
+        async with self.circuit.passage():
+            yield turn
+        if turn.problem is None:
+            self._praise()
+        else:
+            self._heed(turn.problem, turn.started)
+        turn.down = self.circuit.open
+
+    async def rest(self, seconds: float) -> None:
+        await self.circuit.rest(seconds)
+
+    async def end(self, why: str) -> JudgeDown:
+        return self.circuit.end(why)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
