@@ -13,8 +13,8 @@ from editjudge.judgement import Judgement
 from editjudge.judges.conversation import Parameters
 from editjudge.judges.registry import Options
 from editjudge.rubrics.files import resolve
-from editjudge.run.engine import Ending
 from editjudge.run.job import Job, Manner, Outcome, execute, wait_for
+from editjudge.run.planning import Ending
 from editjudge.run.single import judge_edit
 from editjudge.run.summary import Summary
 from editjudge.store.store import Store
@@ -45,7 +45,7 @@ def judge(
         id, _source(input), _source(edited), instruction, _source(ground_truth), _source(mask), referring_expression
     )
     asked = resolve(_words(rubrics))
-    found = wait_for(judge_edit(edit, asked, judge or _default_judge(), _options(options)))
+    found = wait_for(judge_edit(edit, asked, judge or default_judge(), _options(options)))
     return {judgement.rubric: judgement for judgement in found}
 
 
@@ -107,7 +107,7 @@ async def arun(
     job = Job(
         manifest=Path(manifest),
         rubrics=_words(rubrics),
-        judges=_words(judges) or (_default_judge(),),
+        judges=_words(judges) or (default_judge(),),
         repeats=repeats,
         layout=layout,
         fuse=fuse,
@@ -129,7 +129,8 @@ def run(manifest: str | os.PathLike[str], **arguments: Any) -> Run:
     return wait_for(arun(manifest, **arguments))
 
 
-def _default_judge() -> str:
+def default_judge() -> str:
+    """Who is asked where nobody is named."""
     return os.environ.get("EDITJUDGE_JUDGE", "measured")
 
 

@@ -35,6 +35,8 @@ MAY_IMPORT = {
         *("ratings", "report", "rubrics", "run", "stats", "store"),
     },
     "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
+    "testing": {"api", "errors", "judges"},
+    "inspection": {"api", "judgement", "store"},
 }
 """Each noun and those it may know; `cli` sits above all of them."""
 
