@@ -41,6 +41,10 @@ class Words(sa.types.TypeDecorator[str]):
     impl = sa.Text
     cache_ok = True
 
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[str]:
+        # Sorted by bytes, as SQLite does, and not by the custom of the server's country.
+        return dialect.type_descriptor(sa.Text(collation="C" if dialect.name == "postgresql" else None))
+
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
         return None if value is None else escaped(value)
 
@@ -303,6 +307,11 @@ def found(connection: sa.Connection, place: str) -> int | None:
 
 def bring_up_to_date(connection: sa.Connection, place: str) -> None:
     """Make the tables, or migrate them. Runs in one transaction, so that a killed migration has not happened."""
+    if connection.dialect.name == "postgresql":
+        # Those who come at once take turns; the number is of no other meaning.
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x65646974)))
+        if (encoding := connection.scalar(sa.text("SHOW server_encoding"))) != "UTF8":
+            raise StoreError(f"{place}: has the encoding {encoding}: make one with `createdb --encoding=UTF8`")
     stored = found(connection, place)
     if stored is None:
         metadata.create_all(connection)

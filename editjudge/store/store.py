@@ -1,25 +1,23 @@
 """Reads and writes a store: runs, their items and tasks, and what judges said, whichever run asked first.
 
-One thread writes, any number read, in this process and in others.
+One thread writes, any number read, in this process and in others; on a server any number write.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.pool import QueuePool
 
 import editjudge
 from editjudge.errors import StoreError, UsageError, near_miss
@@ -27,7 +25,7 @@ from editjudge.judgement import DONE, Exchange, Judgement, Task, Usage
 from editjudge.judgement import row as shown_row
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
-from editjudge.store import schema
+from editjudge.store import places, schema
 from editjudge.store.schema import digests, items, judgements, replies, rubrics, runs, tasks, upsert
 
 State = Literal["running", "finished", "interrupted", "budget"]
@@ -78,21 +76,18 @@ class Store:
         self._engine, self._place, self._readonly, self._timeout = engine, place, readonly, timeout
         self._write_engine = engine.execution_options(writes=True)
         self._dialect = engine.dialect.name
+        self._patience = 0.0
+        """Seconds: none for a server that was never there."""
 
     @classmethod
     def open(cls, url_or_path: str | os.PathLike[str], readonly: bool = False, timeout: float = 30.0) -> Store:
         """Open the store at a path or a URL, and make it unless `readonly`.
 
         `timeout` is how long to wait, in seconds, for another process that writes: a group of judgements takes
-        milliseconds, 10,000 rows of a plan or of a run that is removed some seconds on a busy disk.
+        milliseconds, 10,000 rows of a plan or of a run that is removed some seconds on a busy disk. It is also how
+        long a server that was there once may be gone.
         """
-        place = os.fspath(url_or_path)
-        if "://" in place and not place.startswith("sqlite:"):
-            engine, place = _server_engine(place)
-        else:
-            path = Path((sa.make_url(place).database or "") if "://" in place else place)
-            _check_path(path, readonly)
-            engine, place = _sqlite_engine(path, readonly, timeout), str(path)
+        engine, place = places.engine_of(url_or_path, readonly, timeout)
         store = cls(engine, place, readonly, timeout)
         try:
             store._prepare()
@@ -104,13 +99,18 @@ class Store:
     def _prepare(self) -> None:
         with self._reading() as connection:
             stored = schema.found(connection, self._place)
-        if stored == schema.version():
-            return
-        if self._readonly:
-            what = "is empty" if stored is None else f"has the older schema {stored}"
-            raise StoreError(f"{self._place}: {what} and is opened for reading only: open it once for writing")
-        with self._writing() as connection:
-            schema.bring_up_to_date(connection, self._place)
+        if stored != schema.version():
+            if self._readonly:
+                what = "is empty" if stored is None else f"has the older schema {stored}"
+                raise StoreError(f"{self._place}: {what} and is opened for reading only: open it once for writing")
+            with self._writing() as connection:
+                schema.bring_up_to_date(connection, self._place)
+        self._patience = self._timeout
+
+    @property
+    def place(self) -> str:
+        """What to call it: the path, or the address without its password."""
+        return self._place
 
     def close(self) -> None:
         self._engine.dispose()
@@ -123,8 +123,12 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        with self._explaining(), self._engine.connect() as connection:
+        with self._patiently(self._connected) as connection, self._explaining():
             yield connection
+
+    def _connected(self) -> sa.Connection:
+        with self._explaining():
+            return self._engine.connect()
 
     @contextmanager
     def _writing(self) -> Iterator[sa.Connection]:
@@ -133,12 +137,34 @@ class Store:
         with self._explaining(), self._write_engine.begin() as connection:
             yield connection
 
+    def _transact(self, work: Callable[[sa.Connection], T]) -> T:
+        """Work in one transaction, and once more where the server broke off before it said that it was kept: each row
+        has its key, so that writing it twice is writing it once."""
+
+        def once() -> T:
+            with self._writing() as connection:
+                return work(connection)
+
+        return self._patiently(once)
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """Try again what a server may do in a moment: one that restarts is back in seconds."""
+        pause, end = 0.05, time.monotonic() + self._patience
+        while True:
+            try:
+                return work()
+            except StoreError as error:
+                if not places.may_pass(error.__cause__) or time.monotonic() + pause > end:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+
     @contextmanager
     def _explaining(self) -> Iterator[None]:
         try:
             yield
         except sa.exc.DBAPIError as error:
-            raise StoreError(f"{self._place}: {_remedy(error.orig, self._timeout)}") from error
+            raise StoreError(f"{self._place}: {places.remedy(error.orig, self._timeout)}") from error
         except sa.exc.StatementError as error:  # a value that could not be made a column, before the database saw it
             raise ValueError(f"{self._place}: not a value that can be stored: {error.orig}") from error
 
@@ -149,27 +175,38 @@ class Store:
         canonical = json.dumps(spec, sort_keys=True, allow_nan=False)
         spec_hash, now = hashlib.sha256(canonical.encode()).hexdigest(), time.time()
         new = {"name": name, "spec": dict(spec), "spec_hash": spec_hash, "state": "running", "created": now}
-        with self._writing() as connection:
-            values = {**new, "updated": now, "version": editjudge.__version__}
-            connection.execute(upsert(self._dialect, runs), values)
-            run = _run(connection.execute(sa.select(runs).where(runs.c.name == name)).one())
-        if run.spec_hash != spec_hash:
-            differ = ", ".join(_differences(run.spec, json.loads(canonical)))
-            raise StoreError(
-                f'{self._place}: there is a run "{name}" with another spec; what differs: {differ}. '
-                "Give this run another name, or run with the same options to resume"
-            )
-        return run
+        return self._open_run({**new, "updated": now, "summary": None, "version": editjudge.__version__})
+
+    def _open_run(self, new: Mapping[str, Any]) -> Run:
+        def work(connection: sa.Connection) -> Run:
+            here = sa.select(runs).where(runs.c.name == new["name"])
+            # Not the insertion alone: on a server one that finds the row there uses up a number all the same.
+            if (row := connection.execute(here).one_or_none()) is None:
+                connection.execute(upsert(self._dialect, runs), new)
+                row = connection.execute(here).one()
+            run = _run(row)
+            if run.spec_hash != new["spec_hash"]:
+                differ = ", ".join(_differences(run.spec, json.loads(json.dumps(new["spec"]))))
+                raise StoreError(
+                    f'{self._place}: there is a run "{run.name}" with another spec; what differs: {differ}. '
+                    "Give this run another name, or run with the same options to resume"
+                )
+            if run.state == "running":
+                return run
+            resumed = {"state": "running", "updated": time.time()}
+            connection.execute(sa.update(runs).where(runs.c.id == run.id).values(resumed))
+            return dataclasses.replace(run, **resumed)
+
+        return self._transact(work)
 
     def mark(self, run: Run | int, state: State, summary: Mapping[str, Any] | None = None) -> None:
         """Say what became of a run."""
         values = {"state": state, "updated": time.time(), "summary": None if summary is None else dict(summary)}
-        with self._writing() as connection:
-            connection.execute(sa.update(runs).where(runs.c.id == _id(run)).values(values))
+        statement = sa.update(runs).where(runs.c.id == _id(run)).values(values)
+        self._transact(lambda connection: connection.execute(statement))
 
     def runs(self) -> list[Run]:
-        with self._reading() as connection:
-            return [_run(row) for row in connection.execute(sa.select(runs).order_by(runs.c.id))]
+        return [_run(row) for row in self._read(sa.select(runs).order_by(runs.c.id))]
 
     def find_run(self, word: str | int) -> Run:
         """The run of this name, else the one of this id."""
@@ -191,23 +228,28 @@ class Store:
         other = tasks.alias("other")
         shared = sa.exists().where(other.c.key == tasks.c.key, other.c.run_id != _id(run))
         keys = sa.select(tasks.c.key).where(some, ~shared)
-        removed = 1
-        while removed:
-            with self._writing() as connection:
-                connection.execute(sa.delete(replies).where(replies.c.key.in_(keys)))
-                connection.execute(sa.delete(judgements).where(judgements.c.key.in_(keys)))
-                removed = connection.execute(sa.delete(tasks).where(some)).rowcount
-        with self._writing() as connection:
+
+        def remove_some(connection: sa.Connection) -> int:
+            if self._dialect == "postgresql":  # as in SQLite: nobody adds a task that shares a key meanwhile
+                connection.execute(sa.text("LOCK TABLE tasks IN SHARE ROW EXCLUSIVE MODE"))
+            for table in (replies, schema.checks, schema.contradictions, judgements):
+                connection.execute(sa.delete(table).where(table.c.key.in_(keys)))
+            return connection.execute(sa.delete(tasks).where(some)).rowcount
+
+        def remove_rest(connection: sa.Connection) -> None:
             connection.execute(sa.delete(items).where(items.c.run_id == _id(run)))
             connection.execute(sa.delete(runs).where(runs.c.id == _id(run)))
+
+        while self._transact(remove_some):
+            pass
+        self._transact(remove_rest)
 
     def counts(self, run: Run | int) -> dict[tuple[str, str, str], int]:
         """How many tasks of a run have which status, by (judge, rubric, status)."""
         by = (tasks.c.judge, tasks.c.rubric, judgements.c.status)
         query = sa.select(*by, sa.func.count()).select_from(tasks.outerjoin(judgements, _SAME_KEY & _FROM_INDEX))
-        with self._reading() as connection:
-            rows = connection.execute(query.where(tasks.c.run_id == _id(run)).group_by(*by))
-            return {(judge, rubric, status or PENDING): count for judge, rubric, status, count in rows}
+        rows = self._read(query.where(tasks.c.run_id == _id(run)).group_by(*by))
+        return {(judge, rubric, status or PENDING): count for judge, rubric, status, count in rows}
 
     # --- what a run asks --------------------------------------------------------------------------------------
 
@@ -218,9 +260,8 @@ class Store:
 
     def rubrics(self) -> dict[str, dict[str, Any]]:
         """Hash to name and content."""
-        with self._reading() as connection:
-            rows = connection.execute(sa.select(rubrics).order_by(rubrics.c.name, rubrics.c.hash))
-            return {row.hash: {"name": row.name, "content": row.content} for row in rows}
+        rows = self._read(sa.select(rubrics).order_by(rubrics.c.name, rubrics.c.hash))
+        return {row.hash: {"name": row.name, "content": row.content} for row in rows}
 
     def add_items(self, run: Run | int, rows: Iterable[Item], start: int = 0) -> int:
         """Keep edits of a run at the positions from `start` on; answers the next position. Twice is once."""
@@ -236,7 +277,7 @@ class Store:
         query = sa.select(*columns).where(table.c.run_id == run_id)
         for some in _chunks(rows, _ROWS):
             here = table.c.position.between(start, start + len(some) - 1)
-            kept = {_place(row): row for row in (kind(*values) for values in self._stream(query.where(here)))}
+            kept = {_place(row): row for row in (kind(*values) for values in self._read(query.where(here)))}
             new = [(start + n, row) for n, row in enumerate(some) if kept.get(_place(row)) != row]
             self._insert(_refresh(self._dialect, table), [_at(run_id, position, row) for position, row in new])
             start += len(some)
@@ -255,37 +296,36 @@ class Store:
 
     def done(self, keys: Sequence[str]) -> dict[str, str]:
         """The status of each key that a judgement is kept of."""
-        known: dict[str, str] = {}
-        with self._reading() as connection:
-            for some in _chunks(sorted(keys), _IN):  # in the order of the index, so that each of its pages is read once
-                known.update((key, status) for key, status in connection.execute(_STATUSES, {"keys": some}))
-        return known
+        in_order = sorted(keys)  # of the index, so that each of its pages is read once
+        return {key: status for some in _chunks(in_order, _IN) for key, status in self._read(_STATUSES, {"keys": some})}
 
     def write(self, batch: Sequence[Judgement]) -> None:
         """Keep judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
-        if not batch:
-            return
-        said = [reply for judgement in batch for reply in _reply_rows(judgement)]
-        with self._writing() as connection:
-            connection.execute(
-                upsert(self._dialect, judgements, _KEPT[1:], unless=_is_done),
-                [{name: getattr(judgement, name) for name in _KEPT} for judgement in batch],
-            )
+        # In the order of keys, so that two who write the same ones wait for each other and not in a circle.
+        in_order = sorted(batch, key=lambda judgement: judgement.key)
+        kept = [{name: getattr(judgement, name) for name in _KEPT} for judgement in in_order]
+        self._write(kept, [reply for judgement in in_order for reply in _reply_rows(judgement)])
+
+    def _write(self, kept: Sequence[dict[str, Any]], said: Sequence[dict[str, Any]]) -> None:
+        def work(connection: sa.Connection) -> None:
+            if kept:
+                connection.execute(upsert(self._dialect, judgements, _KEPT[1:], unless=_is_done), kept)
             if said:
                 connection.execute(upsert(self._dialect, replies), said)
 
+        self._transact(work)
+
     def judgement(self, key: str) -> Judgement | None:
         """What is kept of a key, with the exchanges of that try alone."""
-        with self._reading() as connection:
-            row = connection.execute(sa.select(judgements).where(judgements.c.key == key)).one_or_none()
-        if row is None:
+        found = self._read(sa.select(judgements).where(judgements.c.key == key))
+        if not found:
             return None
-        values = row._asdict()
+        values = found[0]._asdict()
         for name in ("attempts", "usage", "server_model"):  # they follow from the exchanges
             del values[name]
         for name in ("violations", "notes", "reasons"):
             values[name] = _remarks(values[name])
-        return Judgement(exchanges=tuple(self._replies(key, at=row.created)), **values)
+        return Judgement(exchanges=tuple(self._replies(key, at=values["created"])), **values)
 
     def replies(self, key: str) -> list[Exchange]:
         """Every exchange ever had for a key, also those of tries that failed."""
@@ -293,9 +333,7 @@ class Store:
 
     def _replies(self, key: str, at: float | None = None) -> list[Exchange]:
         query = sa.select(replies).where(replies.c.key == key).order_by(replies.c.id)
-        with self._reading() as connection:
-            rows = connection.execute(query if at is None else query.where(replies.c.at == at)).all()
-        return [_exchange(row) for row in rows]
+        return [_exchange(row) for row in self._read(query if at is None else query.where(replies.c.at == at))]
 
     def judgements(
         self, run: Run | int, *, fields: Collection[str] = (), **where: str | int | Collection[str] | None
@@ -331,7 +369,7 @@ class Store:
         wanted = [query] if paths is None else [query.where(digests.c.path.in_(some)) for some in _chunks(paths, _IN)]
         found: dict[str, dict[str, Any]] = {}
         for some_query in wanted:
-            for row in self._stream(some_query):
+            for row in self._read(some_query):
                 entry = row._asdict()
                 found[entry.pop("path")] = entry
         return found
@@ -341,14 +379,25 @@ class Store:
     def _insert(self, statement: sa.Insert, rows: Iterable[dict[str, Any]]) -> int:
         count = 0
         for some in _chunks(rows, _ROWS):
-            with self._writing() as connection:
-                connection.execute(statement, some)
+            self._transact(functools.partial(sa.Connection.execute, statement=statement, parameters=some))
             count += len(some)
         return count
 
+    def _read(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
+        """What fits into memory."""
+
+        def once() -> Sequence[sa.Row[Any]]:
+            with self._reading() as connection:
+                return connection.execute(query, values).all()
+
+        return self._patiently(once)
+
     def _stream(self, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
-        with self._reading() as connection:
-            yield from connection.execution_options(yield_per=_FETCH).execute(query)
+        with (
+            self._reading() as connection,
+            connection.execution_options(yield_per=_FETCH).execute(query) as rows,
+        ):
+            yield from rows
 
 
 _IN = 900
@@ -470,89 +519,3 @@ def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
     iterator = iter(values)
     while some := list(islice(iterator, size)):
         yield some
-
-
-# --- opening --------------------------------------------------------------------------------------------------
-
-
-def _server_engine(url: str) -> tuple[sa.Engine, str]:
-    """The engine, and the address without its password."""
-    try:
-        parsed = sa.make_url(url)
-        return sa.create_engine(parsed), parsed.render_as_string(hide_password=True)
-    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
-        raise StoreError(
-            f"a store is a path, sqlite:///PATH or postgresql://...; this one cannot be: {error}"
-        ) from error
-
-
-def _check_path(path: Path, readonly: bool) -> None:
-    if path.is_dir():
-        raise StoreError(f"{path}: a folder; a store is one file, such as {path / 'editjudge.db'}")
-    if readonly and not path.exists():
-        raise StoreError(f"{path}: no such store; name it with --store, or make it with `editjudge run`")
-    if not path.parent.is_dir():
-        raise StoreError(f"{path}: there is no folder {path.parent}; make it, or name another store with --store")
-
-
-def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
-    # As an address, whatever characters the path has: only so SQLite can be told to read alone.
-    address = f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
-
-    def connect() -> sqlite3.Connection:
-        # No isolation level: the driver would begin transactions at its own discretion. Threads: the pool sees to it
-        # that a connection has one user at a time.
-        connection = sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
-        try:
-            _pragmas(connection, readonly)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    engine = sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool)
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        # A transaction that reads first and writes later fails at once when another one wrote in between; one that
-        # says from the start that it writes waits for its turn.
-        writes = connection.get_execution_options().get("writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
-    if not readonly:
-        # Readers do not wait for the writer, nor it for them.
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Safe against kill -9: what is committed is in the kernel's hands. Not against power loss, which may undo the
-        # last transactions (never part of one): those edits are judged again. FULL costs an fsync a commit.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        # Write back every 64 MiB instead of every 4: by then a page of an index has changed many times and is written
-        # once. 150,000 judgements on a busy disk: 1.1 to 2.1 times as fast (measured).
-        connection.execute("PRAGMA wal_autocheckpoint = 16384")
-        connection.execute("PRAGMA foreign_keys = ON")
-    # Keys are hashes, so the pages of their indexes are hit at random. 64 MiB hold those of some 190,000 judgements
-    # (350 bytes each, measured); beyond that the kernel's cache has to help.
-    connection.execute("PRAGMA cache_size = -65536")
-
-
-_REMEDIES = {
-    sqlite3.SQLITE_BUSY: "another process has been writing to it for more than {timeout:g} seconds: wait until it is "
-    "done, or give this run its own store with --store",
-    sqlite3.SQLITE_READONLY: "it cannot be written: give yourself write permission on the file and its folder, or name "
-    "another store with --store",
-    sqlite3.SQLITE_IOERR: "the disk failed to read or write: check the disk, and that it is no network share",
-    sqlite3.SQLITE_CORRUPT: "it is damaged: recover it with `sqlite3 FILE .recover`, or restore a copy",
-    sqlite3.SQLITE_FULL: "the disk is full: free some space and run again; what was kept until now is not asked again",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: give yourself read and write permission on the file and its folder "
-    "(SQLite keeps two files beside it), or copy it to another folder",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database: name another store with --store",
-}
-
-
-def _remedy(error: BaseException | None, timeout: float) -> str:
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bits tell kinds of the same failure apart
-    remedy = _REMEDIES.get(primary)
-    return f"{remedy.format(timeout=timeout)} ({error})" if remedy else f"the database says: {error}"

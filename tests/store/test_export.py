@@ -22,12 +22,6 @@ SCORED = sample(0, justifications={"alignment": NASTY}, abstained={"harmony": "@
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "store.db") as opened:
-        yield opened
-
-
-@pytest.fixture
 def run(store: Store) -> Run:
     """One task that is ok, one that failed, one that was not asked yet."""
     run = store.open_run("pilot", {"judges": [JUDGE]})

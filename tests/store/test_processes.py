@@ -1,4 +1,4 @@
-"""Several processes on one file: one writes while another reads, one is killed, many open it at once."""
+"""Several processes on one store: one writes while another reads, one is killed, many open it at once."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def start(program: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def test_a_second_process_reads_while_the_first_writes(tmp_path: Path) -> None:
-    path, count = tmp_path / "s.db", 3000
-    with Store.open(path) as store:
+def test_a_second_process_reads_while_the_first_writes(place: str) -> None:
+    count = 3000
+    with Store.open(place) as store:
         run = store.open_run("pilot", {})
         store.add_tasks(run, (task(number) for number in range(count)))
     seen: list[int] = []
-    with start(WRITING, path, count) as writing, Store.open(path, readonly=True) as reader:
+    with start(WRITING, place, count) as writing, Store.open(place, readonly=True) as reader:
         assert writing.stdout
         for line in writing.stdout:  # what was said to be committed is there for others
             if int(line) % 100 == 0:
@@ -90,10 +90,10 @@ def test_a_killed_writer_leaves_a_sound_file_with_all_that_it_acknowledged(tmp_p
         store.write([sample(-1)])
 
 
-def test_processes_that_make_the_same_store_at_once_all_succeed(tmp_path: Path) -> None:
-    started = [start(OPENING, tmp_path / "s.db", number) for number in range(6)]
+def test_processes_that_make_the_same_store_at_once_all_succeed(place: str) -> None:
+    started = [start(OPENING, place, number) for number in range(6)]
     for process in started:
         process.communicate()
     assert [process.returncode for process in started] == [0] * 6
-    with Store.open(tmp_path / "s.db") as store:
+    with Store.open(place) as store:
         assert len(store.done([key(number) for number in range(6)])) == 6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,6 @@ from editjudge.store import Store
 from editjudge.store.writer import Writer
 
 from .samples import key, sample
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "store.db", timeout=0.05) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -107,7 +101,9 @@ def test_a_judgement_that_is_no_json_fails_alone(store: Store) -> None:
     assert set(store.done([key(number) for number in (1, 2, 3)])) == {key(1), key(3)}
 
 
-def test_a_store_that_fails_reaches_every_waiter_later_callers_and_close(store: Store, tmp_path: Path) -> None:
+def test_a_store_that_fails_reaches_every_waiter_later_callers_and_close(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store.db", timeout=0.05)
+
     async def main() -> None:
         writer = Writer(store)
         with Store.open(tmp_path / "store.db") as other, other._writing():  # holds the lock
@@ -118,5 +114,6 @@ def test_a_store_that_fails_reaches_every_waiter_later_callers_and_close(store: 
         with pytest.raises(StoreError, match="another process"):
             await writer.close()
 
-    asyncio.run(main())
-    assert store.done([key(number) for number in range(700)]) == {}
+    with store:
+        asyncio.run(main())
+        assert store.done([key(number) for number in range(700)]) == {}

@@ -1,0 +1,166 @@
+"""Where a store is, a file or a server: how to get there, and what to do when the way is blocked."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.pool import QueuePool
+
+from editjudge.errors import StoreError
+
+
+def engine_of(url_or_path: str | os.PathLike[str], readonly: bool, timeout: float) -> tuple[sa.Engine, str]:
+    """The engine, and what to call the place: never with its password."""
+    place = os.fspath(url_or_path)
+    if "://" in place and not place.startswith("sqlite:"):
+        return _server_engine(place)
+    path = Path((sa.make_url(place).database or "") if "://" in place else place)
+    _check_path(path, readonly)
+    return _sqlite_engine(path, readonly, timeout), str(path)
+
+
+def may_pass(error: BaseException | None) -> bool:
+    """Whether a server that restarts, or two writers who waited for each other, explain the failure."""
+    if not isinstance(error, sa.exc.DBAPIError) or isinstance(error.orig, sqlite3.Error):
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    if state is None:  # no answer came, or none to the attempt to connect: only its words tell them apart
+        unanswered = error.connection_invalidated or isinstance(error, sa.exc.OperationalError)
+        return unanswered and not any(words in str(error.orig) for words in _REFUSALS)
+    return state.startswith(("08", "40", "57P")) or state == _TOO_MANY
+
+
+def remedy(error: BaseException | None, timeout: float) -> str:
+    """What failed, and what to do about it."""
+    if isinstance(error, sqlite3.Error):
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the upper bits tell kinds of the same failure apart
+        known = _OF_SQLITE.get(primary)
+    else:
+        state = getattr(error, "sqlstate", None)
+        known = next((known for words, known in _REFUSALS.items() if words in str(error)), _OF_POSTGRESQL.get(state))
+    # The first line: the others quote the statement.
+    said = str(error).partition("\n")[0]
+    return f"{known.format(timeout=timeout)} ({said})" if known else f"the database says: {said}"
+
+
+# --- a server -------------------------------------------------------------------------------------------------
+
+_PATIENCE = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""Seconds, and times: a server that has gone without a word is noticed within a minute, not within two hours."""
+
+
+def _server_engine(url: str) -> tuple[sa.Engine, str]:
+    try:
+        parsed = sa.make_url(url)
+        if parsed.drivername in ("postgres", "postgresql"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.drivername != "postgresql+psycopg":
+            raise sa.exc.ArgumentError
+        # Asking before each use whether a connection still stands is what survives a server that was restarted.
+        settings = {"application_name": "editjudge", **_PATIENCE}
+        given = {name: value for name, value in settings.items() if name not in parsed.query}
+        engine = sa.create_engine(parsed, connect_args=given, pool_pre_ping=True)
+    except ModuleNotFoundError:
+        raise StoreError("PostgreSQL needs an extra: pip install 'editjudge[postgres]'") from None
+    except sa.exc.ArgumentError:  # its words may hold the password
+        expected = "a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
+        raise StoreError(f"a store is {expected}; found {url.partition('://')[0]}://...") from None
+    shown = parsed.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+    return engine, shown
+
+
+_REFUSALS = {
+    "password authentication failed": "the server does not let this user in: check the user and the password in the "
+    "URL, or leave the password out of it and set PGPASSWORD",
+    "no password supplied": "the server wants a password: put it into the URL, or set PGPASSWORD",
+    "no pg_hba.conf entry": "the server does not let this user in from here: ask whoever runs it",
+    '" does not exist': "the database or the user is not there: make it with `createdb` or `createuser`, or correct "
+    "the URL",
+}
+"""What a server says to who wants to connect; a driver has nothing but the words."""
+
+_TOO_MANY = "53300"
+_OF_POSTGRESQL: dict[str | None, str] = {
+    None: "the server does not answer: see that it runs and can be reached from here, then run again, which resumes",
+    "08006": "the connection was lost: run again, which resumes",
+    "25006": "the server takes no writing: name the primary one and not its copy",
+    "42501": "the user may not do this: GRANT CREATE on the schema for the first time, then SELECT, INSERT, UPDATE and "
+    "DELETE on all its tables and USAGE on its sequences; to read, SELECT is enough",
+    "53100": "the disk of the server is full: free some space and run again; what was kept until now is not asked "
+    "again",
+    _TOO_MANY: "the server has no connection left: raise its max_connections, or let fewer runs work at once",
+    "54000": "an id, a name or a path is longer than PostgreSQL can index (2,700 bytes): shorten it",
+    "57P01": "the server was shut down: run again once it is back, which resumes",
+    "57P03": "the server is starting: run again in a moment, which resumes",
+}
+
+# --- a file ---------------------------------------------------------------------------------------------------
+
+
+def _check_path(path: Path, readonly: bool) -> None:
+    if path.is_dir():
+        raise StoreError(f"{path}: a folder; a store is one file, such as {path / 'editjudge.db'}")
+    if readonly and not path.exists():
+        raise StoreError(f"{path}: no such store; name it with --store, or make it with `editjudge run`")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no folder {path.parent}; make it, or name another store with --store")
+
+
+def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
+    # As an address, whatever characters the path has: only so SQLite can be told to read alone.
+    address = f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
+
+    def connect() -> sqlite3.Connection:
+        # No isolation level: the driver would begin transactions at its own discretion. Threads: the pool sees to it
+        # that a connection has one user at a time.
+        connection = sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+        try:
+            _pragmas(connection, readonly)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # A transaction that reads first and writes later fails at once when another one wrote in between; one that
+        # says from the start that it writes waits for its turn.
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
+    if not readonly:
+        # Readers do not wait for the writer, nor it for them.
+        connection.execute("PRAGMA journal_mode = WAL")
+        # Safe against kill -9: what is committed is in the kernel's hands. Not against power loss, which may undo the
+        # last transactions (never part of one): those edits are judged again. FULL costs an fsync a commit.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        # Write back every 64 MiB instead of every 4: by then a page of an index has changed many times and is written
+        # once. 150,000 judgements on a busy disk: 1.1 to 2.1 times as fast (measured).
+        connection.execute("PRAGMA wal_autocheckpoint = 16384")
+        connection.execute("PRAGMA foreign_keys = ON")
+    # Keys are hashes, so the pages of their indexes are hit at random. 64 MiB hold those of some 190,000 judgements
+    # (350 bytes each, measured); beyond that the kernel's cache has to help.
+    connection.execute("PRAGMA cache_size = -65536")
+
+
+_OF_SQLITE = {
+    sqlite3.SQLITE_BUSY: "another process has been writing to it for more than {timeout:g} seconds: wait until it is "
+    "done, or give this run its own store with --store",
+    sqlite3.SQLITE_READONLY: "it cannot be written: give yourself write permission on the file and its folder, or name "
+    "another store with --store",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write: check the disk, and that it is no network share",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: recover it with `sqlite3 FILE .recover`, or restore a copy",
+    sqlite3.SQLITE_FULL: "the disk is full: free some space and run again; what was kept until now is not asked again",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: give yourself read and write permission on the file and its folder "
+    "(SQLite keeps two files beside it), or copy it to another folder",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database: name another store with --store",
+}
