@@ -28,6 +28,7 @@ VERBS = {
     "rubric": "List, show, check and import rubrics.",
     "run": "Judge every edit of a manifest; running again resumes.",
     "runs": "List, show, remove and repeat runs.",
+    "serve": "Review, rating and reward API in the browser.",
 }
 """Verb and its one line of help, so that `--help` imports none of them."""
 

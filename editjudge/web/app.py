@@ -2,14 +2,102 @@
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
-from starlette.routing import BaseRoute
+import importlib
+import importlib.util
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from urllib.parse import parse_qs, urlsplit
 
-from editjudge.web.site import Site
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from editjudge.errors import EditjudgeError
+from editjudge.web import guard
+from editjudge.web.site import FOLDER, Site
+
+_PARTS = ("review", "rating", "service")
 
 
 def create(site: Site) -> Starlette:
-    routes: list[BaseRoute] = []
-    app = Starlette(routes=routes)
+    """The application."""
+    parts = {name: importlib.import_module(f"editjudge.web.{name}") for name in _PARTS if _there(name)}
+    routes: list[BaseRoute] = [route for part in parts.values() for route in part.routes(site)]
+    routes += [
+        Route(guard.SIGN_IN, _sign_in, methods=["GET", "POST"]),
+        Mount("/static", StaticFiles(directory=FOLDER / "static")),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(running: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if "service" in parts:
+                running.state.desk = await stack.enter_async_context(parts["service"].desk(site))
+            yield
+
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(guard.Guard, site=site)],
+        exception_handlers={HTTPException: _refused, EditjudgeError: _failed, guard.TooLarge: _too_large},
+        lifespan=lifespan,
+    )
     app.state.site = site
     return app
+
+
+def _there(name: str) -> bool:
+    return importlib.util.find_spec(f"editjudge.web.{name}") is not None
+
+
+def _wants_page(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+def _told(request: Request, status: int, words: str, headers: dict[str, str] | None = None) -> Response:
+    if not _wants_page(request):
+        return JSONResponse({"error": words}, status, headers)
+    site: Site = request.app.state.site
+    return HTMLResponse(site.page("error.html", status=status, words=words), status, headers)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101  (registered for it)
+    return _told(request, error.status_code, error.detail, dict(error.headers or {}))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return _told(request, 500, str(error))
+
+
+async def _too_large(_: Request, error: Exception) -> Response:
+    return PlainTextResponse(str(error), 413)
+
+
+async def _sign_in(request: Request) -> Response:
+    """The token goes in a form's body, never in an address, and comes back as a cookie that no script reads."""
+    site: Site = request.app.state.site
+    goal = _own_path(request.query_params.get("next", "/"))
+    if site.token is None:
+        return RedirectResponse(goal, 303)
+    wrong = False
+    if request.method == "POST":
+        given = parse_qs((await request.body()).decode("utf-8", "replace")).get("token", [""])[0]
+        if guard.same(given.strip(), site.token):
+            answer = RedirectResponse(goal, 303)
+            value = guard.cookie_value(site.token)
+            secure = request.url.scheme == "https"
+            answer.set_cookie(guard.COOKIE, value, httponly=True, samesite="lax", secure=secure, max_age=30 * 86400)
+            return answer
+        wrong = True
+    return HTMLResponse(site.page("sign_in.html", goal=goal, wrong=wrong), 401 if wrong else 200)
+
+
+def _own_path(text: str) -> str:
+    """A path of ours, and nothing that a browser would take for another host."""
+    parts = urlsplit(text)
+    inside = text.startswith("/") and not text.startswith(("//", "/\\")) and not parts.netloc
+    return text if inside and text.isprintable() else "/"

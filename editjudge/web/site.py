@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from editjudge.judges.registry import Options
 from editjudge.store.store import Store
+from editjudge.web.terms import Terms
+
+if TYPE_CHECKING:
+    import jinja2
+
+FOLDER = Path(__file__).parent
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Names under which only this machine can be meant."""
 
 
 @dataclass(frozen=True)
@@ -16,3 +27,27 @@ class Site:
     options: Options = field(default_factory=Options)
     token: str | None = None
     """Required of every request where it is set; off loopback one always is."""
+    terms: Terms = field(default_factory=Terms)
+    """What clients of the service may ask for, and how much."""
+
+    def page(self, name: str, **values: Any) -> str:
+        """A template, filled in."""
+        return _templates().get_template(name).render(signed=self.token is not None, **values)
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    import jinja2
+
+    from editjudge.web import wording
+
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=wording.whole,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {name: getattr(wording, name) for name in wording.__all__}
+    return made

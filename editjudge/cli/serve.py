@@ -1,0 +1,76 @@
+"""`editjudge serve`: review, rating and reward API on this machine, or with a token on others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from editjudge.cli.options import asking_options, open_store, store_option
+from editjudge.cli.output import safe
+from editjudge.errors import InputError, UsageError, WorldError
+
+if TYPE_CHECKING:
+    from editjudge.judges.registry import Options
+
+_SHORTEST = 16
+"""Characters of a token; one of ours has 43."""
+
+
+@click.command()
+@store_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True, help="0 takes a free one.")
+@click.option("--judge", default=lambda: os.environ.get("EDITJUDGE_JUDGE", "measured"), help="Who answers /v1/judge.")
+@click.option("--token", envvar="EDITJUDGE_TOKEN", help="What requests must carry; needed off loopback.")
+@asking_options
+def command(store_place: str, host: str, port: int, judge: str, token: str | None, options: Options) -> None:
+    """Review, rating and reward API in the browser.
+
+    Off loopback a token is required: set EDITJUDGE_TOKEN rather than --token, which other users see in the list of
+    processes.
+    """
+    try:
+        import uvicorn
+
+        from editjudge.web.app import create
+        from editjudge.web.site import LOOPBACK, Site
+    except ModuleNotFoundError as error:
+        raise InputError(f"serve needs an extra ({error.name} is missing): pip install 'editjudge[web]'") from None
+
+    token = token.strip() if token else None
+    if host not in LOOPBACK and token is None:
+        raise UsageError(
+            f"--host {host}: others can reach it, so a token is required. For example:\n"
+            f"  EDITJUDGE_TOKEN={secrets.token_urlsafe(32)} editjudge serve --host {host}"
+        )
+    if token is not None and len(token) < _SHORTEST:
+        raise UsageError(f"the token has {len(token)} characters; at least {_SHORTEST} are needed to be hard to guess")
+    open_store(store_place, readonly=True).close()  # one that is not there is named, not made
+    with open_store(store_place) as store, _listening(host, port) as listener:
+        address = f"[{host}]" if ":" in host else host
+        app = create(Site(store, judge, options, token))
+        # Access logs would hold addresses with people's search words; the token never is in one.
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=10)
+        click.echo(f"editjudge: http://{address}:{listener.getsockname()[1]}/  (store {safe(store_place)})", err=True)
+        click.echo("Ctrl-C stops it.", err=True)
+        with contextlib.suppress(KeyboardInterrupt):  # raised again once everything is closed
+            uvicorn.Server(config).run(sockets=[listener])
+    sys.exit(0)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, proto, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, proto)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+    except OSError as error:
+        hint = "stop what uses it, or name another with --port (0 takes a free one)"
+        raise WorldError(f"{host}:{port} cannot be listened on: {error.strerror or error}; {hint}") from None
+    return listener

@@ -1,0 +1,47 @@
+"""Values as pages show them; escaping is the templates' own."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from typing import Any
+from urllib.parse import quote
+
+__all__ = ["day", "edit_url", "number", "pretty", "score", "titled"]
+
+
+def whole(value: Any) -> Any:
+    """Text that has a UTF-8: half a surrogate pair, which a reply or an id may hold, has none."""
+    return value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value
+
+
+def edit_url(item: str, run: int, what: str = "edits") -> str:
+    """The address of an edit of a run, whatever characters its id has."""
+    if item in (".", ".."):  # browsers take these for folders, even percent-encoded
+        return f"/runs/{run}/{what}/?item={item}"
+    return f"/runs/{run}/{what}/{quote(item.encode('utf-8', 'surrogatepass'), safe='')}"
+
+
+def day(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "minutes")[:16]
+
+
+def number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def score(value: float | None) -> str:
+    """A mean score; a whole number stays one."""
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.1f}"
+
+
+def titled(key: str) -> str:
+    """A factor's key as a column's heading."""
+    return key.replace("_", " ")
+
+
+def pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
