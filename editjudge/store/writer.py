@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from editjudge.judgement import Judgement
 from editjudge.store.store import Store
+
+T = TypeVar("T")
 
 
 class Writer:
@@ -46,6 +49,10 @@ class Writer:
         self._waiting.append((judgement, kept))
         self._wake.set()
         await kept
+
+    async def also(self, write: Callable[[], T]) -> T:
+        """Write something else to the store, in turn with the judgements rather than in their way."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
     async def close(self) -> None:
         """Keep what has arrived; then raise what went wrong, if anything did."""

@@ -1,0 +1,374 @@
+"""Where requests to judge are taken in: a bounded line before each judge, one answer for one key, all of it kept.
+
+What was taken in is judged and kept whether or not its client still waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.errors import ImageError, JudgeError, StoreError
+from editjudge.images import Bounds
+from editjudge.judgement import DONE, Judgement, Task
+from editjudge.judges.registry import open_judge
+from editjudge.judges.work import Judge, Work
+from editjudge.pictures import Digests, Known, Pictures
+from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.model import Rubric
+from editjudge.run.pace import Circuit, Pace, Retry
+from editjudge.run.plan import Shape, works
+from editjudge.run.single import judged
+from editjudge.store.store import Item, Run
+from editjudge.store.writer import Writer
+from editjudge.web.sent import Refused
+from editjudge.web.site import Site
+
+_AHEAD = 8
+"""Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
+_TRIES = 6
+"""Somebody waits: a judge that is down is unreachable after some ten seconds, where a run gives it minutes."""
+
+
+@dataclass
+class Asked:
+    """One edit of a request: its tasks in the order of the rubrics, and what has come of them so far."""
+
+    edit: Edit
+    works: Sequence[Work]
+    stored_as: str
+    """The item that it is in the run: its id, and a digest of all that was sent, since clients use ids again."""
+    item: Item
+    answers: dict[str, Judgement] = field(default_factory=dict)
+    """By key."""
+
+    @property
+    def judgements(self) -> list[Judgement | None]:
+        return [self.answers.get(work.task.key) for work in self.works]
+
+
+@dataclass
+class Line:
+    """One judge, opened once, the run that its answers are part of, and those who wait for it."""
+
+    judge: Judge
+    pace: Pace
+    run: Run
+    position: int = 0
+    """Of the next task in the run."""
+    waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
+    open: int = 0
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    down: bool = False
+
+    @property
+    def room(self) -> bool:
+        paced = hasattr(self.judge, "pace")
+        return self.open < (int(self.pace.limit) if paced else 2) + _AHEAD
+
+    def places(self, tasks: int) -> int:
+        """The first of so many places in the run, after all that were taken before, also by a server that has ended:
+        tenths of milliseconds since the run began, or more where more come."""
+        first = max(self.position, int((time.time() - self.run.created) * 10_000))
+        self.position = first + tasks
+        return first
+
+    def try_again(self) -> None:
+        """A judge that had given up on its server is asked again by whoever comes next."""
+        if self.down:
+            self.down, self.pace.circuit = False, _circuit(self.judge.spec)
+
+
+class Desk:
+    """Made by `open_desk`, inside the loop of the server."""
+
+    def __init__(self, site: Site, rubrics: Sequence[Rubric], resources: AsyncExitStack) -> None:
+        self.edits = self.held = 0
+        """Taken in and not judged yet: edits, and bytes of the bodies they came in."""
+        self.closing = False
+        self._site, self._rubrics, self._resources = site, rubrics, resources
+        self._bounds = Bounds(max_bytes=site.terms.max_picture)
+        self._pictures = Pictures(bounds=self._bounds)
+        self._writer = Writer(site.store)
+        self._lines: dict[str, asyncio.Task[Line]] = {}
+        self._asked: dict[str, asyncio.Future[Judgement]] = {}
+        """By key, what is being asked: an answer that two requests share is paid for once."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._batches: set[asyncio.Task[Any]] = set()
+        self._rate = 0.0
+        """Edits a second, lately."""
+        self._judged_at = time.monotonic()
+
+    # --- taking in ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def admitted(self, size: int) -> Iterator[_Hold]:
+        """Holds a body's bytes while it is read and judged; refuses it before it is read where there is no room."""
+        if self.closing:
+            raise Refused(503, "the server is being stopped")
+        if self.held + size > self._site.terms.max_held:
+            raise self._full()
+        self.held += size
+        hold = _Hold(self, size)
+        try:
+            yield hold
+        finally:
+            if not hold.passed_on:
+                hold.release()
+
+    def _full(self) -> Refused:
+        seconds = math.ceil(self.edits / self._rate) if self._rate else 1
+        return Refused(429, f"{self.edits} edits are waiting already", wait=min(60, max(1, seconds)))
+
+    def take(self, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, hold: _Hold) -> Batch:
+        """Begin to judge; `Batch.wait` says what has come of it."""
+        if self.edits + len(edits) > self._site.terms.max_waiting:
+            raise self._full()
+        self.edits += len(edits)
+        hold.edits, hold.passed_on = len(edits), True
+        batch = Batch()
+        batch.task = self._start(self._serve(batch, edits, rubrics, spec), self._batches)
+        batch.task.add_done_callback(lambda _: hold.release())
+        batch.task.add_done_callback(batch.finish)
+        return batch
+
+    async def _serve(self, batch: Batch, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> None:
+        line = await self._line(spec)
+        line.try_again()
+        asked = await asyncio.to_thread(self._plan, line, edits, rubrics)
+        tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
+        await self._keep(line.run, [a.item for a in asked], tasks, line.places(len(tasks)))
+        batch.run, batch.asked = line.run, asked
+        answers = await self._ask(line, [work for a in asked for work in a.works])
+        batch.planned.set()
+        for one in asked:
+            for work in one.works:
+                answers[work.task.key].add_done_callback(_noting(one, work.task.key))
+        results = await asyncio.gather(*answers.values(), return_exceptions=True)
+        self._note_rate(len(edits))
+        for error in (result for result in results if isinstance(result, BaseException)):
+            raise error
+
+    def _plan(self, line: Line, edits: Sequence[Edit], rubrics: Sequence[Rubric]) -> list[Asked]:
+        """Meant for a thread: pictures are hashed here."""
+        return [self._planned(line.judge, edit, Shape(rubrics)) for edit in edits]
+
+    def _planned(self, judge: Judge, edit: Edit, shape: Shape) -> Asked:
+        digests, seen = Digests(bounds=self._bounds), dict[str, Known]()
+        for role in IMAGE_ROLES:
+            if (source := getattr(edit, role)) is not None:
+                with contextlib.suppress(ImageError):
+                    if known := digests.known(source):
+                        seen[role] = known
+        found = list(works([edit], shape, judge, lambda _, role: seen.get(role)))
+        images = {role: {"source": "sent", "digest": known.digest} for role, known in seen.items()}
+        item = Item(
+            edit.id,
+            edit.model,
+            edit.edit_type,
+            edit.group or (seen["input"].digest if "input" in seen else edit.id),
+            edit.instruction,
+            edit.referring_expression,
+            images,
+            edit.metadata,
+        )
+        content = hashlib.sha256(json.dumps(dataclasses.asdict(item), sort_keys=True).encode()).hexdigest()
+        stored_as = f"{edit.id}-{content[:12]}"
+        return Asked(edit, found, stored_as, dataclasses.replace(item, item=stored_as))
+
+    async def _keep(self, run: Run, items: list[Item], tasks: list[Task], position: int) -> None:
+        def keep() -> None:
+            self._site.store.add_items(run, items, position)
+            self._site.store.add_tasks(run, tasks, position)
+
+        await self._writer.also(keep)
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    async def _line(self, spec: str) -> Line:
+        if spec not in self._lines:
+            self._lines[spec] = asyncio.create_task(self._opened(spec))
+        try:
+            return await asyncio.shield(self._lines[spec])
+        except BaseException:
+            if self._lines[spec].done():  # else it was only this caller who was cancelled
+                self._lines.pop(spec, None)  # the next one tries again
+            raise
+
+    async def _opened(self, spec: str) -> Line:
+        pace = Pace(spec, concurrency=self._site.terms.concurrency, retry=Retry(tries=_TRIES), circuit=_circuit(spec))
+        judge = await open_judge(spec, self._site.options, lambda _: pace, self._resources)
+        run = await self._writer.also(lambda: self._run(spec))
+        line = Line(judge, pace, run)
+        self._start(self._drive(line), self._tasks)
+        return line
+
+    def _run(self, spec: str) -> Run:
+        """The same for the same judge, options and rubrics, so that a server that starts again goes on with it."""
+        options = dataclasses.asdict(self._site.options)
+        for name in ("timeout", "prices"):
+            del options[name]
+        rubrics = {rubric.name: rubric.hash for rubric in self._rubrics}
+        frozen = {"service": "v1", "judges": [spec], "rubrics": rubrics, "repeats": 1, "options": options}
+        digest = hashlib.sha256(json.dumps(frozen, sort_keys=True).encode()).hexdigest()
+        self._site.store.add_rubrics(self._rubrics)
+        return self._site.store.open_run(f"rewards-{digest[:8]}", frozen)
+
+    async def _ask(self, line: Line, planned: Sequence[Work]) -> dict[str, asyncio.Future[Judgement]]:
+        """The answer to each key, now or later. Keys are taken before the store is asked, so that none can be committed
+        in between and asked again."""
+        loop = asyncio.get_running_loop()
+        fresh = {work.task.key: work for work in planned if work.task.key not in self._asked}
+        self._asked |= {key: loop.create_future() for key in fresh}
+        answers = {work.task.key: self._asked[work.task.key] for work in planned}
+        try:
+            for key, judgement in (await asyncio.to_thread(self._kept, list(fresh))).items():
+                self._asked.pop(key).set_result(judgement)
+                del fresh[key]
+        except BaseException as error:
+            for key in fresh:
+                self._asked.pop(key).set_exception(error)
+            raise
+        for work in fresh.values():
+            line.waiting.put_nowait(work)
+        return answers
+
+    def _kept(self, keys: list[str]) -> dict[str, Judgement]:
+        done = [key for key, status in self._site.store.done(keys).items() if status in DONE]
+        return {key: found for key in done if (found := self._site.store.judgement(key))}
+
+    async def _drive(self, line: Line) -> None:
+        while True:
+            work = await line.waiting.get()
+            while not line.room:
+                line.left.clear()
+                await line.left.wait()
+            line.open += 1
+            self._start(self._do(line, work), self._tasks)
+
+    async def _do(self, line: Line, work: Work) -> None:
+        answer = self._asked[work.task.key]
+        try:
+            judgement = await judged(line.judge, work, self._pictures)
+            await self._put(judgement)
+        except JudgeError as error:  # nobody was asked, so there is nothing to keep: the task stays to be judged
+            line.down = True
+            answer.set_result(work.judgement("unreachable", reasons=(Remark("judge_down", str(error)),)))
+        except Exception as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(judgement)
+        finally:
+            answer.cancel()  # where none of these: the server ends
+            del self._asked[work.task.key]
+            line.open -= 1
+            line.left.set()
+
+    async def _put(self, judgement: Judgement) -> None:
+        """A store that failed, say for want of space, may do better for the next."""
+        writer = self._writer
+        try:
+            await writer.put(judgement)
+        except StoreError:
+            if writer is self._writer:
+                self._writer = Writer(self._site.store)
+                with contextlib.suppress(StoreError):
+                    await writer.close()
+            raise
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Nothing more is taken in; what was is judged, for as long as the terms allow, and kept."""
+        self.closing = True
+        if self._batches:
+            await asyncio.wait(self._batches, timeout=self._site.terms.drain)
+        left = [*self._batches, *self._tasks]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._writer.close()
+
+    def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[Any]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        among.add(task)
+        task.add_done_callback(among.discard)
+        return task
+
+    def _note_rate(self, edits: int) -> None:
+        now = time.monotonic()
+        rate = edits / max(now - self._judged_at, 1e-3)
+        self._judged_at = now
+        self._rate += (rate - self._rate) * 0.2 if self._rate else rate
+
+
+@dataclass
+class _Hold:
+    """Room that a request takes up until its last edit is judged."""
+
+    desk: Desk
+    size: int
+    edits: int = 0
+    passed_on: bool = False
+
+    def release(self) -> None:
+        self.desk.held -= self.size
+        self.desk.edits -= self.edits
+
+
+class Batch:
+    """What is becoming of a request."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.run: Run | None = None
+        self.started = time.time()
+        self.planned = asyncio.Event()
+        self.task: asyncio.Task[None]
+
+    def finish(self, task: asyncio.Task[None]) -> None:
+        self.planned.set()
+        _ = task.cancelled() or task.exception()  # retrieved: perhaps nobody waits any more
+
+    async def wait(self, seconds: float) -> None:
+        """Until all is judged, or so long, and at least until it is known what is to be judged."""
+        await asyncio.wait({self.task}, timeout=seconds)
+        await self.planned.wait()
+        if self.task.cancelled():
+            raise Refused(503, "the server is being stopped")
+        if self.task.done():
+            self.task.result()
+
+
+def _noting(asked: Asked, key: str) -> Callable[[asyncio.Future[Judgement]], None]:
+    def note(answer: asyncio.Future[Judgement]) -> None:
+        if not answer.cancelled() and not answer.exception():
+            asked.answers[key] = answer.result()
+
+    return note
+
+
+def _circuit(spec: str) -> Circuit:
+    """Never opens by itself: each question is answered or unreachable within its tries, and then the next is asked."""
+    return Circuit(spec, threshold=sys.maxsize)
+
+
+@asynccontextmanager
+async def open_desk(site: Site, rubrics: Sequence[Rubric]) -> AsyncIterator[Desk]:
+    async with AsyncExitStack() as resources:
+        opened = Desk(site, rubrics, resources)
+        try:
+            yield opened
+        finally:
+            await opened.close()

@@ -1,0 +1,79 @@
+"""One number from the scores of an edit, by a formula that has a name."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from editjudge.judgement import DONE, Judgement
+from editjudge.rubrics.model import Factor, Rubric
+
+Formula = Literal["mean", "min", "product", "geometric_mean"]
+FORMULAS: tuple[Formula, ...] = get_args(Formula)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How scores become a reward. Each score is first brought to 0..1 by the range of its own scale."""
+
+    formula: Formula = "mean"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Factor (or `rubric.factor`) to weight. Those named must all be scored; where none is, whatever was scored counts
+    alike."""
+
+    def of(self, scores: Mapping[str, tuple[Factor, int]]) -> float | None:
+        """None where a factor that is named has no score, or none has."""
+        if not scores or any(name not in scores for name in self.weights):
+            return None
+        weights = self.weights or dict.fromkeys(scores, 1.0)
+        values = {name: share(*scores[name]) for name in weights}
+        total = sum(weights.values())
+        match self.formula:
+            case "mean":
+                return math.fsum(weights[name] * value for name, value in values.items()) / total
+            case "min":
+                return min(values.values())
+            case "product":
+                return math.prod(math.pow(value, weights[name]) for name, value in values.items())
+            case "geometric_mean":
+                return math.prod(math.pow(value, weights[name] / total) for name, value in values.items())
+
+    def words(self) -> str:
+        """The formula as it is named in every answer."""
+        factors = ", ".join(f"{name} x {weight:g}" for name, weight in self.weights.items())
+        return f"{self.formula} of (score - worst) / (best - worst) over {factors or 'the factors that were scored'}"
+
+
+def share(factor: Factor, score: int) -> float:
+    """Where a score lies between the worst and the best of its scale."""
+    return (score - factor.scale.worst) / (factor.scale.best - factor.scale.worst)
+
+
+def names(rubrics: Sequence[Rubric]) -> dict[str, tuple[Rubric, Factor]]:
+    """Every name that a factor of these rubrics goes by: its key, and `rubric.key`; a key that two share is that of
+    the first."""
+    found: dict[str, tuple[Rubric, Factor]] = {}
+    for rubric in rubrics:
+        for factor in rubric.factors:
+            found.setdefault(factor.key, (rubric, factor))
+            found[f"{rubric.name}.{factor.key}"] = (rubric, factor)
+    return found
+
+
+def labels(rubrics: Sequence[Rubric]) -> dict[tuple[str, str], str]:
+    """Rubric and factor to what the factor is called in an answer: its key, unless two rubrics share that."""
+    count = Counter(factor.key for rubric in rubrics for factor in rubric.factors)
+    return {
+        (rubric.name, factor.key): factor.key if count[factor.key] == 1 else f"{rubric.name}.{factor.key}"
+        for rubric in rubrics
+        for factor in rubric.factors
+    }
+
+
+def failure(judgements: Iterable[Judgement | None]) -> str | None:
+    """Why there can be no reward, if there cannot: the first status that is no answer; `pending` where none came."""
+    statuses = (judgement.status if judgement else "pending" for judgement in judgements)
+    return next((status for status in statuses if status not in DONE), None)

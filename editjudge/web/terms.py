@@ -1,0 +1,34 @@
+"""What clients of `/v1/judge` and `/v1/reward` may ask for, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from editjudge.web.reduction import Formula
+
+
+@dataclass(frozen=True)
+class Terms:
+    judges: tuple[str, ...] = ()
+    """Judges that a request may name besides the site's own."""
+    rubrics: tuple[str, ...] = ("online",)
+    """Asked where a request names none: rubrics, sets, files."""
+    more_rubrics: tuple[str, ...] = ("offline", "lighting", "compliance")
+    """That a request may name besides."""
+    formula: Formula = "mean"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """How scores become a reward where a request does not say."""
+    max_edits: int = 64
+    max_picture: int = 16 * 2**20
+    max_body: int = 128 * 2**20
+    max_waiting: int = 512
+    """Edits taken in and not judged yet; a batch beyond them is told to come back."""
+    max_held: int = 512 * 2**20
+    """Bytes of request bodies held meanwhile: what bounds memory."""
+    deadline: float = 300.0
+    """Seconds that a request may wait, and does where it does not say."""
+    drain: float = 30.0
+    """Seconds that a server which is stopped goes on judging what it took in."""
+    concurrency: int | None = None
+    """Most requests in flight to a judge; found out as it goes without it."""

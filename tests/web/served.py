@@ -1,0 +1,93 @@
+"""A server of the reward API in a thread, edits to send to it, and a client."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+
+from editjudge.judges.registry import Options
+from editjudge.store.store import Store
+from editjudge.web import service
+from editjudge.web.site import Site
+from editjudge.web.terms import Terms
+from tests.run.made import picture, until
+
+STUB = "openai/stub"
+
+
+def application(site: Site) -> Starlette:
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> Any:
+        async with service.lifespan(site) as state:
+            yield state
+
+    return Starlette(routes=service.routes(site), lifespan=lifespan)
+
+
+@dataclass
+class Served:
+    url: str
+    store: Store
+    server: uvicorn.Server
+    thread: threading.Thread
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
+
+    def post(self, what: str, body: Any = None, **more: Any) -> httpx.Response:
+        return self.client.post(f"{self.url}/v1/{what}", **({"json": body} if body is not None else {}), **more)
+
+    def rewards(self, *edits: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
+        answer = self.post("reward", {"edits": list(edits), **options})
+        assert answer.status_code == 200, answer.text
+        rewards: list[dict[str, Any]] = answer.json()["rewards"]
+        return rewards
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for run in self.store.runs() for row in self.store.judgements(run)]
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def serving(place: Path, judge: str = STUB, terms: Terms | None = None, **site: Any) -> Iterator[Served]:
+    """A real server on a port of its own."""
+    options = site.pop("options", Options(timeout=20.0, reasks=0))
+    with Store.open(place) as store:
+        app = application(Site(store, judge, options, terms=terms or Terms(), **site))
+        server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", 0, log_level="error", access_log=False))
+        thread = threading.Thread(target=server.run, name="served")
+        thread.start()
+        try:
+            until(lambda: server.started)
+            port = server.servers[0].sockets[0].getsockname()[1]
+            served = Served(f"http://127.0.0.1:{port}", store, server, thread)
+            with served.client:
+                yield served
+        finally:
+            server.should_exit = True
+            thread.join(60)
+
+
+def base64_of(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def edit(number: int = 0, **more: Any) -> dict[str, Any]:
+    """The edit that `tests.run.made.edits` writes to a manifest under the same number, as it is sent."""
+    return {
+        "id": f"e{number}",
+        "input": base64_of(picture(f"input-{number // 4}.png")),
+        "edited": base64_of(picture(f"edited-{number}.png")),
+        "instruction": f"Paint car {number} red.",
+    } | more
