@@ -22,10 +22,10 @@ from typing import Any
 from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options, open_judge
 from editjudge.pictures import Digests
-from editjudge.run.engine import known
 from editjudge.run.job import Job, Manner, execute
 from editjudge.run.pace import Pace
 from editjudge.run.plan import Shape, works
+from editjudge.run.planning import known
 from editjudge.store.store import Store
 
 NOBODY = Options(base_url="http://127.0.0.1:9/v1")

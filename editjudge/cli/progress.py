@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from editjudge.run.engine import Tally
+    from editjudge.run.planning import Tally
 
 _EVERY = 10.0
 """Seconds between plain lines: a log of an hour stays readable."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from editjudge.errors import UsageError
+from editjudge.judgement import Judgement
 from editjudge.judges.prices import Price, answer_tokens, prices, question_tokens
 from editjudge.judges.registry import Options, is_local
 from editjudge.judges.work import Work
@@ -32,6 +33,40 @@ class Estimate:
 
     def as_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+class Purse:
+    """A budget, what was spent of it, and what is set aside for tasks in flight."""
+
+    def __init__(self, budget: float | None = None, most: Callable[[Work], float] = lambda _: 0.0) -> None:
+        self._budget, self._most, self._spent, self._dearer = budget, most, 0.0, 1.0
+        self.reserved: dict[str, float] = {}
+        """The most that each task in flight can cost, by key."""
+
+    def reserve(self, work: Work, *, owed: bool = False) -> bool:
+        """Set aside the most that a task can cost, if there is that much; what is `owed` already in any case."""
+        return self.set_aside(work.task.key, self._most(work) if self._budget is not None else 0.0, owed)
+
+    def set_aside(self, key: str, most: float, owed: bool = False) -> bool:
+        feared = self._spent + self._dearer * (sum(self.reserved.values()) + most)
+        if self._budget is None or feared <= self._budget or owed:
+            self.reserved[key] = most
+            return True
+        return False
+
+    def release(self, work: Work) -> None:
+        self.reserved.pop(work.task.key, None)
+
+    def pay(self, judgement: Judgement) -> None:
+        unknown = judgement.cost is None and judgement.exchanges
+        self.settle(judgement.key, None if unknown else judgement.cost or 0.0)
+
+    def settle(self, key: str, cost: float | None) -> None:
+        """What a task came to; where nobody knows, the most that was feared."""
+        most = self.reserved.pop(key, 0.0)
+        self._spent += most if cost is None else cost
+        if most and cost is not None:  # an estimate that proved too low is corrected for all that follow
+            self._dearer = max(self._dearer, cost / most)
 
 
 class Costs:

@@ -15,10 +15,10 @@ from editjudge.judges.registry import open_judge
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests
 from editjudge.run.cost import Costs, Estimate
-from editjudge.run.engine import BATCH, known
 from editjudge.run.job import Job, access
 from editjudge.run.pace import Pace
 from editjudge.run.plan import Shape, works
+from editjudge.run.planning import BATCH, known
 from editjudge.store.store import Store
 
 

@@ -21,11 +21,12 @@ from editjudge.rubrics.files import SETS, load_one, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.contradicting import hold_against_evidence
-from editjudge.run.cost import Costs
-from editjudge.run.engine import Access, Control, Ending, Engine, Tally
+from editjudge.run.cost import Costs, Purse
+from editjudge.run.engine import Engine
 from editjudge.run.fetching import fetch
 from editjudge.run.pace import Circuit, Pace
 from editjudge.run.plan import Shape
+from editjudge.run.planning import Access, Control, Ending, Planner, Tally
 from editjudge.run.summary import Summary, summarise
 from editjudge.store.store import Run, Store
 
@@ -141,30 +142,30 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         job.edits()  # what cannot be asked at all leaves no run behind
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             manner.say(warning)
-        run = _open_run(job, store, manner, rubrics)
-        engine = Engine(
-            store,
-            run.id,
-            shape,
-            access=access(job, manner.rehash),
-            budget=manner.budget,
-            reserve=costs.most,
-            observe=manner.observe,
-        )
+        run = open_run(job, store, manner, rubrics)
+        planner = Planner(store, run.id, shape, access(job, manner.rehash), manner.observe)
+        engine = Engine(store, planner, Purse(manner.budget, costs.most))
         manner.control(engine.control)
         try:
-            ending = await engine.run(job.edits, judges)
+            await engine.run(job.edits, judges)
         except BaseException:  # stopped at once: what is kept is there to go on from
             store.mark(run, "interrupted")
             raise
+    return conclude(store, run, rubrics, engine.control, planner.tally)
+
+
+def conclude(store: Store, run: Run, rubrics: Sequence[Rubric], control: Control, tally: Tally) -> Outcome:
+    """What a run came to, whichever engine did it."""
     hold_against_evidence(store, run)
     rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
     summary = summarise(rows, {rubric.name: [factor.key for factor in rubric.factors] for rubric in rubrics})
+    ending = control.stopping or "finished"
     store.mark(run, "interrupted" if ending == "failed" else ending, summary.as_json())
-    return Outcome(run.id, run.name, ending, engine.tally, summary, engine.control.error)
+    return Outcome(run.id, run.name, ending, tally, summary, control.error)
 
 
-def _open_run(job: Job, store: Store, manner: Manner, rubrics: Sequence[Rubric]) -> Run:
+def open_run(job: Job, store: Store, manner: Manner, rubrics: Sequence[Rubric]) -> Run:
+    """The run of a job in a store, with the questions it asks."""
     spec = job.spec(rubrics)
     run = store.open_run(manner.name or _name(job, spec), spec)
     store.add_rubrics(rubrics)

@@ -32,7 +32,7 @@ from run.made import (
 
 from bench.stub import Behaviour
 from editjudge.cli.progress import describe
-from editjudge.run.engine import Tally
+from editjudge.run.planning import Tally
 from editjudge.store.store import Store
 
 OPENAI = SPECS["openai"]

@@ -22,8 +22,8 @@ from editjudge.judges.conversation import Parameters
 from editjudge.judges.registry import Options
 from editjudge.judges.work import Work
 from editjudge.rubrics.files import dump, load
-from editjudge.run import engine
-from editjudge.run.engine import Control
+from editjudge.run import planning
+from editjudge.run.planning import Control, Planner
 from editjudge.store.store import Store
 
 from .made import (
@@ -190,7 +190,7 @@ def test_edits_with_the_same_content_are_paid_for_once_and_all_appear(
     """Beside each other, and so far apart that the first is in flight or done when the second is planned."""
     row = rows_of(edits(tmp_path, 1))[0]
     manifest = write_manifest(tmp_path, [{**row, "id": f"twin-{n}", "model": f"m{n}"} for n in range(9)])
-    monkeypatch.setattr(engine, "BATCH", 2)
+    monkeypatch.setattr(planning, "BATCH", 2)
     with stub(Behaviour(latency=0.02)) as server:
         done = run(manifest, store, manner={"concurrency": 1})
         assert server.ledger.paid == 3
@@ -364,14 +364,14 @@ def test_a_picture_that_came_too_late_is_asked_about_the_next_time(tmp_path: Pat
 
 def test_a_picture_that_changes_under_the_run_is_no_verdict_on_either(tmp_path: Path, store: Path) -> None:
     manifest = edits(tmp_path, 1)
-    original = engine.Engine._not_done
+    original = Planner.not_done
 
-    async def changed(self: engine.Engine, planned: list[Work]) -> list[Work]:
+    async def changed(self: Planner, planned: list[Work]) -> list[Work]:
         write_old(tmp_path / "edited-0.png", picture("meddled"))
         return await original(self, planned)
 
     with pytest.MonkeyPatch.context() as patch, stub() as server:
-        patch.setattr(engine.Engine, "_not_done", changed)
+        patch.setattr(Planner, "not_done", changed)
         done = run(manifest, store, rubrics=("fidelity",))
         assert server.ledger.requests == 0
     assert done.statuses() == {"bad_image": 1}
@@ -551,7 +551,7 @@ def test_a_server_that_wants_a_long_pause_ends_the_run_and_nothing_is_burnt(tmp_
 def test_a_line_that_is_wrong_ends_the_run_and_what_is_in_flight_is_kept(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "BATCH", 4)
+    monkeypatch.setattr(planning, "BATCH", 4)
     manifest = edits(tmp_path, 8)
     with manifest.open("a") as file:
         file.write("{broken\n")

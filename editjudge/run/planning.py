@@ -1,0 +1,201 @@
+"""The planning half of a run: edits become works that are not done yet, and what is planned is kept.
+
+Whoever asks (the local engine, a provider's batches, a cluster) gets its works from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.errors import ImageError
+from editjudge.images import Fetch, name_of
+from editjudge.judgement import DONE, Judgement
+from editjudge.judges.work import Judge, Work
+from editjudge.pictures import Digests, Known
+from editjudge.run.plan import Shape, works
+from editjudge.store.store import Item, Store
+
+BATCH = 200
+"""Edits planned at a time: large enough to look keys up in bulk, small enough to start at once."""
+
+Ending = Literal["finished", "interrupted", "budget", "failed"]
+
+
+@dataclass
+class Tally:
+    """What has become of a run so far."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    cached: int = 0
+    """Judgements that were there already."""
+    asked: int = 0
+    replies: int = 0
+    """Replies that were paid for."""
+    cost: float = 0.0
+    unpriced: int = 0
+    """Judgements whose cost is unknown."""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def total(self) -> int:
+        return self.statuses.total()
+
+    @property
+    def failed(self) -> int:
+        return sum(count for status, count in self.statuses.items() if status not in DONE)
+
+    def add(self, judgement: Judgement) -> None:
+        self.statuses[judgement.status] += 1
+        self.asked += 1
+        self.replies += sum(1 for exchange in judgement.exchanges if exchange.finish != "error")
+        if judgement.cost is not None:
+            self.cost += judgement.cost
+        elif judgement.exchanges:
+            self.unpriced += 1
+
+
+@dataclass(frozen=True)
+class Access:
+    """Where pictures may come from."""
+
+    root: Path | None = None
+    fetch: Fetch | None = None
+    rehash: bool = False
+
+
+@dataclass
+class Control:
+    """How a run is stopped: politely, by letting what is in flight finish."""
+
+    stopping: Ending | None = None
+    error: BaseException | None = None
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self, why: Ending, error: BaseException | None = None) -> None:
+        if self.stopping is None:
+            self.stopping, self.error = why, error
+            self._stopped.set()
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep, but not beyond the stop."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)
+
+
+class Planner:
+    """The works of one run over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: int,
+        shape: Shape,
+        access: Access | None = None,
+        observe: Callable[[Tally], None] = lambda _: None,
+    ) -> None:
+        self.tally = Tally()
+        self.observe = observe
+        self.access = access or Access()
+        self._store, self._run, self._shape = store, run_id, shape
+        self._window: set[str] = set()
+        """Keys that are planned or in flight: an answer that two tasks share is paid for once."""
+
+    def batches(self, judge: Judge, edits: Iterator[Edit]) -> Iterator[list[Work]]:
+        """All works of a judge, some edits at a time; items and tasks are kept before they are handed out.
+
+        Meant for a thread: reading and hashing pictures must not hold up answers.
+        """
+        edits_before = tasks_before = 0
+        while batch := list(itertools.islice(edits, BATCH)):
+            digests = self._digests(batch)
+            found = list(works(batch, self._shape, judge, functools.partial(known, digests)))
+            shown = _shown(found, digests)
+            self._store.save_digests(digests.dump())
+            kept = (_item(edit, shown[edit.id]) for edit in batch)
+            edits_before = self._store.add_items(self._run, kept, edits_before)
+            tasks_before = self._store.add_tasks(self._run, (work.task for work in found), tasks_before)
+            yield found
+
+    def _digests(self, batch: list[Edit]) -> Digests:
+        digests = Digests(rehash=self.access.rehash, root=self.access.root, fetch=self.access.fetch)
+        paths = {os.path.abspath(s) for e in batch for role in IMAGE_ROLES if isinstance(s := getattr(e, role), Path)}
+        digests.load(self._store.load_digests(sorted(paths)))
+        return digests
+
+    async def not_done(self, planned: list[Work]) -> list[Work]:
+        """What is neither answered nor about to be. Keys enter the window before the store is asked, so that none
+        can be committed in between and asked again."""
+        fresh: dict[str, Work] = {}
+        for work in planned:
+            if work.task.key not in self._window:
+                fresh.setdefault(work.task.key, work)
+        self._window.update(fresh)
+        statuses = await asyncio.to_thread(self._store.done, list(fresh))
+        done = {key for key, status in statuses.items() if status in DONE}
+        self._window -= done
+        for work in planned:
+            if (status := statuses.get(work.task.key)) in DONE:
+                self.tally.statuses[str(status)] += 1
+                self.tally.cached += 1
+            elif fresh.get(work.task.key) is not work:
+                self.tally.cached += 1
+        self.observe(self.tally)
+        return [work for key, work in fresh.items() if key not in done]
+
+    def count(self, judgement: Judgement) -> None:
+        """A judgement that is committed."""
+        self._window.discard(judgement.key)
+        self.tally.add(judgement)
+        self.observe(self.tally)
+
+
+def known(digests: Digests, edit: Edit, role: str) -> Known | None:
+    """What is known of a picture of an edit."""
+    source = getattr(edit, role)
+    return None if source is None else digests.known(source)
+
+
+def _shown(found: Iterable[Work], digests: Digests) -> dict[str, dict[str, str]]:
+    """Digests of each edit's pictures: those that its rubrics show, and the input, by which edits are grouped."""
+    shown: dict[str, dict[str, str]] = {}
+    for work in found:
+        shown.setdefault(work.edit.id, {}).update(work.digests)
+    for work in found:
+        mine, source = shown[work.edit.id], work.edit.input
+        if "input" not in mine and work.edit.group is None and isinstance(source, Path | bytes):
+            with suppress(ImageError):
+                mine |= {"input": digest} if (digest := digests.of(source)) else {}
+    return shown
+
+
+def _item(edit: Edit, digests: Mapping[str, str]) -> Item:
+    images = {
+        # Absolute: who looks at the run later may do so from another folder.
+        role: {
+            "source": name_of(source.absolute() if isinstance(source, Path) else source),
+            "digest": digests.get(role),
+        }
+        for role in IMAGE_ROLES
+        if (source := getattr(edit, role)) is not None
+    }
+    return Item(
+        edit.id,
+        edit.model,
+        edit.edit_type,
+        edit.group or digests.get("input") or edit.id,
+        edit.instruction,
+        edit.referring_expression,
+        images,
+        edit.metadata,
+    )
