@@ -39,10 +39,10 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 @asynccontextmanager
-async def lifespan(site: Site) -> AsyncIterator[dict[str, Any]]:
-    """The desk, in the state of every request for as long as the application runs."""
-    async with open_desk(site, resolve(_words(site))) as desk:
-        yield {"desk": desk}
+async def desk(site: Site) -> AsyncIterator[Desk]:
+    """What the application keeps as `state.desk` for as long as it runs."""
+    async with open_desk(site, resolve(_words(site))) as opened:
+        yield opened
 
 
 def _words(site: Site) -> list[str]:
@@ -67,7 +67,7 @@ class _Service:
         return JSONResponse(self._document)
 
     async def health(self, request: Request) -> Response:
-        desk: Desk = request.state.desk
+        desk: Desk = request.app.state.desk
         said = {"status": "stopping" if desk.closing else "ok", "version": editjudge.__version__, "waiting": desk.edits}
         return JSONResponse(said, 503 if desk.closing else 200)
 
@@ -98,7 +98,7 @@ class _Service:
 
     async def _judged(self, request: Request, *, rewards: bool) -> tuple[Any, Batch]:
         """The request as it was understood, and what has come of it by its deadline."""
-        begun, desk, terms = time.monotonic(), request.state.desk, self._terms
+        begun, desk, terms = time.monotonic(), request.app.state.desk, self._terms
         length = request.headers.get("content-length", "")
         size = int(length) if length.isascii() and length.isdigit() else terms.max_body
         if size > terms.max_body:

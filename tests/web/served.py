@@ -5,32 +5,22 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
-from starlette.applications import Starlette
 
 from editjudge.judges.registry import Options
 from editjudge.store.store import Store
-from editjudge.web import service
+from editjudge.web.app import create
 from editjudge.web.site import Site
 from editjudge.web.terms import Terms
 from tests.run.made import picture, until
 
 STUB = "openai/stub"
-
-
-def application(site: Site) -> Starlette:
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> Any:
-        async with service.lifespan(site) as state:
-            yield state
-
-    return Starlette(routes=service.routes(site), lifespan=lifespan)
 
 
 @dataclass
@@ -64,7 +54,7 @@ def serving(place: Path, judge: str = STUB, terms: Terms | None = None, **site: 
     """A real server on a port of its own."""
     options = site.pop("options", Options(timeout=20.0, reasks=0))
     with Store.open(place) as store:
-        app = application(Site(store, judge, options, terms=terms or Terms(), **site))
+        app = create(Site(store, judge, options, terms=terms or Terms(), **site))
         server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", 0, log_level="error", access_log=False))
         thread = threading.Thread(target=server.run, name="served")
         thread.start()
