@@ -65,27 +65,24 @@ def pairs(store: Store, run: Run, rules: int) -> Iterator[Pair]:
     """Verdicts of other judges that were not held against their evidence by these rules yet, each with it."""
     shown = {hash_: set(kept["content"]["images"]) for hash_, kept in store.rubrics().items()}
     fitting = [hash_ for hash_, images in shown.items() if images == _SEEN]
+    names = [name for name, hash_ in dict(run.spec.get("rubrics", {})).items() if hash_ in fitting]
     sources = [one.id for one in runs_alike(store, run) if _has_evidence(store, one.id)]
-    if not sources or not fitting:
+    if not sources or not names:
         return
+    # Keys alone: of a run that is resumed nearly all were held already, and what they said need not be read.
     query = (
-        sa.select(tasks.c.item, tasks.c.key, judgements.c.scores, judgements.c.justifications, checks.c.evidence)
-        .select_from(
-            tasks.join(judgements, judgements.c.key == tasks.c.key).outerjoin(
-                checks, sa.and_(checks.c.key == tasks.c.key, checks.c.rules == rules)
-            )
-        )
-        .where(tasks.c.run_id == run.id, tasks.c.judge != EMBEDDED, judgements.c.status == "ok")
-        .where(judgements.c.rubric_hash.in_(fitting))
+        sa.select(tasks.c.item, tasks.c.key, checks.c.evidence)
+        .outerjoin(checks, sa.and_(checks.c.key == tasks.c.key, checks.c.rules == rules))
+        .where(tasks.c.run_id == run.id, tasks.c.judge != EMBEDDED, tasks.c.rubric.in_(names))
         .order_by(tasks.c.position)
     )
     for some in _chunks(store._stream(query), _BATCH):
         found = _evidence_keys(store, run.id, sources, fitting, {row.item for row in some})
-        new = [(row, found[row.item]) for row in some if found.get(row.item) not in (None, row.evidence)]
-        kept = _evidence(store, {key for _, key in new})
-        for row, key in new:
-            if evidence := kept.get(key):
-                yield Pair(row.key, row.scores, row.justifications or {}, key, evidence)
+        new = {row.key: found[row.item] for row in some if found.get(row.item) not in (None, row.evidence)}
+        evidence = {key: row.evidence for key, row in _said(store, set(new.values()))}
+        for key, row in _said(store, set(new)):
+            if row.status == "ok":
+                yield Pair(key, row.scores, row.justifications or {}, new[key], evidence[new[key]])
 
 
 def keep(store: Store, found: Iterable[Check]) -> int:
@@ -164,7 +161,7 @@ def _evidence_keys(
 ) -> dict[str, str]:
     """For each edit the judgement whose evidence counts: of this run, else of the newest one with the same pictures."""
     query = (
-        sa.select(tasks.c.run_id, tasks.c.item, tasks.c.key, items.c.images)
+        sa.select(tasks.c.run_id, tasks.c.item, tasks.c.key, tasks.c.position, items.c.images)
         .select_from(
             tasks.join(items, sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)).join(
                 judgements, judgements.c.key == tasks.c.key
@@ -172,10 +169,9 @@ def _evidence_keys(
         )
         .where(tasks.c.run_id.in_(sources), tasks.c.item.in_(wanted), tasks.c.judge == EMBEDDED)
         .where(judgements.c.rubric_hash.in_(fitting), judgements.c.evidence != {})
-        .order_by(tasks.c.position)
     )
-    rows = list(store._stream(query))
-    rows.sort(key=lambda row: sources.index(row.run_id))  # stable: the first rubric of the nearest run
+    # Not ordered by the database: SQLite would walk all positions of the run for each batch.
+    rows = sorted(store._stream(query), key=lambda row: (sources.index(row.run_id), row.position))
     own = sa.select(items.c.item, items.c.images).where(items.c.run_id == run_id, items.c.item.in_(wanted))
     mine = {row.item: row.images for row in store._stream(own)}
     found: dict[str, str] = {}
@@ -191,8 +187,8 @@ def _alike(mine: _Images, theirs: _Images) -> bool:
     return all(digest in (None, theirs.get(role, {}).get("digest")) for role, digest in known.items())
 
 
-def _evidence(store: Store, keys: set[str]) -> dict[str, Any]:
-    if not keys:
-        return {}
-    query = sa.select(judgements.c.key, judgements.c.evidence).where(judgements.c.key.in_(keys))
-    return {row.key: row.evidence for row in store._stream(query)}
+def _said(store: Store, keys: set[str]) -> Iterator[tuple[str, sa.Row[Any]]]:
+    names = ("key", "status", "scores", "justifications", "evidence")
+    query = sa.select(*(judgements.c[name] for name in names)).where(judgements.c.key.in_(keys))
+    for row in store._stream(query) if keys else ():
+        yield row.key, row
