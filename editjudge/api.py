@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ class Run:
     name: str
     ending: Ending
     summary: Summary
-    store: str
+    store: str = field(repr=False)
+    """A path, or an address that may hold a password."""
 
     def judgements(self) -> Iterator[dict[str, Any]]:
         """Every task with what became of it, in the manifest's order."""

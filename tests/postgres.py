@@ -80,8 +80,8 @@ def _programs(folder: Path) -> Path:
         except PermissionError:  # lies where only root may look
             bundled = Path(shutil.copytree(bundled, folder / "pginstall"))
         return bundled / "bin"
-    found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb"), *filter(None, [shutil.which("initdb")])]
-    assert found, "no PostgreSQL: pip install pgserver, or install the one of the system"
+    found = [shutil.which("initdb"), *map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
+    assert found[-1], "no PostgreSQL: pip install pgserver, or install the one of the system"
     return Path(found[-1]).parent
 
 

@@ -92,7 +92,7 @@ def _ratings(file: Path | None, store_place: str) -> tuple[Ratings, dict[str, Or
     with open_store(store_place, readonly=True) as store:
         found = [Rating(*row) for row in kept(store)]
     if not found:
-        raise UsageError(f"{safe(store_place)} has no ratings: give --ratings, or bring them in with `ratings import`")
+        raise UsageError(f"{safe(store.place)} has no ratings: give --ratings, or bring them in with `ratings import`")
     return ratings_columns(found), {}
 
 

@@ -110,10 +110,9 @@ def _store(place: str) -> dict[str, Any]:
 
     try:
         with Store.open(place, readonly=True) as store:
-            runs = len(store.runs())
+            shown, runs = store.place, len(store.runs())
     except EditjudgeError as error:
         return {"ready": False, "says": str(error)}
-    shown = place.rpartition("@")[2] if "://" in place else place  # what stands before it may hold a password
     return {"ready": True, "says": f"{shown}: {runs:,} run{'' if runs == 1 else 's'}"}
 
 

@@ -36,7 +36,7 @@ store_option = click.option(
     "store_place",
     default=lambda: os.environ.get("EDITJUDGE_STORE", "editjudge.db"),
     show_default="EDITJUDGE_STORE, else editjudge.db",
-    help="Where judgements are kept: a SQLite file.",
+    help="Where judgements are kept: a SQLite file, or postgresql://...",
 )
 
 _ASKING = (

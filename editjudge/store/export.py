@@ -59,7 +59,7 @@ def export_csv(store: Store, run: Run, folder: Path) -> Path:
 def _export_run(store: Store, run: Run, folder: Path) -> None:
     counts = [
         {"judge": judge, "rubric": rubric, "status": status, "count": count}
-        for (judge, rubric, status), count in sorted(store.counts(run).items())
+        for (judge, rubric, status), count in store.counts(run).items()
     ]
     used = {values["rubric_hash"] for values in store.judgements(run, fields=["rubric_hash"])}
     content = {

@@ -30,7 +30,7 @@ def may_pass(error: BaseException | None) -> bool:
     if state is None:  # no answer came, or none to the attempt to connect: only its words tell them apart
         unanswered = error.connection_invalidated or isinstance(error, sa.exc.OperationalError)
         return unanswered and not any(words in str(error.orig) for words in _REFUSALS)
-    return state.startswith(("08", "40", "57P")) or state == _TOO_MANY
+    return str(state).startswith(("08", "40", "57P", _TOO_MANY))
 
 
 def remedy(error: BaseException | None, timeout: float) -> str:
@@ -57,16 +57,17 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
         parsed = sa.make_url(url)
         if parsed.drivername in ("postgres", "postgresql"):
             parsed = parsed.set(drivername="postgresql+psycopg")
-        if parsed.drivername != "postgresql+psycopg":
-            raise sa.exc.ArgumentError
+        # A password with an @ that is not written %40 would be half of the host, and be shown.
+        if parsed.drivername != "postgresql+psycopg" or "@" in (parsed.host or ""):
+            raise ValueError
         # Asking before each use whether a connection still stands is what survives a server that was restarted.
         settings = {"application_name": "editjudge", **_PATIENCE}
         given = {name: value for name, value in settings.items() if name not in parsed.query}
         engine = sa.create_engine(parsed, connect_args=given, pool_pre_ping=True)
     except ModuleNotFoundError:
         raise StoreError("PostgreSQL needs an extra: pip install 'editjudge[postgres]'") from None
-    except sa.exc.ArgumentError:  # its words may hold the password
-        expected = "a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
+    except (sa.exc.ArgumentError, ValueError):  # its words may hold the password
+        expected = "a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE, an @ in it written %40"
         raise StoreError(f"a store is {expected}; found {url.partition('://')[0]}://...") from None
     shown = parsed.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
     return engine, shown

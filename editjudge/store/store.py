@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
@@ -35,6 +35,8 @@ PENDING = "pending"
 """The status of a task that no judgement is kept of."""
 
 T = TypeVar("T")
+Row: TypeAlias = Any
+"""Of a query; what SQLAlchemy calls it has another number of parameters in each of its versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +195,10 @@ class Store:
                 )
             if run.state == "running":
                 return run
-            resumed = {"state": "running", "updated": time.time()}
-            connection.execute(sa.update(runs).where(runs.c.id == run.id).values(resumed))
-            return dataclasses.replace(run, **resumed)
+            resumed = dataclasses.replace(run, state="running", updated=time.time())
+            values = {"state": resumed.state, "updated": resumed.updated}
+            connection.execute(sa.update(runs).where(runs.c.id == run.id).values(values))
+            return resumed
 
         return self._transact(work)
 
@@ -249,7 +252,7 @@ class Store:
         by = (tasks.c.judge, tasks.c.rubric, judgements.c.status)
         query = sa.select(*by, sa.func.count()).select_from(tasks.outerjoin(judgements, _SAME_KEY & _FROM_INDEX))
         rows = self._read(query.where(tasks.c.run_id == _id(run)).group_by(*by))
-        return {(judge, rubric, status or PENDING): count for judge, rubric, status, count in rows}
+        return dict(sorted(((judge, rubric, status or PENDING), count) for judge, rubric, status, count in rows))
 
     # --- what a run asks --------------------------------------------------------------------------------------
 
@@ -298,6 +301,16 @@ class Store:
         """The status of each key that a judgement is kept of."""
         in_order = sorted(keys)  # of the index, so that each of its pages is read once
         return {key: status for some in _chunks(in_order, _IN) for key, status in self._read(_STATUSES, {"keys": some})}
+
+    def done_keys(self) -> Iterator[str]:
+        """Every key that need not be asked again, whichever run asked."""
+        query = sa.select(judgements.c.key).where(judgements.c.status.in_(DONE), _FROM_INDEX)
+        return (key for (key,) in self._stream(query))
+
+    def task_positions(self, run: Run | int) -> Iterator[int]:
+        """The positions of a run's tasks; each judge has its own of the same."""
+        query = sa.select(tasks.c.position).where(tasks.c.run_id == _id(run))
+        return (position for (position,) in self._stream(query))
 
     def write(self, batch: Sequence[Judgement]) -> None:
         """Keep judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
@@ -383,16 +396,16 @@ class Store:
             count += len(some)
         return count
 
-    def _read(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
+    def _read(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """What fits into memory."""
 
-        def once() -> Sequence[sa.Row[Any]]:
+        def once() -> Sequence[Row]:
             with self._reading() as connection:
                 return connection.execute(query, values).all()
 
         return self._patiently(once)
 
-    def _stream(self, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+    def _stream(self, query: sa.Select[Any]) -> Iterator[Row]:
         with (
             self._reading() as connection,
             connection.execution_options(yield_per=_FETCH).execute(query) as rows,
@@ -469,7 +482,7 @@ def _id(run: Run | int) -> int:
     return run.id if isinstance(run, Run) else run
 
 
-def _run(row: sa.Row[Any]) -> Run:
+def _run(row: Row) -> Run:
     return Run(**row._asdict())
 
 
@@ -495,7 +508,7 @@ def _reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
         yield {**values, "key": judgement.key, "mark": number_of_mark, "text": schema.packed(exchange.text)}
 
 
-def _exchange(row: sa.Row[Any]) -> Exchange:
+def _exchange(row: Row) -> Exchange:
     values = {name: getattr(row, name) for name in _SAID}
     values |= {"usage": Usage(**row.usage), "reasons": _remarks(row.reasons)}
     return Exchange(text=schema.unpacked(row.text), **values)
