@@ -93,7 +93,9 @@ def _decoded(encoded: Mapping[str, Encoded], instruction: str) -> Subject:
 
 
 def _cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use: those it was told to, as clusters tell their workers, or all it can."""
+    if (told := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(told):
+        return int(told)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,0 +1,143 @@
+"""A manifest in pieces that workers read by themselves: a few rows of a Parquet file, wherever it lies.
+
+Only where a piece is goes through the cluster, so that memory does not grow with the manifest. What is no Parquet is
+written as Parquet first, one column with the row as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from editjudge import manifest
+from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.errors import ManifestError
+from editjudge.run.job import Job
+
+LARGEST = 512
+"""Edits of a piece, where rows hold no pictures. What dies with a node is the pieces it is at; what is gained by more
+is fewer shards: 100 million edits are 200,000 of them."""
+LEAST = 8
+SHARE = 8
+"""Pieces for each worker, where there are enough edits, so that all have something to do until the end."""
+_ROW, _LINE = "__editjudge_row__", "__editjudge_line__"
+_FIELDS = {"input": None, "edited": None, "instruction": None}
+"""Said of each row, so that one which has none of them is not taken for one that has them misspelt."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    number: int
+    path: str
+    group: int
+    """Row group of the file."""
+    skip: int
+    """Rows of the group that belong to earlier pieces."""
+    count: int
+    position: int
+    """Of its first edit in the manifest."""
+
+
+def filesystem(place: str) -> tuple[Any, str]:
+    """The file system of a path or URI, and the path in it."""
+    from pyarrow import fs
+
+    if "://" in place:
+        found: tuple[Any, str] = fs.FileSystem.from_uri(place)
+        return found
+    return fs.LocalFileSystem(), str(Path(place).absolute())
+
+
+def pieces(job: Job, folder: str, workers: int) -> list[Piece]:
+    """All pieces of a job; `folder` is for what has to be written first."""
+    import pyarrow.parquet as pq
+
+    paths = [str(job.manifest)] if job.manifest.suffix.lower() == ".parquet" else [_converted(job, folder)]
+    groups: list[tuple[str, int, int]] = []
+    whole = False
+    for path in paths:
+        system, inside = filesystem(path)
+        with pq.ParquetFile(inside, filesystem=system) as file:
+            rows = (file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
+            groups += [(path, n, count) for n, count in enumerate(rows)]
+            whole = whole or any(_heavy(file))
+    total = min(sum(count for *_, count in groups), job.limit or 2**62)
+    size = max(LEAST, min(LARGEST, total // (SHARE * workers)))
+    return list(_cut(groups, total, None if whole else size))
+
+
+def _cut(groups: list[tuple[str, int, int]], total: int, size: int | None) -> Iterator[Piece]:
+    """Row groups with pictures in them are left whole: a part of one can only be reached by reading what is before."""
+    number = position = 0
+    for path, group, count in groups:
+        for skip in range(0, count, size or max(count, 1)):
+            some = min(size or count, count - skip, total - position)
+            if some > 0:
+                yield Piece(number, path, group, skip, some, position)
+                number, position = number + 1, position + some
+
+
+def edits_of(piece: Piece, job: Job) -> Iterator[Edit]:
+    """The edits of a piece, as the manifest itself would give them."""
+    import pyarrow.parquet as pq
+
+    reader = _reader(job, "row" if job.manifest.suffix.lower() == ".parquet" else "line")
+    reader.notify = _silent  # the driver has said it
+    if job.manifest.is_dir():
+        reader.base = job.manifest
+    system, inside = filesystem(piece.path)
+    with pq.ParquetFile(inside, filesystem=system) as file:
+        heavy = _heavy(file)
+        names = [name for name in file.schema_arrow.names if name not in heavy or name in IMAGE_ROLES]
+        batches = file.iter_batches(batch_size=16 if heavy else LARGEST, row_groups=[piece.group], columns=names)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for position, row in enumerate(islice(rows, piece.skip, piece.skip + piece.count), piece.position):
+            if _ROW in row:
+                yield reader.edit(row[_LINE], json.loads(row[_ROW]))
+                continue
+            line, plain = manifest._plain_row(position + 1, row, reader)
+            if isinstance(plain, ManifestError):
+                raise plain
+            yield reader.edit(line, plain)
+
+
+def _heavy(file: Any) -> set[str]:
+    from pyarrow import types
+
+    return {column.name for column in file.schema_arrow if manifest._holds_bytes(column.type, types)}
+
+
+def _converted(job: Job, folder: str) -> str:
+    """The manifest as Parquet. Each line is looked at as a run would, so that what is wrong is said before anybody is
+    asked, and no id stands twice."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    reader = _reader(job, "line")
+    schema = pa.schema([(_LINE, pa.int64()), (_ROW, pa.string())])
+    system, inside = filesystem(folder)
+    system.create_dir(inside, recursive=True)
+    path = posixpath.join(inside, "edits.parquet")
+    lines = islice(manifest.rows(job.manifest, reader), job.limit)
+    with system.open_output_stream(path) as out, pq.ParquetWriter(out, schema) as writer:
+        while some := list(islice(lines, LARGEST)):
+            for line, row in some:
+                if isinstance(row, ManifestError):
+                    raise row
+                reader.edit(line, dict(row))
+            columns = {_LINE: [line for line, _ in some], _ROW: [json.dumps(_FIELDS | row) for _, row in some]}
+            writer.write_table(pa.table(columns, schema))
+    return posixpath.join(folder, "edits.parquet")
+
+
+def _reader(job: Job, unit: str) -> manifest.Reader:
+    return manifest.Reader(job.manifest, allow_outside=job.allow_outside, allow_urls=job.allow_urls, unit=unit)
+
+
+def _silent(_: str) -> None:
+    pass

@@ -1,0 +1,304 @@
+"""A worker of a cluster: judges pieces of a manifest with the local engine, and leaves a shard for each."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from editjudge.edit import Edit
+from editjudge.errors import UsageError
+from editjudge.judgement import Judgement, Task
+from editjudge.judges.registry import open_judge
+from editjudge.judges.work import Judge, Work
+from editjudge.rubrics.model import Rubric
+from editjudge.run.cost import Costs, Purse
+from editjudge.run.engine import Engine
+from editjudge.run.job import Job, access
+from editjudge.run.pace import JudgeDown, Persistence, Turn
+from editjudge.run.plan import Shape
+from editjudge.run.planning import Planner, Tally
+from editjudge.run.ray import shards
+from editjudge.run.ray.conductor import Grant, total
+from editjudge.run.ray.pieces import Piece, edits_of
+from editjudge.store.store import Item, Store
+
+if TYPE_CHECKING:
+    import numpy as np
+
+BEAT = 1.0
+"""Seconds between two signs of life."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a driver tells its workers. Nothing secret is in it: each resolves its judges in its own environment."""
+
+    job: Job
+    rubrics: Sequence[Rubric]
+    identities: Mapping[str, str]
+    """Of each judge, as it goes into keys: a worker that would make other keys is set up wrongly."""
+    folder: str
+    """Where shards go."""
+    session: str
+    """Of one call of the driver: a piece that is judged twice in it is the same shard."""
+    budget: float | None
+    rehash: bool
+    conductor: Any
+    known: Any
+    """Reference to a `Known`."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was there when the driver began, shared by the workers of a node without a copy."""
+
+    keys: np.ndarray[Any, Any]
+    """The first 16 bytes of each key that is done, sorted."""
+    edits: np.ndarray[Any, Any]
+    """By position, whether the run has the edit and all of its tasks already."""
+
+    def done(self, keys: Sequence[str]) -> dict[str, str]:
+        import numpy as np
+
+        if not len(self.keys) or not keys:
+            return {}
+        wanted = np.array([bytes.fromhex(key)[:16] for key in keys], "S16")
+        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return {key: "ok" for key, same in zip(keys, self.keys[at] == wanted, strict=True) if same}
+
+    def has(self, piece: Piece) -> bool:
+        some = self.edits[piece.position : piece.position + piece.count]
+        return len(some) == piece.count and bool(some.all())
+
+
+def identity(judge: Judge, rubrics: Sequence[Rubric]) -> str:
+    """Of a judge, apart from what it is asked about."""
+    said = judge.identity(Edit(""), rubrics[0], 0)
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+class Worker:
+    """Called with one piece after another, a few at the same time."""
+
+    def __init__(self, order: Order) -> None:
+        import ray
+
+        self._order, self._id, self._conductor = order, uuid.uuid4().hex, order.conductor
+        self._known: Known = ray.get(order.known)
+        self._shape = Shape(order.rubrics, order.job.repeats, order.job.layout)
+        self._costs = Costs(order.job.options, order.budget, order.job.judges)
+        self._engines: dict[int, _Engine] = {}
+        self._past = Tally()
+        """Of the pieces that are finished."""
+        self._judges: asyncio.Task[list[Judge]] | None = None
+        self._resources = AsyncExitStack()
+        self._beating: asyncio.Task[None] | None = None
+
+    async def __call__(self, batch: Any) -> AsyncIterator[dict[str, Any]]:
+        # Here and not before: this is the loop that judges live in.
+        self._judges = self._judges or asyncio.create_task(self._open_judges())
+        self._beating = self._beating or asyncio.create_task(self._beat())
+        for row in batch.to_pylist():
+            yield {"shard": [await self._judge(Piece(**row))]}
+
+    async def _open_judges(self) -> list[Judge]:
+        order = self._order
+        found = []
+        for spec in order.job.judges:
+            judge = await open_judge(spec, order.job.options, self._pacing, self._resources)
+            if identity(judge, order.rubrics) != order.identities[spec]:
+                raise UsageError(
+                    f"{spec} is another judge on a node of the cluster than where the run was started: "
+                    "give all nodes the same variables, such as OPENAI_BASE_URL, and the same version of editjudge"
+                )
+            found.append(judge)
+        return found
+
+    def _pacing(self, spec: str) -> Borrowed:
+        return Borrowed(spec, self._conductor, self._id)
+
+    async def _beat(self) -> None:
+        while True:
+            stopping = await self._conductor.beat.remote(self._id, self._tally())
+            for engine in self._engines.values() if stopping else ():
+                engine.control.stop(stopping)
+            await asyncio.sleep(BEAT)
+
+    def _tally(self) -> Tally:
+        return total([self._past, *(engine.tally for engine in self._engines.values())])
+
+    async def _judge(self, piece: Piece) -> str:
+        """The shard of a piece; empty where there is nothing to tell."""
+        place = shards.place(self._order.folder, piece.number, self._order.session)
+        if not await self._conductor.begin.remote(self._id, piece.number):
+            return ""
+        try:
+            if shards.exists(place):  # by a worker whose node died before it could say so
+                return place
+            return place if await self._make(piece, place) else ""
+        except Exception as error:
+            await self._conductor.stop.remote("failed", str(error))
+            return ""
+        finally:
+            await self._conductor.finish.remote(self._id, piece.number, self._tally())
+
+    async def _make(self, piece: Piece, place: str) -> bool:
+        judges = await asyncio.shield(cast("asyncio.Task[list[Judge]]", self._judges))
+        scratch = Scratch(self._known, piece.position, self._shape)
+        engine = self._engines[piece.number] = _Engine(self, scratch)
+        ending = await engine.run(lambda: edits_of(piece, self._order.job), judges)
+        del self._engines[piece.number]
+        self._past = total([self._past, engine.tally])
+        if ending == "failed":
+            await self._conductor.stop.remote("failed", str(engine.control.error))
+        needed = bool(scratch.judgements) or not self._known.has(piece)
+        if needed:
+            await asyncio.to_thread(shards.write, place, scratch.items, scratch.tasks, scratch.judgements)
+        return needed
+
+    def planner(self, scratch: Scratch) -> Planner:
+        return Planner(cast(Store, scratch), 0, self._shape, access(self._order.job, self._order.rehash))
+
+    async def afford(self, work: Work) -> bool:
+        if self._order.budget is None:
+            return True
+        most = self._costs.most(work)
+        return bool(await self._conductor.afford.remote(self._id, work.task.key, most))
+
+    def pay(self, key: str, cost: float | None) -> None:
+        if self._order.budget is not None:
+            self._conductor.pay.remote(self._id, key, cost)
+
+
+class _Engine(Engine):
+    """The local engine, with the cluster's purse."""
+
+    def __init__(self, worker: Worker, scratch: Scratch) -> None:
+        planner = worker.planner(scratch)
+        super().__init__(cast(Store, scratch), planner, _Purse(worker))
+        self.tally = planner.tally
+        self._worker = worker
+
+    async def _affordable(self, work: Work) -> bool:
+        return self.control.stopping is None and await self._worker.afford(work)
+
+
+class _Purse(Purse):
+    """Passes on to the cluster's what was paid."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def settle(self, key: str, cost: float | None) -> None:
+        self._worker.pay(key, cost)
+
+    def release(self, work: Work) -> None:
+        self._worker.pay(work.task.key, 0.0)
+
+
+@dataclass
+class Scratch:
+    """What the engine needs of a store, for one piece: filled, and then written as a shard."""
+
+    known: Known
+    position: int
+    shape: Shape
+    items: list[tuple[int, Item]] = field(default_factory=list)
+    tasks: list[tuple[int, Task]] = field(default_factory=list)
+    """With their positions in the run."""
+    judgements: list[Judgement] = field(default_factory=list)
+
+    def load_digests(self, paths: Sequence[str]) -> dict[str, Any]:
+        return {}
+
+    def save_digests(self, remembered: Mapping[str, Any]) -> None:
+        """Who has read pictures on one node knows nothing of those on another."""
+
+    def add_items(self, run: int, rows: Iterable[Item], start: int = 0) -> int:
+        added = [(self.position + n, row) for n, row in enumerate(rows, start)]
+        known = {position for position, _ in self.items}  # another judge has been here before
+        self.items += [(position, row) for position, row in added if position not in known]
+        return start + len(added)
+
+    def add_tasks(self, run: int, added: Iterable[Task], start: int = 0) -> int:
+        first = self.position * len(self.shape.rubrics) * self.shape.repeats
+        more = [(first + n, task) for n, task in enumerate(added, start)]
+        self.tasks += more
+        return start + len(more)
+
+    def done(self, keys: Sequence[str]) -> dict[str, str]:
+        return self.known.done(keys)
+
+    def write(self, batch: Sequence[Judgement]) -> None:
+        self.judgements += batch
+
+
+@dataclass
+class _Held:
+    """A slot of the cluster, with the send that was allowed along with it and the one that was answered last."""
+
+    slot: int
+    turn: int | None
+    answered: int | None = None
+
+
+_HELD: ContextVar[_Held] = ContextVar("held")
+
+
+class Borrowed(Persistence):
+    """The pace of the whole cluster, as one worker sees it: it asks twice for a question that is answered at once."""
+
+    def __init__(self, judge: str, conductor: Any, worker: str) -> None:
+        super().__init__(judge)
+        self._conductor, self._worker = conductor, worker
+        self.limit = 0
+        """Slots held here: the engine prepares a few tasks more, so that a worker that is given slots asks for more."""
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        granted = _granted(await self._conductor.slot.remote(self._worker, self.judge))
+        held = _Held(granted.number, granted.turn)
+        _HELD.set(held)
+        self.limit += 1
+        try:
+            yield
+        finally:
+            self.limit -= 1
+            # Nobody waits for it to be heard.
+            self._conductor.leave.remote(self._worker, held.slot, held.answered, held.turn)
+
+    @asynccontextmanager
+    async def turn(self, tokens: int) -> AsyncIterator[Turn]:
+        held = _HELD.get()
+        if held.turn is None:
+            held.turn = _granted(await self._conductor.turn.remote(self._worker, self.judge, tokens)).number
+        turn = Turn(0.0)
+        yield turn
+        number, held.turn = held.turn, None
+        if turn.problem is None and held.answered is None:
+            held.answered = number  # told together with the end of the slot, which is near
+            return
+        problem = turn.problem
+        told = problem and (problem.kind, str(problem), problem.status, problem.retry_after)
+        heard = await self._conductor.heard.remote(self._worker, number, told)
+        turn.down = heard if isinstance(heard, bool) else bool(_granted(heard))
+
+    async def rest(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def end(self, why: str) -> JudgeDown:
+        return JudgeDown(await self._conductor.end.remote(self.judge, why))
+
+
+def _granted(grant: Grant) -> Grant:
+    if grant.down:
+        raise JudgeDown(grant.down)
+    return grant
