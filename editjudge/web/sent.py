@@ -90,6 +90,7 @@ class Models:
     """The requests that one server takes: its lists of judges, rubrics and factors are in them, stated once."""
 
     def __init__(self, terms: Terms, judges: Iterable[str], rubrics: Iterable[str], factors: Iterable[str]) -> None:
+        self._most = terms.max_edits
         judge, rubric, factor = (_one_of(words) for words in (judges, rubrics, factors))
         picture: Any = _picture(terms.max_picture) | None
         pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (picture, None))
@@ -116,7 +117,9 @@ class Models:
         }
 
         def many(kind: Any) -> dict[str, Any]:
-            return {"edits": (Annotated[list[kind], Field(min_length=1, max_length=terms.max_edits)], ...)}
+            return {
+                "edits": (Annotated[list[kind], Field(min_length=1, description=f"At most {terms.max_edits}.")], ...)
+            }
 
         self.one = create_model("OneEdit", __base__=edit, **options)
         self.batch = create_model("Batch", __base__=_Model, **many(edit), **options)
@@ -127,17 +130,17 @@ class Models:
 
     def read(self, body: Any, *, rewards: bool) -> Any:
         """A request, or why it is none."""
-        kind: Any = self.reward if rewards else self.batch if isinstance(body, dict) and "edits" in body else self.one
+        listed = body.get("edits") if isinstance(body, dict) else None
+        if isinstance(listed, list) and len(listed) > self._most:
+            raise Refused(413, f"{len(listed):,} edits: at most {self._most} are taken in one request")
+        kind: Any = self.reward if rewards else self.one if listed is None else self.batch
         try:
             return kind.model_validate(body)
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
             where = [(".".join(map(str, one["loc"])), one["msg"]) for one in found[:20]]
-            too_large = any(one["type"] == "too_large" or (one["loc"], one["type"]) == _TOO_MANY for one in found)
-            raise Refused(413 if too_large else 422, "the request cannot be taken as it is", where) from None
-
-
-_TOO_MANY = (("edits",), "too_long")
+            status = 413 if any(one["type"] == "too_large" for one in found) else 422
+            raise Refused(status, "the request cannot be taken as it is", where) from None
 
 
 def _one_of(words: Iterable[str]) -> Any:
@@ -175,7 +178,8 @@ async def body(request: Request, terms: Terms) -> Any:
         raise Refused(422, "not a multipart body that can be read", [("", why)]) from None
     try:
         parts = [
-            (name, await part.read() if isinstance(part, UploadFile) else part) for name, part in form.multi_items()
+            (name, await part.read() if isinstance(part, UploadFile) else _raw(part))
+            for name, part in form.multi_items()
         ]
     finally:
         await form.close()
@@ -191,19 +195,34 @@ async def _bounded(request: Request, terms: Terms) -> AsyncGenerator[bytes, None
         yield chunk
 
 
-def _json(data: bytes | str) -> Any:
+def _json(data: bytes) -> Any:
     try:
         return from_json(data, allow_inf_nan=False)
     except ValueError as error:
         raise Refused(422, "not JSON", [("", str(error)[:200])]) from None
 
 
-def _gathered(parts: list[tuple[str, bytes | str]], terms: Terms) -> Any:
+def _raw(text: str) -> bytes:
+    """The bytes of a part that came without the name of a file, which the parser takes for text: UTF-8, or else
+    Latin-1."""
+    try:
+        data = text.encode("latin-1")
+        data.decode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode()
+    except UnicodeDecodeError:
+        return data
+    return text.encode()
+
+
+def _gathered(parts: list[tuple[str, bytes]], terms: Terms) -> Any:
     """The part `request` is the JSON; every other one is a picture, called as the field that it fills."""
     pictures = dict(parts)
-    said: Any = _json(pictures.pop("request", "{}"))
-    if not isinstance(said, dict) or len(pictures) + ("request" in dict(parts)) != len(parts):
+    said: Any = _json(pictures.pop("request", b""))
+    if not isinstance(said, dict) or len(pictures) + 1 != len(parts):
         raise Refused(422, "the part `request` is one JSON object, and no part comes twice")
+    if any(role in edit for edit in _listed(said) for role in IMAGE_ROLES):
+        raise Refused(422, "beside the part `request`, pictures are parts of their own")
     for name, data in pictures.items():
         found = _PART.fullmatch(name)
         if not found:
@@ -216,11 +235,14 @@ def _gathered(parts: list[tuple[str, bytes | str]], terms: Terms) -> Any:
             raise Refused(413, f"at most {terms.max_edits} edits in one request")
         else:
             _place(said, int(number))[role] = data
-    listed = said.get("edits", [said])
-    for edit in listed if isinstance(listed, list) else []:
-        if isinstance(edit, dict):
-            edit.setdefault("edited", None)  # a part that is not there: nothing was produced
+    for edit in _listed(said):
+        edit.setdefault("edited", None)  # a part that is not there: nothing was produced
     return said
+
+
+def _listed(said: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = said.get("edits", [said])
+    return [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
 
 
 def _place(said: dict[str, Any], number: int) -> dict[str, Any]:
