@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "stats": {"errors"},
     "ratings": {"errors", "manifest", "stats"},
     "report": {"errors", "judgement", "rubrics", "stats", "store"},
-    "probes": {"edit", "errors", "images", "judgement", "judges", "rubrics", "run", "stats", "store"},
+    "probes": {"edit", "errors", "images", "judgement", "judges", "report", "rubrics", "run", "stats", "store"},
     "web": {
         *("edit", "errors", "images", "judgement", "judges", "pictures", "probes"),
         *("ratings", "report", "rubrics", "run", "stats", "store"),

@@ -106,14 +106,14 @@ def command(
     )
     manner = Manner(
         name=name,
-        concurrency=_concurrency(concurrency),
+        concurrency=concurrency_of(concurrency),
         requests_per_minute=rpm,
         tokens_per_minute=tpm,
         budget=budget,
         rehash=rehash,
     )
     if dry_run:
-        _dry_run(job, store_place, as_json)
+        tell_forecast(job, store_place, as_json)
         return
     with open_store(store_place) as store:
         sys.exit(conduct(job, store, manner, max_failures, as_json))
@@ -121,6 +121,19 @@ def command(
 
 def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json: bool) -> int:
     """Run with progress and a summary; the exit code."""
+    started = time.monotonic()
+    outcome = watched(job, store, manner)
+    if outcome is None:
+        return EXIT["interrupted"]
+    _tell(outcome, time.monotonic() - started, as_json)
+    if outcome.ending != "finished":
+        return EXIT[outcome.ending]
+    share = outcome.summary.failed / max(outcome.summary.total, 1)
+    return TOO_MANY_FAILED if share > max_failures else 0
+
+
+def watched(job: Job, store: Store, manner: Manner) -> Outcome | None:
+    """Run with progress; None where it was stopped at once."""
     import dataclasses
 
     from editjudge.cli.progress import edits_in, watcher
@@ -132,19 +145,13 @@ def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json
     tasks = edits and edits * len(job.load_rubrics()) * len(job.judges) * job.repeats
     shown = watcher(tasks)
     manner = dataclasses.replace(manner, say=shown.say, observe=shown, control=lambda c: _on_interrupt(c, shown.say))
-    started = time.monotonic()
     try:
-        outcome = asyncio.run(execute(job, store, manner))
+        return asyncio.run(execute(job, store, manner))
     except (KeyboardInterrupt, asyncio.CancelledError):
         click.echo("stopped at once; run the same command again to go on", err=True)
-        return EXIT["interrupted"]
+        return None
     finally:
         shown.close()
-    _tell(outcome, time.monotonic() - started, as_json)
-    if outcome.ending != "finished":
-        return EXIT[outcome.ending]
-    share = outcome.summary.failed / max(outcome.summary.total, 1)
-    return TOO_MANY_FAILED if share > max_failures else 0
 
 
 def _on_interrupt(control: Any, say: Any) -> None:
@@ -163,7 +170,7 @@ def _on_interrupt(control: Any, say: Any) -> None:
         loop.add_signal_handler(name, interrupted)
 
 
-def _concurrency(text: str) -> int | None:
+def concurrency_of(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or not 1 <= int(text) <= 10_000:
@@ -224,7 +231,8 @@ def glances(summary: Summary) -> list[Table]:
     return found
 
 
-def _dry_run(job: Job, store_place: str, as_json: bool) -> None:
+def tell_forecast(job: Job, store_place: str, as_json: bool, err: bool = False) -> None:
+    """What would be asked and what it would cost; beside the answer on standard error where that comes next."""
     from editjudge.run.forecast import forecast
 
     estimates, todo = forecast(job, store_place)
@@ -238,12 +246,15 @@ def _dry_run(job: Job, store_place: str, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked")
+    click.echo(
+        f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked", err=err
+    )
     for status, count in todo.problems.items():
-        click.echo(f"  {count:,} {status}")
+        click.echo(f"  {count:,} {status}", err=err)
     for e in estimates:
         price = "unknown price" if e.price is None else f"about ${e.price:.2f}"
         click.echo(
             f"{safe(e.judge)}: {e.calls:,} calls, {e.images:,} images, about {e.input_tokens:,} tokens in and "
-            f"{e.output_tokens:,} out, {price} (list prices of {e.as_of})"
+            f"{e.output_tokens:,} out, {price} (list prices of {e.as_of})",
+            err=err,
         )

@@ -1,0 +1,187 @@
+"""`editjudge probe`: a judge before edits whose right answer is known."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from editjudge.cli.options import Finite, asking_options, default_judge, open_store, store_option
+from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.run import EXIT, TOO_MANY_FAILED, concurrency_of, tell_forecast, watched
+from editjudge.cli.shown import need_statistics, show
+from editjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from editjudge.judges.registry import Options
+    from editjudge.probes.judging import ProbeJob
+    from editjudge.probes.making import Probe
+    from editjudge.probes.result import Result
+    from editjudge.run.job import Manner
+    from editjudge.store.store import Store
+
+FORMS = (".html", ".json", ".md")
+
+
+@click.command()
+@click.option("--judge", help="Who is probed: measured, replay:FILE or provider/model.")
+@click.option("--photos", type=click.IntRange(1, 1000), default=5, show_default=True, help="Photographs to start from.")
+@click.option(
+    "--rubric",
+    "rubrics",
+    multiple=True,
+    default=("online", "offline", "compliance", "lighting"),
+    show_default=True,
+    help="Ask only these; repeatable.",
+)
+@click.option("--layout", type=click.Choice(["images-first", "published"]), default="images-first", show_default=True)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write: .html, .json, .md."
+)
+@click.option(
+    "--write", type=click.Path(file_okay=False, path_type=Path), help="Keep the pictures and manifests in this folder."
+)
+@click.option("--dry-run", is_flag=True, help="Make the set, say what it would cost; ask nothing.")
+@click.option("--concurrency", default="auto", show_default=True, help="auto, or the most requests in flight.")
+@click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop before more than this is spent.")
+@click.option(
+    "--max-failures",
+    type=Finite(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of judgements that may fail before the exit code is 3.",
+)
+@store_option
+@asking_options
+@json_option
+def command(
+    judge: str | None,
+    photos: int,
+    rubrics: tuple[str, ...],
+    layout: Any,
+    output: Path | None,
+    write: Path | None,
+    dry_run: bool,
+    concurrency: str,
+    budget: float | None,
+    max_failures: float,
+    store_place: str,
+    options: Options,
+    as_json: bool,
+) -> None:
+    """Known-answer edits: does each factor fall with its own defect, and do the others stay?
+
+    Makes edits of photographs in the public domain: a clean one, then one defect at a time at four rising doses, then
+    controls, and attempts to talk the judge into a better score. Running again resumes. What each figure means is in
+    docs/probes.md.
+    """
+    need_statistics()
+    if output is not None and output.suffix not in FORMS:
+        raise UsageError(f"{safe(str(output))}: the name ends in none of {', '.join(FORMS)}")
+    from editjudge.judges.registry import is_local
+    from editjudge.run.job import Manner
+
+    seed, options = _seed(options)
+    (spec,) = default_judge((judge,) if judge else ())
+    manner = Manner(concurrency=concurrency_of(concurrency), budget=budget)
+    source = f"seed {seed}, {photos} photographs"
+    with _folder(write) as folder:
+        probes = _made(photos, seed, folder)
+        from editjudge.probes.judging import jobs
+
+        planned = jobs(probes, folder, spec, rubrics, options, layout, source)
+        if not planned:
+            raise UsageError(f"no probe is about {', '.join(rubrics)}")
+        if dry_run or not is_local(spec):
+            for job in planned:
+                tell_forecast(job, store_place, as_json=False, err=not dry_run)
+        if dry_run:
+            return
+        with open_store(store_place) as store:
+            code, answered = _judged(planned, store, manner, max_failures)
+    from editjudge.probes.result import figures
+
+    _tell(figures(probes, answered, judge=spec, made_from=source), output, as_json)
+    sys.exit(code)
+
+
+next(option for option in command.params if option.name == "seed").help = "Another set of probes; 0 without it."  # type: ignore[attr-defined]
+
+
+def _seed(options: Options) -> tuple[int, Options]:
+    """Here the seed is that of the probes, and no part of a question."""
+    from dataclasses import replace
+
+    seed = options.parameters.seed or 0
+    if seed < 0:
+        raise UsageError(f"--seed {seed}: at least 0")
+    return seed, replace(options, parameters=replace(options.parameters, seed=None))
+
+
+@contextlib.contextmanager
+def _folder(write: Path | None) -> Iterator[Path]:
+    if write is not None:
+        yield write
+        return
+    with tempfile.TemporaryDirectory(prefix="editjudge-probes-") as folder:
+        yield Path(folder)
+
+
+def _made(photos: int, seed: int, folder: Path) -> list[Probe]:
+    try:
+        from editjudge.probes.judging import lay_out
+        from editjudge.probes.making import probes
+    except ImportError as error:
+        raise UsageError(f"probes need {error.name}: pip install 'editjudge[probes]'") from None
+    return lay_out(probes(photos, seed), folder)
+
+
+def _judged(
+    planned: Sequence[ProbeJob], store: Store, manner: Manner, max_failures: float
+) -> tuple[int, list[Any]]:
+    """Every run in turn; one that was stopped ends it, and what is there is shown."""
+    from dataclasses import replace
+
+    from editjudge.probes.judging import answers
+
+    runs, failed, total, budget = [], 0, 0, manner.budget
+    code = 0
+    for job in planned:
+        outcome = watched(job, store, replace(manner, budget=budget))
+        if outcome is None:
+            return EXIT["interrupted"], answers(store, runs)
+        runs.append(outcome.run_id)
+        failed, total = failed + outcome.summary.failed, total + outcome.summary.total
+        budget = None if budget is None else max(0.0, budget - outcome.tally.cost)
+        if outcome.ending != "finished":
+            if outcome.error:
+                click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
+            code = EXIT[outcome.ending]
+            break
+    return code or (TOO_MANY_FAILED if failed > max_failures * total else 0), answers(store, runs)
+
+
+def _tell(result: Result, output: Path | None, as_json: bool) -> None:
+    from editjudge.probes.shown import html, lead, tables
+    from editjudge.report.tables import together_markdown
+
+    if output is not None:
+        text = {
+            ".html": lambda: html(result),
+            ".json": lambda: json.dumps(result.as_json(), indent=2, allow_nan=False) + "\n",
+            ".md": lambda: together_markdown(f"Probes of {result.judge}", lead(result), tables(result)),
+        }[output.suffix]()
+        output.write_text(text, "utf-8")
+    if as_json:
+        emit(result.as_json() | ({"written": str(output)} if output else {}))
+        return
+    show(lead(result), tables(result))
+    if output is not None:
+        click.echo(f"wrote {safe(str(output))}")

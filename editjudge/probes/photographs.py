@@ -1,0 +1,191 @@
+"""The photographs that probes are made from: free ones inside scikit-image's wheel, and what is where in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editjudge.errors import UsageError
+
+Picture: TypeAlias = NDArray[np.float32]
+"""RGB from 0 to 1."""
+Mask: TypeAlias = NDArray[np.float32]
+"""Height x width x 1, from 0 to 1."""
+
+SIDE = 512
+"""Pixels on the longer side, so that doses in pixels mean the same in every photograph."""
+_JITTER = 0.05
+"""Share of a side that a variation may crop away at each edge."""
+_CUTTING = 360
+"""Longer side in pixels at which things are cut out: as good as full size once feathered, and several times faster."""
+_LEAST = 0.3
+"""Share of its ellipse that a thing fills at least; where less is found, the ellipse itself is taken."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """An ellipse as shares of the picture: centre and half axes."""
+
+    x: float
+    y: float
+    across: float
+    down: float
+
+    def within(self, crop: Place) -> Place:
+        """The same place after cropping; a crop is the ellipse's bounding box, so to speak."""
+        left, top, width, height = crop.x - crop.across, crop.y - crop.down, 2 * crop.across, 2 * crop.down
+        return Place((self.x - left) / width, (self.y - top) / height, self.across / width, self.down / height)
+
+    def grown(self, factor: float) -> Place:
+        return Place(self.x, self.y, self.across * factor, self.down * factor)
+
+    def drawn(self, shape: tuple[int, ...], soft: float = 0.0) -> Mask:
+        height, width = shape[:2]
+        mask = np.zeros((height, width), np.float32)
+        middle, axes = (round(self.x * width), round(self.y * height)), (self.across * width, self.down * height)
+        cv2.ellipse(mask, middle, (round(axes[0]), round(axes[1])), 0, 0, 360, 1.0, -1, cv2.LINE_AA)
+        return feathered(mask[..., None], soft) if soft else mask[..., None]
+
+
+def feathered(mask: Mask, soft: float) -> Mask:
+    return cv2.GaussianBlur(mask, (0, 0), soft).astype(np.float32).reshape(mask.shape)
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something in a photograph that an instruction can name."""
+
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class Photograph:
+    name: str
+    file: str
+    target: Thing
+    """What is edited."""
+    entity: Place
+    """The individual that the target belongs to: a head, a cup."""
+    second: Thing
+    """The other thing that an instruction names, or an editor confuses with the target."""
+    light: tuple[float, float]
+    """From where the light comes: right and down are positive."""
+    ball: Place
+    """Where a ball or balloon could be, and how large; only its half width counts."""
+    ball_name: str
+    on_ground: bool
+    lettering: Place
+    """Room for a word."""
+    surface: str
+    """What the word is written on."""
+    variation: int = 0
+    crop: Place = field(default_factory=lambda: Place(0.5, 0.5, 0.5, 0.5))
+
+
+_PHOTOGRAPHS = (
+    Photograph(
+        "astronaut", "astronaut.png",
+        Thing("woman's hair", Place(0.44, 0.115, 0.16, 0.115)), Place(0.44, 0.19, 0.15, 0.18),
+        Thing("brown fuel tank of the model shuttle", Place(0.815, 0.13, 0.05, 0.15)),
+        (-0.6, -0.8), Place(0.655, 0.3, 0.05, 0.05), "balloon between the woman and the model shuttle", False,
+        Place(0.76, 0.87, 0.16, 0.05), "the black helmet",
+    ),
+    Photograph(
+        "coffee", "coffee.png",
+        Thing("cup", Place(0.485, 0.32, 0.21, 0.31)), Place(0.485, 0.32, 0.2, 0.3),
+        Thing("spoon", Place(0.61, 0.68, 0.075, 0.15)),
+        (0.5, -0.85), Place(0.9, 0.66, 0.05, 0.05), "ball on the table to the right of the saucer", True,
+        Place(0.84, 0.12, 0.14, 0.06), "the table",
+    ),
+    Photograph(
+        "cat", "chelsea.png",
+        Thing("larger of the cat's eyes", Place(0.385, 0.395, 0.085, 0.115)), Place(0.39, 0.39, 0.12, 0.17),
+        Thing("smaller of the cat's eyes", Place(0.71, 0.455, 0.065, 0.1)),
+        (0.4, -0.9), Place(0.92, 0.5, 0.055, 0.055), "ball in the background to the right of the cat", False,
+        Place(0.83, 0.88, 0.14, 0.06), "the blanket",
+    ),
+    Photograph(
+        "rocket", "rocket.jpg",
+        Thing("rocket", Place(0.503, 0.64, 0.03, 0.33)), Place(0.503, 0.62, 0.045, 0.36),
+        Thing("lamp to the left of the rocket", Place(0.3, 0.925, 0.045, 0.065)),
+        (0.6, 0.8), Place(0.38, 0.25, 0.04, 0.04), "balloon in the sky to the left of the rocket", False,
+        Place(0.72, 0.16, 0.17, 0.06), "the sky",
+    ),
+    Photograph(
+        "motorcycle", "motorcycle_left.png",
+        Thing("rear wheel", Place(0.27, 0.63, 0.12, 0.2)), Place(0.27, 0.63, 0.12, 0.2),
+        Thing("red box behind the front wheel", Place(0.85, 0.47, 0.065, 0.11)),
+        (0.2, -1.0), Place(0.09, 0.83, 0.05, 0.05), "ball on the floor in the lower left corner", True,
+        Place(0.62, 0.9, 0.17, 0.05), "the floor",
+    ),
+)  # fmt: skip
+"""Middlebury's motorcycle, NASA's astronaut, SpaceX's rocket, the authors' own cup and cat: all free to use."""
+
+NAMES = tuple(photograph.name for photograph in _PHOTOGRAPHS)
+
+
+def photograph(index: int, seed: int = 0) -> Photograph:
+    """Any number of them: after the last come the first ones again, cropped otherwise. Seed 0 starts uncropped."""
+    one, variation = _PHOTOGRAPHS[index % len(_PHOTOGRAPHS)], index // len(_PHOTOGRAPHS)
+    if seed == variation == 0:
+        return one
+    left, top, right, bottom = np.random.default_rng([seed, index]).uniform(0, _JITTER, 4)
+    crop = Place((1 + left - right) / 2, (1 + top - bottom) / 2, (1 - left - right) / 2, (1 - top - bottom) / 2)
+    things = {name: Thing(thing.name, thing.place.within(crop)) for name in ("target", "second")
+              if (thing := getattr(one, name))}  # fmt: skip
+    places = {name: getattr(one, name).within(crop) for name in ("entity", "ball", "lettering")}
+    return Photograph(**{**vars(one), **things, **places, "variation": variation, "crop": crop})
+
+
+def load(one: Photograph) -> Picture:
+    """Its pixels, from the installed package alone: nothing is fetched."""
+    return _load(one.file, one.crop)
+
+
+@lru_cache(maxsize=32)
+def _load(file: str, crop: Place) -> Picture:
+    found = find_spec("skimage")
+    if found is None or found.origin is None:
+        raise UsageError("probes are made from photographs of scikit-image: pip install 'editjudge[probes]'")
+    path = Path(found.origin).parent / "data" / file
+    picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    if picture is None:
+        raise UsageError(f"{path}: the photograph is missing; install scikit-image again")
+    height, width = picture.shape[:2]
+    left, right = (round((crop.x + side * crop.across) * width) for side in (-1, 1))
+    top, bottom = (round((crop.y + side * crop.down) * height) for side in (-1, 1))
+    picture = picture[top:bottom, left:right]
+    factor = SIDE / max(picture.shape[:2])
+    how = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
+    picture = cv2.resize(picture, None, fx=factor, fy=factor, interpolation=how)
+    return (picture[..., ::-1] / 255).astype(np.float32)
+
+
+@lru_cache(maxsize=64)
+def _cut(file: str, crop: Place, place: Place) -> Mask:
+    picture = _load(file, crop)
+    factor = _CUTTING / max(picture.shape[:2])
+    small = cv2.resize((picture * 255).astype(np.uint8), None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
+    labels = np.where(place.drawn(small.shape)[..., 0] > 0.5, cv2.GC_PR_FGD, cv2.GC_BGD).astype(np.uint8)
+    models: Any = (np.zeros((1, 65)), np.zeros((1, 65)))
+    cv2.setRNGSeed(0)  # the clustering inside starts at random
+    cv2.grabCut(np.ascontiguousarray(small), labels, None, *models, 3, cv2.GC_INIT_WITH_MASK)  # type: ignore[call-overload]
+    thing = np.isin(labels, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.float32)
+    thing = cv2.morphologyEx(thing, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
+    ellipse = place.drawn(small.shape)[..., 0]
+    thing = thing if thing.sum() > _LEAST * ellipse.sum() else ellipse
+    full = cv2.resize(thing, picture.shape[1::-1], interpolation=cv2.INTER_CUBIC)[..., None]
+    return feathered(np.clip(full, 0, 1), 1.5)
+
+
+def cut(one: Photograph, place: Place) -> Mask:
+    """The thing at a place along its own outline, feathered."""
+    return _cut(one.file, one.crop, place)
