@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from editjudge.report.tables import Figure, Table, covered
 from editjudge.stats.answer import decimals, plain
 from editjudge.stats.bootstrap import DRAWS
 from editjudge.stats.noise import Noise, noise
-from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise
+from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise, wilson
 
 FEW_VALUES = 3
 """A scale of so few values is a decision, and gets a pass rate: the share of its best value."""
@@ -73,6 +74,7 @@ def tables(means: Means, *, full: bool = False) -> list[Table]:
         shown = cells if full else [c for c in cells if (c.judge, c.factor) in means.headline]
         found.append(_means(shown, f"Scores by {name}", slice_name=name))
     found += [_noise(means)] if means.noise else []
+    found += [contradicted(means.judged)] if means.judged.contradictions else []
     if full:
         found += [_ranks(means.ranks)] if means.ranks else []
         found += _distributions(means.factors)
@@ -98,6 +100,7 @@ def document(means: Means) -> dict[str, Any]:
         "formulas": list(means.formulas),
         "pass_rates": plain(means.passes),
         "ranks": plain(means.ranks),
+        "contradictions": [dataclasses.asdict(count) for count in judged.contradictions],
         "noise": [_told_noise(one, means.width) for one in means.noise],
     }
 
@@ -109,18 +112,44 @@ def long(means: Means) -> Table:
     rows += [(name, cell) for name, found in means.slices.items() for cell in found]
     kinds = sorted({kind for _, cell in rows for kind in cell.failed})
     head = ("judge", "model", "factor", "slice_by", "slice", "n", "ok", "abstained")
+    held = _held(means.judged)
     records: list[tuple[Shown, ...]] = [
         (
             c.judge, c.model, c.factor, name, c.slice or "", c.n, c.ok, c.abstained,
             *(c.failed.get(kind, 0) for kind in kinds),
             c.worst_case, c.best_case, Figure(c.mean, c.ci), c.median, c.groups,
+            *(held.get((c.judge, c.model, c.factor), (None, None)) if not name else (None, None)),
         )
         for name, c in rows
     ]  # fmt: skip
     return Table.of(
-        (*head, *(f"failed_{kind}" for kind in kinds), "worst_case", "best_case", "mean", "median", "groups"),
+        (*head, *(f"failed_{kind}" for kind in kinds), "worst_case", "best_case", "mean", "median", "groups",
+         "checked", "contradicted"),
         records,
-    )
+    )  # fmt: skip
+
+
+def _held(judged: Judged) -> dict[tuple[str, str, str], tuple[int, int]]:
+    """Checked and contradicted verdicts by judge, also where it is told apart by rubric, model and factor."""
+    return {
+        (judge, c.model, c.factor): (c.checked, c.contradicted)
+        for c in judged.contradictions
+        for judge in (c.judge, f"{c.judge}@{c.rubric}")
+    }
+
+
+def contradicted(judged: Judged) -> Table:
+    """Which judge says what the measured evidence of the same pictures refutes, how often."""
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for c in judged.contradictions:
+        held = sums.setdefault((c.judge, c.rubric, c.factor), [0, 0])
+        held[0] += c.checked
+        held[1] += c.contradicted
+    rows = [(*place, checked, n, Figure(n / checked, wilson(n, checked))) for place, (checked, n) in sums.items()]
+    columns = ("judge", "rubric", "factor", "checked", "contradicted", "share")
+    notes = ("checked: verdicts with a score that a rule speaks of, on pictures that were measured",)
+    caption = "Contradicted by what was measured: share of verdicts that could be checked, Wilson's 95 % interval"
+    return Table.of(columns, rows, caption, notes=notes, stub=3).folded("judge", "rubric")
 
 
 def coverage(judged: Judged) -> Table:

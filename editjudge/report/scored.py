@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.stats.columns import Column, Scores, joined
 from editjudge.stats.summary import Aggregate, aggregate, stacked
+from editjudge.store.contradictions import Count, counts
 from editjudge.store.store import PENDING, Run, Store
 
 OWN = ("rubric", "edit_type")
@@ -46,6 +48,8 @@ class Judged:
     provenance: Mapping[str, str]
     """How the scores came about: rubric hashes, what servers say they ran, how pictures were prepared, settings."""
     keys: frozenset[str]
+    contradictions: Sequence[Count] = ()
+    """How many verdicts could be held against measured evidence, and how many it contradicts."""
 
     def with_aggregates(self) -> tuple[Scores, dict[str, list[Aggregate]]]:
         """The scores with what they add up to as further factors, and which aggregates each judge has."""
@@ -70,21 +74,55 @@ class Judged:
 def load(store: Store, word: str, by: Sequence[str] = ()) -> Judged:
     """The run of this name or id; `by` names metadata to slice by."""
     run = store.find_run(word)
-    rows = list(store.judgements(run, fields=_FIELDS))
     words = {item.item: item.instruction for item in store.items(run)}
-    _check_slices(rows, by)
-    done = [_row(row, words, by) for row in rows if row["status"] != PENDING]
-    factors, scales = _rubrics(store, run, done)
+    factors, scales = _rubrics(store, run)
+    gathered = _Gathered()
+    parts = [
+        Scores.from_judgements(done, factors=factors, slices=(*OWN, *by))
+        for done in gathered.through(store.judgements(run, fields=_FIELDS), words, by)
+    ]
+    _check_slices(gathered.metadata, by)
     return Judged(
         run,
-        _told_apart(Scores.from_judgements(done, factors=factors, slices=(*OWN, *by))),
+        _told_apart(stacked(parts) if parts else Scores.from_judgements([], slices=(*OWN, *by))),
         scales,
         factors,
-        Counter((row["judge"], row["rubric"], row["model"] or "", row["status"]) for row in done),
-        len(rows) - len(done),
-        _provenance(run, done),
-        frozenset(row["key"] for row in done),
+        gathered.statuses,
+        gathered.pending,
+        _provenance(run, gathered.seen),
+        frozenset(gathered.keys),
+        counts(store, run),
     )
+
+
+_AT_ONCE = 5_000
+"""Judgements that are rows at a time; as columns a hundred times as many take the same memory."""
+
+
+@dataclass
+class _Gathered:
+    """What is known of all judgements once each went by."""
+
+    statuses: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    pending: int = 0
+    seen: dict[str, set[str]] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    metadata: set[str] = field(default_factory=set)
+
+    def through(
+        self, rows: Iterator[dict[str, Any]], words: Mapping[str, str], by: Sequence[str]
+    ) -> Iterator[list[dict[str, Any]]]:
+        while some := list(islice(rows, _AT_ONCE)):
+            done = [_row(row, words, by) for row in some if row["status"] != PENDING]
+            self.pending += len(some) - len(done)
+            self.metadata.update(name for row in some for name in row["metadata"] or ())
+            for row in done:
+                self.statuses[row["judge"], row["rubric"], row["model"] or "", row["status"]] += 1
+                self.keys.add(row["key"])
+                for name, value in _marks(row):
+                    self.seen.setdefault(name, set()).add(value)
+            if done:
+                yield done
 
 
 def aggregates(judged: Judged, judge: str) -> list[Aggregate]:
@@ -112,8 +150,8 @@ def _overall(
     return found
 
 
-def _check_slices(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> None:
-    known = {name for row in rows for name in row["metadata"] or {}} | {*OWN}
+def _check_slices(metadata: set[str], by: Sequence[str]) -> None:
+    known = metadata | {*OWN}
     for name in by:
         if name not in known:
             raise UsageError(
@@ -126,12 +164,12 @@ def _row(row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]) -> di
     return {**row, "instruction": words.get(row["item"], ""), "edit_type": row["edit_type"] or "", **extra}
 
 
-def _rubrics(
-    store: Store, run: Run, rows: Sequence[Mapping[str, Any]]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
+def _rubrics(store: Store, run: Run) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
     """Factors by rubric and scales by factor, from the questions that were kept with the run."""
     hashes = {str(name): hash_ for name, hash_ in dict(run.spec.get("rubrics", {})).items()}
-    hashes = {row["rubric"]: row["rubric_hash"] for row in rows} | hashes
+    if not hashes:
+        rows = store.judgements(run, fields=("rubric", "rubric_hash"))
+        hashes = {row["rubric"]: row["rubric_hash"] for row in rows if row["rubric_hash"]}
     kept = store.rubrics()
     factors: dict[str, tuple[str, ...]] = {}
     scales: dict[str, set[tuple[int, ...]]] = {}
@@ -167,11 +205,7 @@ def _name(kind: int, judges: Sequence[str], rubrics: Sequence[str]) -> str:
     return f"{judges[judge]}@{rubrics[rubric]}" if several else judges[judge]
 
 
-def _provenance(run: Run, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    seen: dict[str, set[str]] = {}
-    for row in rows:
-        for name, value in _marks(row):
-            seen.setdefault(name, set()).add(value)
+def _provenance(run: Run, seen: Mapping[str, set[str]]) -> dict[str, str]:
     settings = {name: run.spec[name] for name in ("layout", "fuse", "repeats") if name in run.spec}
     settings |= {"judges": ", ".join(run.spec.get("judges", ())), "version": run.version}
     settings |= {f"option {name}": value for name, value in _flat(run.spec.get("options", {}))}

@@ -126,7 +126,7 @@ class Table:
         return [max(display(line[n]) for line in lines) for n in range(len(self.columns))]
 
     def _grid(self, width: int) -> list[str]:
-        widths = _squeezed(self._widths(), [*map(self._is_text, range(len(self.columns)))], width)
+        widths = _squeezed(self._widths(), self.texts(), width)
         body = [line for row in self._shown() for line in self._lines(row, widths)]
         rule = "-" * (sum(widths) + len(GAP) * (len(widths) - 1))
         return [*self._lines([*map(clean, self.columns)], widths), rule, *body]
@@ -158,6 +158,14 @@ class Table:
             same = min(same, max(self.stub - 1, 0))
             out.append([""] * same + row[same:])
         return out
+
+    def cells(self, most: int) -> list[list[str]]:
+        """The first rows as people read them."""
+        return replace(self, rows=self.rows[:most])._shown()
+
+    def texts(self) -> list[bool]:
+        """Which columns hold words, and not numbers."""
+        return [*map(self._is_text, range(len(self.columns)))]
 
     def _finest(self, column: int) -> int:
         cells = (row[column] for row in self.rows)

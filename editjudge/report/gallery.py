@@ -1,0 +1,227 @@
+"""Edits worth looking at: which ones, and each as a card with its pictures, scores, reasons and what failed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from editjudge.judgement import DONE
+from editjudge.report.markup import Child, Markup, clipped, tag
+from editjudge.report.scored import Judged
+from editjudge.stats.columns import Floats, item_means
+from editjudge.store.contradictions import Held, most_contradicted, of_verdicts
+from editjudge.store.store import PENDING, Item, Store
+
+CARDS = 8
+"""Edits of one gallery."""
+_ROLES = {"input": "Input", "edited": "Edited", "ground_truth": "Ground truth", "change": "What changed"}
+_WORDS = 500
+"""Characters of a stranger's text on a card."""
+_SHOWN_REPLIES = 3
+_VERDICTS = 40
+"""Judgements of one edit on its card."""
+
+Look = Callable[[Item, str], "bytes | str | None"]
+"""A picture of an edit by role, `change` for the map of what changed: a small WebP, words for why it cannot be
+shown, or None where there is none."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A gallery: edits by id, of so many that could stand there."""
+
+    name: str
+    title: str
+    why: str
+    items: Sequence[str]
+    of: int
+
+
+def choices(judged: Judged, store: Store) -> list[Choice]:
+    """Those that have any; failures first, as everywhere."""
+    scores = judged.scores
+    level, spread = _levels(judged)
+    failed = ~np.isin(scores.status.codes, [n for n, s in enumerate(scores.status.labels) if s in DONE])
+    names = scores.item.labels
+    against, contradicted = most_contradicted(store, judged.run, CARDS)
+    found = [
+        Choice("failed", "Failed", "Edits without a verdict of some judge or rubric, every kind of failure in turn.",
+               _each_kind(judged, failed), len(np.unique(scores.item.codes[failed]))),
+        Choice("contradicted", "Contradicted by evidence", "Verdicts that say what the measured evidence of the same "
+               "pictures refutes, most contradictions first.", against, contradicted),
+        Choice("disputed", "Most disputed", "The widest spread of scores between judges or repeats on one factor.",
+               _top(names, spread, 1e-9), int(np.sum(spread > 0))),
+        Choice("best", "Best", "The highest mean of all scores, each on its own scale.", _top(names, level),
+               int(np.sum(np.isfinite(level)))),
+        Choice("worst", "Worst", "The lowest mean of all scores, each on its own scale.", _top(names, -level),
+               int(np.sum(np.isfinite(level)))),
+    ]  # fmt: skip
+    return [choice for choice in found if choice.items]
+
+
+def _levels(judged: Judged) -> tuple[Floats, Floats]:
+    """Of each edit the mean of its scores from 0 to 1, and the widest spread between those who scored one factor."""
+    scores = judged.scores
+    low, high = np.zeros(len(scores.factor.labels)), np.ones(len(scores.factor.labels))
+    for n, factor in enumerate(scores.factor.labels):
+        mine = scores.score[scores.factor.codes == n]
+        scale = judged.scales.get(factor) or (np.nanmin(mine), np.nanmax(mine)) if np.isfinite(mine).any() else (0, 1)
+        low[n], high[n] = min(scale), max(max(scale), min(scale) + 1)
+    value = (scores.score - low[scores.factor.codes]) / (high - low)[scores.factor.codes]
+    place = scores.item.codes.astype(np.int64) * len(low) + scores.factor.codes
+    size = len(scores.item.labels) * len(low)
+    most, least = np.full(size, -np.inf), np.full(size, np.inf)
+    good = np.isfinite(value)
+    np.maximum.at(most, place[good], value[good])
+    np.minimum.at(least, place[good], value[good])
+    gap = np.where(most >= least, most - least, 0.0).reshape(-1, len(low)) if size else np.zeros((0, 1))
+    return item_means(scores.item, value), gap.max(axis=1, initial=0.0)
+
+
+def _top(names: Sequence[str], value: Floats, least: float = -np.inf) -> list[str]:
+    """The highest; among equals a fixed choice that does not depend on the order of the manifest."""
+    known = np.flatnonzero(np.isfinite(value) & (value >= least))
+    if len(known) > CARDS:
+        limit = np.partition(value[known], -CARDS)[-CARDS]
+        known = known[value[known] >= limit]
+    ordered = sorted(known, key=lambda n: (-value[n], _lot(names[n])))
+    return [names[n] for n in ordered[:CARDS]]
+
+
+def _lot(name: str) -> bytes:
+    return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _each_kind(judged: Judged, failed: Any) -> list[str]:
+    """One edit of each kind of failure, then a second of each, and so on."""
+    scores = judged.scores.take(failed)
+    kinds: list[list[str]] = []
+    for status in scores.status.present():
+        items = scores.where(status=status).item.present()
+        kinds.append(sorted(items, key=_lot)[:CARDS])
+    turns = [kind[n] for n in range(CARDS) for kind in kinds if n < len(kind)]
+    return list(dict.fromkeys(turns))[:CARDS]
+
+
+# --- cards ----------------------------------------------------------------------------------------------------
+
+
+def galleries(judged: Judged, store: Store, look: Look, found: Sequence[Choice]) -> Iterator[Markup]:
+    """A section for each; an edit that stands above already is pointed to."""
+    shown: dict[str, str] = {}
+    for choice in found:
+        cards: list[Child] = []
+        again: list[Child] = []
+        for item in choice.items:
+            if item in shown:
+                again.append(tag("li", tag("a", clipped(item, 80), href=f"#{shown[item]}")))
+                continue
+            shown[item] = f"edit-{len(shown) + 1}"
+            cards.append(_card(judged, store, look, item, shown[item]))
+        told = f"{choice.why} {len(choice.items)} of {choice.of:,} shown" + (
+            "." if choice.of <= len(choice.items) else f", {choice.of - len(choice.items):,} left out."
+        )
+        yield tag(
+            "section",
+            tag("h2", choice.title),
+            tag("p", told, class_="lead"),
+            tag("div", cards, class_="cards") if cards else None,
+            tag("p", "Also here, shown above: ", tag("span", tag("ul", again), class_="again")) if again else None,
+            id=choice.name,
+            class_="gallery",
+        )
+
+
+def _card(judged: Judged, store: Store, look: Look, name: str, anchor: str) -> Markup:
+    item = next(store.items(judged.run, name), Item(name))
+    rows = [row for row in store.judgements(judged.run, item=name) if row["status"] != PENDING]
+    against = of_verdicts(store, [row["key"] for row in rows])
+    kept, left = rows[:_VERDICTS], len(rows) - _VERDICTS
+    facts = [part for part in (item.model, item.edit_type) if part]
+    return tag(
+        "article",
+        tag("header", tag("h3", clipped(item.item, 120)), tag("p", clipped(" · ".join(facts), 120), class_="facts")),
+        tag("p", clipped(item.instruction, _WORDS) or "(no instruction)", class_="instruction"),
+        tag("div", [_picture(item, role, look) for role in _ROLES], class_="pictures"),
+        [_contradiction(row, held) for row in kept for held in against.get(row["key"], ())],
+        [_failure(row) for row in kept if row["status"] not in DONE],
+        _scores(kept),
+        _reasons(store, kept),
+        tag("p", f"{left:,} more judgements of this edit left out.", class_="small") if left > 0 else None,
+        id=anchor,
+        class_="card",
+    )
+
+
+def _picture(item: Item, role: str, look: Look) -> Markup | None:
+    found = look(item, role)
+    if found is None:
+        return None
+    if isinstance(found, str):
+        shown = tag("div", clipped(found, 200), class_="gone")
+    else:
+        source = f"data:image/webp;base64,{base64.b64encode(found).decode()}"
+        shown = tag("img", src=source, alt=f"{_ROLES[role]}, {clipped(item.item, 80)}")
+    return tag("figure", tag("div", shown, class_="frame"), tag("figcaption", _ROLES[role]))
+
+
+def _contradiction(row: Mapping[str, Any], held: Held) -> Markup:
+    factor, says, measured = held
+    words = (tag("strong", factor), f" by {clipped(row['judge'], 80)}: says {says}; ", tag("em", f"{measured}."))
+    return tag("p", words, class_="against")
+
+
+def _failure(row: Mapping[str, Any]) -> Markup:
+    reasons = "; ".join(clipped(reason["message"], 200) for reason in row["reasons"][:4])
+    who = f" {row['rubric']} by {clipped(row['judge'], 80)}, {row['attempts']} attempts"
+    return tag("p", tag("strong", row["status"]), f"{who}: {reasons or 'no reason is kept'}", class_="failure")
+
+
+def _scores(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
+    """A row for each factor, a column for each judge; repeats side by side."""
+    judges = list(dict.fromkeys(row["judge"] for row in rows))
+    factors = list(dict.fromkeys(f for row in rows for f in [*(row["scores"] or {}), *row["abstained"]]))
+    if not factors:
+        return None
+    cells: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for factor in factors:
+            score = (row["scores"] or {}).get(factor)
+            if score is not None or factor in row["abstained"]:
+                cells.setdefault((factor, row["judge"]), []).append("abstained" if score is None else str(score))
+    head = [tag("th", "factor", scope="col"), [tag("th", clipped(j, 60), scope="col", class_="number") for j in judges]]
+    body = [
+        tag("tr", tag("th", factor, scope="row"), [_score(cells.get((factor, judge), [])) for judge in judges])
+        for factor in factors
+    ]
+    return tag("div", tag("table", tag("thead", tag("tr", head)), tag("tbody", body)), class_="scroll", tabindex="0",
+               role="region", aria_label="Scores of this edit")  # fmt: skip
+
+
+def _score(values: Sequence[str]) -> Markup:
+    return tag("td", ", ".join(values) or "–", class_="number" if values != ["abstained"] else "number quiet")
+
+
+def _reasons(store: Store, rows: Sequence[Mapping[str, Any]]) -> Markup | None:
+    parts = [_said(store, row) for row in rows]
+    return tag("details", tag("summary", "Reasons and replies"), parts) if parts else None
+
+
+def _said(store: Store, row: Mapping[str, Any]) -> Child:
+    why = [*(row["justifications"] or {}).items(), *((f, f"abstained: {w}") for f, w in row["abstained"].items())]
+    repeat = f", repeat {row['repeat']}" if row["repeat"] else ""
+    replies = [] if row["status"] in DONE else store.replies(row["key"])[-_SHOWN_REPLIES:]
+    return [
+        tag("h4", f"{row['rubric']} by {clipped(row['judge'], 80)}{repeat}"),
+        tag("dl", _pairs(why)) if why else None,
+        [tag("pre", clipped(reply.text, _WORDS) or "(an empty reply)") for reply in replies],
+    ]
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> list[Child]:
+    return [[tag("dt", name), tag("dd", clipped(text, _WORDS))] for name, text in pairs]
