@@ -38,6 +38,7 @@ def command(store_place: str, host: str, port: int, judge: str, token: str | Non
     try:
         import uvicorn
 
+        from editjudge.store.places import engine_of
         from editjudge.web.app import create
         from editjudge.web.site import LOOPBACK, Site
     except ModuleNotFoundError as error:
@@ -51,7 +52,7 @@ def command(store_place: str, host: str, port: int, judge: str, token: str | Non
         )
     if token is not None and len(token) < _SHORTEST:
         raise UsageError(f"the token has {len(token)} characters; at least {_SHORTEST} are needed to be hard to guess")
-    open_store(store_place, readonly=True).close()  # one that is not there is named, not made
+    engine_of(store_place, readonly=True, timeout=0)[0].dispose()  # one that is not there is named, not made
     with open_store(store_place) as store, _listening(host, port) as listener:
         address = f"[{host}]" if ":" in host else host
         app = create(Site(store, judge, options, token))

@@ -1,11 +1,245 @@
-"""Pages of a run's edits straight from the store, by position: quick at any size, before anything is indexed."""
+"""A run's edits page by page: straight from the store by position, or by a listing where something else is asked."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 import sqlalchemy as sa
 
-from editjudge.store.schema import items
-from editjudge.store.store import Run, Store
+from editjudge.store.schema import items, ratings, tasks
+from editjudge.store.store import Item, Run, Store
+from editjudge.web.listing import Array, Column, Listing, Query, build
+
+PAGE = 50
+_KEPT = 4
+"""Listings and searches held at a time."""
+_PATIENCE = 0.12
+"""Seconds that a page waits for a listing or a search before it shows what there is: small runs take less."""
+_SEARCHED = 20_000
+"""Edits looked through at a time."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """An edit in a table."""
+
+    item: Item
+    scores: list[float]
+    statuses: list[str]
+    violations: list[str]
+    contradicted: bool
+    spread: float
+
+
+@dataclass(frozen=True)
+class Page:
+    rows: list[Row]
+    columns: list[Column]
+    total: int
+    """Edits that the query wants, as far as they were looked through."""
+    listing: Listing | None
+    ready: float
+    """How much of what the query needs has been looked through: 1 is all."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    before: str | None = None
+    after: str | None = None
+    disagreement: str | None = None
+    place: int | None = None
+    total: int = 0
+
+
+class Browser:
+    """Of one store; listings are made in the background, one at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._listings: OrderedDict[tuple[int, str], _Making] = OrderedDict()
+        self._searches: OrderedDict[tuple[int, str], _Search] = OrderedDict()
+
+    def page(self, run: Run, query: Query) -> Page:
+        making = self._making(run, query.judge)
+        listing = making.wait(_PATIENCE)
+        first = PAGE * (query.number - 1)
+        if query.plain or listing is None:
+            total = count(self._store, run)
+            found = self._at(run, range(first, first + PAGE)) if query.plain else []
+            ready = 1.0 if query.plain else making.progress
+        else:
+            order, ready = self._order(run, query, listing)
+            total = len(order)
+            found = self.rows(run, listing, order[first : first + PAGE])
+        small = build(self._store, run, query.judge, only=[item.item for item in found])
+        rows = [_row(small, item) for item in found]
+        return Page(rows, small.columns, total if query.plain or listing else 0, listing, ready)
+
+    def order(self, run: Run, query: Query) -> tuple[Listing | None, Array, float]:
+        """The whole of what is wanted, for those who compare."""
+        making = self._making(run, query.judge)
+        listing = making.wait(_PATIENCE)
+        if listing is None:
+            return None, np.zeros(0, np.int32), making.progress
+        return listing, *self._order(run, query, listing)
+
+    def neighbours(self, run: Run, query: Query, item: str) -> Neighbours:
+        """What comes before and after an edit in the order that is looked at."""
+        position = _position(self._store, run, item)
+        listing = self._making(run, query.judge).wait(_PATIENCE)
+        if listing is None:
+            if position is None or not query.plain:
+                return Neighbours()
+            near = {row: edit.item for row, edit in self._by_position(run, (position - 1, position + 1))}
+            total = count(self._store, run)
+            return Neighbours(near.get(position - 1), near.get(position + 1), None, position + 1, total)
+        order, _ = self._order(run, query, listing)
+        here = np.flatnonzero(order == listing.ids.get(item, -1 if position is None else position))
+        if not len(here):
+            return Neighbours(total=len(order))
+        place = int(here[0])
+        later = listing.disagreements(order)
+        later = later[np.searchsorted(later, place, "right") :]
+
+        def named(n: int) -> str | None:
+            return self.rows(run, listing, order[n : n + 1])[0].item if 0 <= n < len(order) else None
+
+        disputed = named(int(later[0])) if len(later) else None
+        return Neighbours(named(place - 1), named(place + 1), disputed, place + 1, len(order))
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def _order(self, run: Run, query: Query, listing: Listing) -> tuple[Array, float]:
+        if not query.q:
+            return listing.order(query), 1.0
+        search = self._kept(self._searches, (run.id, query.q), lambda: _Search(self._store, run, query.q))
+        found = search.advance(listing, _PATIENCE)
+        return listing.order(query, found), search.progress
+
+    def rows(self, run: Run, listing: Listing, rows: Array) -> list[Item]:
+        crowded = {row: item for item, row in listing.ids.items()}
+        places = [int(row) for row in rows if int(row) not in crowded]
+        found = {row: edit for row, edit in self._by_position(run, places) if edit.item not in listing.ids}
+        for row in rows:
+            if int(row) in crowded:
+                found |= {int(row): edit for edit in self._store.items(run, crowded[int(row)])}
+        return [found[int(row)] for row in rows if int(row) in found]
+
+    def _at(self, run: Run, places: range) -> list[Item]:
+        return [edit for _, edit in self._by_position(run, places)]
+
+    def _by_position(self, run: Run, places: Any) -> list[tuple[int, Item]]:
+        columns = [items.c[name] for name in Item.__slots__]
+        here = sa.and_(items.c.run_id == run.id, items.c.position.in_(list(places)))
+        query = sa.select(items.c.position, *columns).where(here).order_by(items.c.position, items.c.item)
+        return [(row[0], Item(*row[1:])) for row in self._store._stream(query)]
+
+    # --- what is kept ---------------------------------------------------------------------------------------------
+
+    def _making(self, run: Run, judge: str) -> _Making:
+        with self._lock:
+            known = self._listings.get((run.id, judge))
+            if known is None or known.stale(run):
+                self._listings[run.id, judge] = _Making(self._store, run, judge, self._listings.get((run.id, judge)))
+        return self._kept(self._listings, (run.id, judge), lambda: _Making(self._store, run, judge, None))
+
+    def _kept(self, kept: OrderedDict[Any, Any], key: Any, make: Any) -> Any:
+        with self._lock:
+            value = kept[key] if key in kept else kept.setdefault(key, make())
+            kept.move_to_end(key)
+            while len(kept) > _KEPT:
+                kept.popitem(last=False)
+            return value
+
+
+_TURN = threading.Lock()
+"""Listings take turns: two at once would only be slower."""
+
+
+class _Making:
+    """A listing that is being made, or is; what an earlier one knew is shown until then."""
+
+    def __init__(self, store: Store, run: Run, judge: str, earlier: _Making | None) -> None:
+        self._store, self._run, self._judge = store, run, judge
+        self.progress, self._seconds, self._begun = 0.0, 0.0, time.monotonic()
+        self._listing = earlier._listing if earlier else None
+        self._error: Exception | None = None
+        self._done = threading.Event()
+        threading.Thread(target=self._make, name="editjudge-listing", daemon=True).start()
+
+    def _make(self) -> None:
+        try:
+            with _TURN:
+                begun = time.monotonic()
+                self._listing = build(self._store, self._run, self._judge, progress=self._advance)
+                self._seconds = time.monotonic() - begun
+        except Exception as error:  # told to whoever waits, in the request's own thread
+            self._error = error
+        finally:
+            self.progress = 1.0
+            self._done.set()
+
+    def _advance(self, share: float) -> None:
+        self.progress = share
+
+    def wait(self, seconds: float) -> Listing | None:
+        self._done.wait(seconds if self._listing is None else 0)
+        if self._error:
+            raise self._error
+        return self._listing
+
+    def stale(self, run: Run) -> bool:
+        """Whether the run went on. While it does, a twentieth of the time goes into looking at it again."""
+        if not self._done.is_set():
+            return False
+        if run.state == "running":
+            return time.monotonic() - self._begun > max(5.0, 20 * self._seconds)
+        return run.updated != self._run.updated or self._error is not None
+
+
+class _Search:
+    """Edits whose instruction or id has some words in it; goes on where it stopped when it is looked at again."""
+
+    def __init__(self, store: Store, run: Run, words: str) -> None:
+        self._store, self._run, self._words = store, run, words
+        self._next, self.progress = 0, 0.0
+        self._found: list[tuple[int, str]] = []
+        self._lock = threading.Lock()
+
+    def advance(self, listing: Listing, seconds: float) -> Array:
+        """Rows found so far."""
+        until, total = time.monotonic() + seconds, len(listing.there)
+        mine = items.c.run_id == self._run.id
+        has = sa.or_(*(items.c[name].icontains(self._words, autoescape=True) for name in ("instruction", "item")))
+        query = sa.select(items.c.position, items.c.item).where(mine, has)
+        with self._lock:
+            while self._next < total and time.monotonic() < until:
+                some = items.c.position.between(self._next, self._next + _SEARCHED - 1)
+                self._found += [(place, item) for place, item in self._store._stream(query.where(some))]
+                self._next += _SEARCHED
+            self.progress = min(1.0, self._next / max(1, total))
+            mask = np.zeros(total, np.bool_)
+            rows = [listing.ids.get(item, place) for place, item in self._found]
+            mask[[row for row in rows if row < total]] = True
+        return mask
+
+
+def _row(listing: Listing, item: Item) -> Row:
+    row = listing.ids[item.item]
+    return Row(
+        item,
+        listing.scores(row),
+        listing.statuses_of(row),
+        listing.violations_of(row),
+        bool(listing.contradicted[row]),
+        float(listing.spread[row]),
+    )
 
 
 def count(store: Store, run: Run) -> int:
@@ -13,3 +247,21 @@ def count(store: Store, run: Run) -> int:
     query = sa.select(sa.func.max(items.c.position)).where(items.c.run_id == run.id)
     last = next(store._stream(query))[0]
     return 0 if last is None else last + 1
+
+
+def _position(store: Store, run: Run, item: str) -> int | None:
+    query = sa.select(items.c.position).where(items.c.run_id == run.id, items.c.item == item)
+    return next((row[0] for row in store._stream(query)), None)
+
+
+def tasks_of(store: Store, run: Run, item: str) -> list[Any]:
+    """Rubric, judge, repeat and key of everything that was asked of an edit."""
+    columns = [tasks.c[name] for name in ("rubric", "judge", "repeat", "key")]
+    mine = sa.select(*columns).where(tasks.c.run_id == run.id, tasks.c.item == item)
+    return list(store._stream(mine.order_by(tasks.c.position, tasks.c.judge)))
+
+
+def ratings_of(store: Store, item: str) -> list[Any]:
+    """Rater, factor and score of everyone who rated an edit."""
+    columns = [ratings.c[name] for name in ("rater", "factor", "score")]
+    return list(store._stream(sa.select(*columns).where(ratings.c.item == item).order_by(*columns[:2])))

@@ -1,0 +1,33 @@
+"""The question as it was sent, from the rubric that the store keeps."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import TypeAdapter
+
+from editjudge.edit import Edit
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import LAYOUTS, Layout, ask
+from editjudge.store.store import Item, Run
+
+
+def rubric_of(content: Mapping[str, Any]) -> Rubric:
+    """The rubric out of its stored content."""
+    return _read(json.dumps(content, sort_keys=True))
+
+
+@functools.lru_cache(maxsize=32)
+def _read(text: str) -> Rubric:
+    return TypeAdapter(Rubric).validate_json(text, strict=True)
+
+
+def sent(rubric: Rubric, run: Run, item: Item) -> str:
+    """In words, pictures as [image: role]."""
+    edit = Edit(item.item, None, None, item.instruction, referring_expression=item.referring_expression)
+    digests = {role: image["digest"] for role, image in item.images.items() if image.get("digest")}
+    layout = run.spec.get("layout", LAYOUTS[0])
+    return str(ask(rubric, edit, cast(dict[str, str], digests), cast(Layout, layout)))
