@@ -29,6 +29,7 @@ from aiohttp import web
 
 from bench import stub_answers as answers
 from bench.stub_answers import IDENTIFIER, Json, Question, Usage, Wire, draw, expected_scores, read_question
+from bench.stub_batch import Batches
 
 __all__ = [
     "FAULTS",
@@ -242,6 +243,7 @@ class Stub:
         self.url = ""
         self._port = port
         self._identifier = re.compile(identifier)
+        self.batches = Batches(self)
         self.reset()
 
     def reset(self) -> None:
@@ -272,6 +274,8 @@ class Stub:
             case "POST", "/reset":
                 self.reset()
                 return web.json_response({})
+        if (response := await self.batches.handle(request)) is not None:
+            return response
         return web.json_response({"error": {"message": f"nothing at {request.path}"}}, status=404)
 
     async def _attend(self, request: web.BaseRequest, wire: Wire) -> web.StreamResponse:
@@ -300,6 +304,14 @@ class Stub:
             chunks.append(chunk)
             await asyncio.sleep(len(chunk) / bandwidth)
         return b"".join(chunks)
+
+    def answered_in_a_batch(self, wire: Wire, path: str, body: bytes) -> Reply:
+        """The same answer as at once, and in the same ledger."""
+        number = self.ledger.arrive(None)
+        reply = self._decide(wire, path, body, number)
+        self.ledger.record(reply)
+        self.ledger.in_flight -= 1
+        return reply
 
     def _decide(self, wire: Wire, path: str, body: bytes, number: int) -> Reply:
         """What to reply; nothing is sent or counted here."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -27,7 +28,8 @@ class Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
-    seconds: float
+    seconds: float | None
+    """None where nobody waited for it."""
 
 
 class _Pieces(aiohttp.Payload):
@@ -74,13 +76,28 @@ class Transport:
 
     async def post(self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...]) -> Response:
         """Send and read to the end; raises `Problem` where no complete response came."""
+        return await self._request("POST", url, headers, _Pieces(body))
+
+    async def get(self, url: str, headers: Mapping[str, str], into: IO[bytes] | None = None) -> Response:
+        """Read to the end; a success may be of any size where it goes `into` a file."""
+        return await self._request("GET", url, headers, None, into)
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str], body: _Pieces | None, into: IO[bytes] | None = None
+    ) -> Response:
         if self._session is None:
             raise RuntimeError("a transport is used inside `async with`")
         started = time.monotonic()
-        try:
-            async with self._session.post(url, data=_Pieces(body), headers=headers, allow_redirects=False) as response:
-                data = await _bounded(response)
+        with self._explaining():
+            sent = self._session.request(method, url, data=body, headers=headers, allow_redirects=False)
+            async with sent as response:
+                data = await _kept(response, into) if into and response.ok else await _bounded(response)
                 return Response(response.status, response.headers, data, time.monotonic() - started)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
         except TimeoutError:
             raise Problem("timeout", f"no complete answer within {self._timeout:g} s") from None
         except aiohttp.ClientConnectorDNSError as error:
@@ -91,6 +108,14 @@ class Transport:
             raise Problem("connection", f"no connection to {error.host}:{error.port}: {error.strerror}") from None
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
             raise Problem("connection", f"the connection broke: {type(error).__name__}") from None
+
+
+async def _kept(response: aiohttp.ClientResponse, into: IO[bytes]) -> bytes:
+    into.seek(0)
+    into.truncate()
+    async for chunk in response.content.iter_any():
+        into.write(chunk)
+    return b""
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from editjudge.errors import InputError
@@ -35,18 +35,25 @@ class Price:
             (usage.input_tokens - cached) * self.input + cached * at_cached + usage.output_tokens * self.output
         ) / 1e6
 
+    def times(self, factor: float) -> Price:
+        return Price(self.input * factor, self.output * factor, None if self.cached is None else self.cached * factor)
+
 
 @dataclass(frozen=True)
 class Prices:
     as_of: str
     models: Mapping[str, Price]
+    batch: Mapping[str, float] = field(default_factory=dict)
+    """By provider, the share of the price that a question in a batch costs."""
 
-    def of(self, spec: str) -> Price | None:
+    def of(self, spec: str, *, batch: bool = False) -> Price | None:
         """The price of a judge, a dated snapshot at that of its model; None where it is unknown."""
-        if spec in self.models:
-            return self.models[spec]
         undated = re.sub(r"[-@](?:\d{4}-?\d{2}-?\d{2}|latest)$", "", spec)
-        return self.models.get(undated)
+        price = self.models.get(spec) or self.models.get(undated)
+        if price is None or not batch:
+            return price
+        factor = self.batch.get(spec.partition("/")[0])
+        return None if factor is None else price.times(factor)
 
 
 @functools.cache
@@ -61,7 +68,10 @@ def prices(path: Path | None = None) -> Prices:
         for spec, price in models.items():
             if not all(isinstance(n, int | float) and n >= 0 for n in (price.input, price.output, price.cached or 0)):
                 raise TypeError(f"{spec}: prices are numbers from 0")
-        return Prices(str(data["as_of"]), models)
+        batch = dict(data.get("batch", {}))
+        if not all(isinstance(n, int | float) and n >= 0 for n in batch.values()):
+            raise TypeError("batch: shares are numbers from 0")
+        return Prices(str(data["as_of"]), models, batch)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{chosen}: not a price file ({error}); expected `as_of` and `models`, each with input and output"

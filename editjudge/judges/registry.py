@@ -34,8 +34,14 @@ def is_local(spec: str) -> bool:
     return spec == "measured" or spec.startswith("replay:")
 
 
-async def open_judge(spec: str, options: Options, pacing: Callable[[str], Pacing], resources: AsyncExitStack) -> Judge:
-    """The judge of a spec; what it holds open is closed with `resources`."""
+async def open_judge(
+    spec: str, options: Options, pacing: Callable[[str], Pacing], resources: AsyncExitStack, *, batch: bool = False
+) -> Judge:
+    """The judge of a spec, at the price of its batches if `batch`; what it holds open is closed with `resources`."""
+    if batch:
+        from editjudge.judges.wire.batch import desk
+
+        desk(spec)  # says so where there are none
     if spec.startswith("replay:"):
         from editjudge.judges.replay import Replay
 
@@ -57,15 +63,15 @@ async def open_judge(spec: str, options: Options, pacing: Callable[[str], Pacing
         reasks=options.reasks,
         strict=options.strict,
         want_schema=options.schema,
-        price=functools.partial(cost, spec, options.prices),
+        price=functools.partial(cost, spec, options.prices, batch=batch),
     )
 
 
-def cost(spec: str, prices_file: Path | None, usage: Usage) -> float | None:
+def cost(spec: str, prices_file: Path | None, usage: Usage, *, batch: bool = False) -> float | None:
     """What a reply cost; None where the price is unknown."""
     from editjudge.judges.prices import prices
 
-    price = prices(prices_file).of(spec)
+    price = prices(prices_file).of(spec, batch=batch)
     return price.of(usage) if price else None
 
 

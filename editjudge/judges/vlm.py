@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol, Self
 
 from editjudge.edit import Edit
 from editjudge.errors import JudgeError
 from editjudge.images import Limits
 from editjudge.judgement import Exchange, Judgement, SchemaMode, Status
 from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Reply, Turn
-from editjudge.judges.http import Response, Transport
+from editjudge.judges.http import Response
 from editjudge.judges.prices import answer_tokens, question_tokens
 from editjudge.judges.providers import Endpoint
 from editjudge.judges.replay import verdict_of
@@ -25,6 +26,12 @@ REASKS = 2
 """How often a reply that was no answer is answered with the reasons."""
 _QUOTED = 4_000
 """Characters of a useless reply that are shown to the model again; a runaway reply would cost more each time."""
+
+
+class Transport(Protocol):
+    """Who takes a question to the server and brings what it said."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...]) -> Response: ...
 
 
 class Talker:
@@ -46,7 +53,7 @@ class Talker:
         self.spec = spec
         self.limits: Limits | None = endpoint.limits
         self.pace = pace
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._parameters = parameters
         self._transport = transport
         self._reasks = reasks
@@ -63,6 +70,12 @@ class Talker:
             "schema": want_schema,
             "strict": strict,
         }
+
+    def through(self, transport: Transport, pace: Pacing) -> Self:
+        """The same judge, asked another way: the questions, the contract and the keys are the same."""
+        other = copy.copy(self)
+        other._transport, other.pace = transport, pace
+        return other
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
         return self._identity
@@ -115,16 +128,16 @@ class Talker:
 
     async def _send(
         self, work: Work, question: Question, pictures: Mapping[str, Picture], turns: tuple[Turn, ...]
-    ) -> tuple[Reply, float, int, SchemaMode]:
+    ) -> tuple[Reply, float | None, int, SchemaMode]:
         mode = self._mode(work.rubric)
         schema = answer_schema(work.rubric) if mode != "prompt only" else None
         conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name)
-        request = self._endpoint.request(conversation, self._parameters)
-        url, headers = self._endpoint.address(request)
+        request = self.endpoint.request(conversation, self._parameters)
+        url, headers = self.endpoint.address(request)
 
-        async def send() -> tuple[Reply, float]:
+        async def send() -> tuple[Reply, float | None]:
             response = await self._transport.post(url, headers, request.body)
-            return self._heard(response), response.seconds
+            return self.heard(response), response.seconds
 
         try:
             (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
@@ -135,20 +148,21 @@ class Talker:
             raise
         return reply, seconds, retries, mode
 
-    def _heard(self, response: Response) -> Reply:
+    def heard(self, response: Response) -> Reply:
+        """What the server answered; raises `Problem`, without the key, where it did not."""
         try:
-            return self._endpoint.reply(response.status, response.headers, response.body)
+            return self.endpoint.reply(response.status, response.headers, response.body)
         except Problem as problem:
             raise self._without_key(problem, response) from None
 
     def _without_key(self, problem: Problem, response: Response) -> Problem:
         """Servers quote what they were sent, and an error is shown and kept. Messages are cut short, perhaps in the
         middle of a key: so it is taken out of what they are made from."""
-        if self._endpoint.key is None:
+        if self.endpoint.key is None:
             return problem
-        said = self._endpoint.key.redacted(response.body.decode("utf-8", "replace"))
+        said = self.endpoint.key.redacted(response.body.decode("utf-8", "replace"))
         try:
-            self._endpoint.reply(response.status, response.headers, said.encode())
+            self.endpoint.reply(response.status, response.headers, said.encode())
         except Problem as redacted:
             # Only the words: "x" is a key too, and no error is what it was without its x.
             return Problem(problem.kind, str(redacted), status=problem.status, retry_after=problem.retry_after)
@@ -157,7 +171,7 @@ class Talker:
     def _tokens(self, work: Work, question: Question) -> int:
         """About what one ask counts, there and back."""
         sizes = [work.sizes[role] for role in work.rubric.images]
-        return question_tokens(self._endpoint.provider, sizes, str(question)) + answer_tokens(work.rubric)
+        return question_tokens(self.endpoint.provider, sizes, str(question)) + answer_tokens(work.rubric)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
         """A schema makes a server write JSON and nothing else, so it cannot be used where sections are asked for."""

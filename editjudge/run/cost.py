@@ -72,9 +72,9 @@ class Purse:
 class Costs:
     """Prices of a run's judges, applied to its tasks."""
 
-    def __init__(self, options: Options, budget: float | None, judges: Sequence[str]) -> None:
+    def __init__(self, options: Options, budget: float | None, judges: Sequence[str], *, batch: bool = False) -> None:
         self._options = options
-        self._prices = {spec: _price(spec, options) for spec in judges}
+        self._prices = {spec: _price(spec, options, batch=batch) for spec in judges}
         unknown = [spec for spec, price in self._prices.items() if price is None]
         if budget is not None and unknown:
             raise UsageError(
@@ -118,5 +118,5 @@ def input_tokens(work: Work) -> int:
     return question_tokens(work.task.judge.partition("/")[0], sizes, str(work.question()))
 
 
-def _price(spec: str, options: Options) -> Price | None:
-    return Price(0.0, 0.0) if is_local(spec) else prices(options.prices).of(spec)
+def _price(spec: str, options: Options, *, batch: bool) -> Price | None:
+    return Price(0.0, 0.0) if is_local(spec) else prices(options.prices).of(spec, batch=batch)

@@ -20,6 +20,7 @@ from editjudge.judges.registry import Options, open_judge
 from editjudge.rubrics.files import SETS, load_one, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
+from editjudge.run.batch import BatchEngine
 from editjudge.run.contradicting import hold_against_evidence
 from editjudge.run.cost import Costs, Purse
 from editjudge.run.engine import Engine
@@ -114,6 +115,8 @@ class Manner:
     tokens_per_minute: float | None = None
     budget: float | None = None
     rehash: bool = False
+    batch: bool = False
+    """By the batches of the providers: at half the price, within a day."""
     say: Callable[[str], None] = lambda _: None
     observe: Callable[[Tally], None] = lambda _: None
     control: Callable[[Control], None] = lambda _: None
@@ -136,15 +139,20 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
     """Run to the end, or as far as budget, patience and the user allow; then say what there is."""
     rubrics = job.load_rubrics()
     shape = Shape(rubrics, job.repeats, job.layout)
-    costs = Costs(job.options, manner.budget, job.judges)
+    costs = Costs(job.options, manner.budget, job.judges, batch=manner.batch)
     async with AsyncExitStack() as resources:
-        judges = [await open_judge(spec, job.options, _pacing(manner), resources) for spec in job.judges]
+        judges = [
+            await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch) for spec in job.judges
+        ]
         job.edits()  # what cannot be asked at all leaves no run behind
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             manner.say(warning)
         run = open_run(job, store, manner, rubrics)
         planner = Planner(store, run.id, shape, access(job, manner.rehash), manner.observe)
-        engine = Engine(store, planner, Purse(manner.budget, costs.most))
+        purse = Purse(manner.budget, costs.most)
+        engine = (
+            BatchEngine(store, run.id, planner, purse, manner.say) if manner.batch else Engine(store, planner, purse)
+        )
         manner.control(engine.control)
         try:
             await engine.run(job.edits, judges)

@@ -245,6 +245,68 @@ contradictions = sa.Table(
     sa.Column("evidence", sa.Text, nullable=False),
 )
 
+batches = sa.Table(  # handed in to a provider, to be fetched later
+    "batches",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.Integer, nullable=False),  # who asked first; others may wait for the same answers
+    sa.Column("judge", Words, nullable=False),
+    sa.Column("mark", sa.Text, nullable=False, unique=True),  # ours, by which it is found at the provider
+    sa.Column("provider_id", Words),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("questions", sa.Integer, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+    sa.Column("updated", sa.Double, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+batch_lines = sa.Table(  # questions without a judgement yet; a key's asks are in the order of their batches
+    "batch_lines",
+    metadata,
+    sa.Column("batch_id", sa.ForeignKey("batches.id"), primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("status", sa.Integer),
+    sa.Column("answer", sa.LargeBinary),
+    sa.Index("batch_lines_by_key", "key"),
+)
+
+studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how many
+    "studies",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", Words, nullable=False, unique=True),
+    sa.Column("run_id", sa.Integer, nullable=False),
+    sa.Column("rubrics", Json, nullable=False),
+    sa.Column("overlap", sa.Integer, nullable=False),
+    sa.Column("quota", sa.Integer, nullable=False),
+    sa.Column("controls", sa.Integer, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+assignments = sa.Table(  # a rater's own order
+    "assignments",
+    metadata,
+    sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
+    sa.Column("rater", Words, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("item", Words, nullable=False),
+    sa.Column("control", sa.Boolean, nullable=False),
+)
+
+answers = sa.Table(  # of the rating form
+    "answers",
+    metadata,
+    sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
+    sa.Column("rater", Words, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("factor", Words, primary_key=True),
+    sa.Column("score", sa.Double),
+    sa.Column("reason", Words, nullable=False),
+    sa.Column("created", sa.Double, nullable=False),
+)
+
 
 def upsert(
     dialect: str,
@@ -278,7 +340,17 @@ def _add_contradictions(connection: sa.Connection) -> None:
     contradictions.create(connection, checkfirst=True)
 
 
-MIGRATIONS: list[Callable[[sa.Connection], None]] = [_add_ratings, _add_contradictions]
+def _add_batches(connection: sa.Connection) -> None:
+    batches.create(connection, checkfirst=True)
+    batch_lines.create(connection, checkfirst=True)
+
+
+def _add_studies(connection: sa.Connection) -> None:
+    for table in (studies, assignments, answers):
+        table.create(connection, checkfirst=True)
+
+
+MIGRATIONS: list[Callable[[sa.Connection], None]] = [_add_ratings, _add_contradictions, _add_batches, _add_studies]
 """The first makes a store of version 2 out of one of version 1, and so on. What stands here is never changed."""
 
 

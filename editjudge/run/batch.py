@@ -1,0 +1,403 @@
+"""The batch engine: questions are handed in to the provider by the thousand, and their answers fetched when they are
+there, by this process or by the next.
+
+Nothing waits in memory for a day. What came back is kept, and a judge is asked by letting it go through what it was
+told so far: at the end of that is a judgement, or the next question. So a conversation, its re-asks included, is the
+same as a live one, whoever carries it on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import IO, Any, TypeVar
+
+from editjudge.edit import Edit
+from editjudge.errors import JudgeError, UsageError
+from editjudge.judgement import Judgement
+from editjudge.judges.conversation import Problem, Request
+from editjudge.judges.http import Response, Transport
+from editjudge.judges.vlm import Talker
+from editjudge.judges.wire import batch as wire
+from editjudge.judges.wire.pieces import document
+from editjudge.judges.work import Judge, Work
+from editjudge.pictures import Encoded
+from editjudge.run.cost import Purse
+from editjudge.run.engine import Engine
+from editjudge.run.pace import Retry
+from editjudge.run.planning import Planner
+from editjudge.run.single import judged
+from editjudge.store import batches as kept
+from editjudge.store.batches import Batch, Said
+from editjudge.store.store import Store
+
+T = TypeVar("T")
+
+LOOK = (10.0, 300.0)
+"""Seconds between two looks at a batch: at first, and after a while. Most batches take from minutes to a day."""
+OPEN = 8
+"""Batches of a judge that wait at a time: what is known of their works is in memory, and providers have limits too."""
+TRIES = 3
+"""Batches that a question goes into before it counts as unreachable: what expired once is likely to again."""
+RETRY = Retry()
+_TOGETHER = 64
+"""Works whose pictures are read at a time."""
+_MARK = 16
+_ENOUGH_OF_A_KEY = 40
+"""Hex digits; custom ids may have 64 characters, mark included."""
+_NO_ANSWER = (504, b'{"error":{"message":"the batch ended without an answer to this"}}')
+
+
+class BatchEngine(Engine):
+    """One run over one store, by the batches of its judges' providers."""
+
+    def __init__(
+        self, store: Store, run_id: int, planner: Planner, purse: Purse, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        super().__init__(store, planner, purse)
+        self._store, self._run, self._say = store, run_id, say
+
+    async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
+        if not isinstance(judge, Talker):
+            raise UsageError(f"{judge.spec} has no batches")
+        async with Transport(timeout=3600.0) as transport:
+            counter = _Counter(self, judge, transport)
+            planned = self._planner.batches(judge, iter(edits))
+            while self.control.stopping is None and (works := await self._next(planned)) is not None:
+                await counter.take(await self._planner.not_done(works))
+            await counter.finish()
+
+    async def keep(self, judgements: Sequence[Judgement]) -> None:
+        """Commit; then the provider's answers are no longer needed."""
+        await asyncio.gather(*map(self._writer.put, judgements))
+        await asyncio.to_thread(kept.forget, self._store, [judgement.key for judgement in judgements])
+        for judgement in judgements:
+            self._purse.pay(judgement)
+            self._planner.count(judgement)
+
+
+class _Counter:
+    """Where the questions of one judge are handed in and its answers fetched."""
+
+    def __init__(self, engine: BatchEngine, judge: Talker, transport: Transport) -> None:
+        self._engine, self._judge = engine, judge
+        self._store, self._purse, self._control, self._say = engine._store, engine._purse, engine.control, engine._say
+        self._desk = wire.desk(judge.spec)
+        self._calls = _Calls(judge, transport)
+        self._works: dict[str, Work] = {}
+        """Those that wait for an answer, by key."""
+        self._open: dict[int, Batch] = {}
+        self._most_open = OPEN
+        self._pause = LOOK[0]
+        self._part, self._handing, self._size = self._new_part(), list[Work](), 0
+
+    def _new_part(self) -> wire.Part:
+        return wire.Part(self._judge.endpoint.model, secrets.token_hex(_MARK // 2))
+
+    # --- works ------------------------------------------------------------------------------------------------
+
+    async def take(self, works: Sequence[Work]) -> None:
+        """Works that are not judged yet: some wait for an answer since an earlier run, the others are carried on."""
+        keys = [work.task.key for work in works]
+        waiting = await asyncio.to_thread(kept.awaited, self._store, keys)
+        for work in works:
+            if batch := waiting.get(work.task.key):
+                self._works[work.task.key] = work
+                self._open.setdefault(batch.id, batch)
+                self._purse.reserve(work, owed=True)
+        await self._carry_on([work for work in works if work.task.key not in waiting])
+
+    async def _carry_on(self, works: Sequence[Work]) -> None:
+        said = await asyncio.to_thread(kept.said_of, self._store, [work.task.key for work in works])
+        for some in _chunks(works, _TOGETHER):
+            affordable = [work for work in some if await self._afford(work, owed=work.task.key in said)]
+            try:
+                steps = await asyncio.gather(*(self._step(work, said.get(work.task.key, [])) for work in affordable))
+            except JudgeError:  # no question will fare better, until somebody mends it; then all are asked again
+                await asyncio.to_thread(kept.forget_errors, self._store, self._judge.spec)
+                raise
+            await self._engine.keep([step for step in steps if isinstance(step, Judgement)])
+            for work, step in zip(affordable, steps, strict=True):
+                if isinstance(step, _Asked):
+                    await self._add(work, step)
+
+    async def _step(self, work: Work, said: list[Said]) -> Judgement | _Asked:
+        """The judgement that what was said leads to, or else the next question."""
+        try:
+            if said:
+                try:
+                    return await self._through(said).judge(work, _unseen)
+                except _Asked:
+                    pass  # only now are pictures needed
+            return await judged(self._through(said), work, self._engine._pictures)
+        except _Asked as asked:
+            return asked
+
+    def _through(self, said: list[Said]) -> Talker:
+        told = _Told(said)
+        return self._judge.through(told, told)
+
+    async def _afford(self, work: Work, owed: bool) -> bool:
+        while self._control.stopping is None:
+            if self._purse.reserve(work, owed=owed):
+                return True
+            if self._handing:
+                await self._submit()
+            elif self._open:
+                await self._look()
+            elif self._purse.reserved:  # for another judge
+                await self._control.rest(self._pause)
+            else:
+                self._control.stop("budget")
+        return False
+
+    async def finish(self) -> None:
+        while self._control.stopping is None and (self._handing or self._open):
+            await (self._submit() if self._handing else self._look())
+        if self._open:
+            self._say(
+                f"{self._judge.spec}: {_count(len(self._open), 'batch', 'batches')} with "
+                f"{sum(b.questions for b in self._open.values()):,} questions go on without us; "
+                "run the same command again to collect the answers"
+            )
+
+    # --- handing in -------------------------------------------------------------------------------------------
+
+    async def _add(self, work: Work, asked: _Asked) -> None:
+        line = self._line(work, asked)
+        size = sum(map(len, line))
+        if len(self._handing) >= self._desk.MOST_QUESTIONS or self._size + size > self._desk.MOST_BYTES:
+            await self._submit()
+            line = self._line(work, asked)  # under the mark of the next
+        self._handing.append(work)
+        self._part.lines.append(line)
+        self._size += size
+        self._part.headers = asked.headers
+
+    def _line(self, work: Work, asked: _Asked) -> wire.Body:
+        return self._desk.line(f"{self._part.mark}-{work.task.key[:_ENOUGH_OF_A_KEY]}", asked.body)
+
+    async def _submit(self) -> None:
+        while len(self._open) >= self._most_open and self._control.stopping is None:
+            await self._look()
+        if self._control.stopping is not None:
+            return
+        part, works = self._part, self._handing
+        self._part, self._handing, self._size = self._new_part(), [], 0
+        keys = [work.task.key for work in works]
+        batch = await asyncio.to_thread(kept.begin, self._store, self._engine._run, self._judge.spec, part.mark, keys)
+        batch = await self._hand_in(batch, part)
+        self._open[batch.id] = batch
+        self._works.update(zip(keys, works, strict=True))
+        self._pause = LOOK[0]
+        self._say(f"{self._judge.spec}: batch {batch.provider_id} with {len(keys):,} questions is handed in")
+
+    async def _hand_in(self, batch: Batch, part: wire.Part) -> Batch:
+        """A batch whose arrival nobody confirmed may have arrived: it is looked for before it is sent again."""
+        chance = random.Random()  # noqa: S311  (spreads retries, guards nothing)
+        for failures in itertools.count(1):
+            try:
+                found = await self._desk.submit(self._calls, part)
+            except Problem as problem:
+                if not problem.passing:
+                    await asyncio.to_thread(kept.withdraw, self._store, batch)
+                if not problem.passing or failures >= RETRY.tries:
+                    raise JudgeError(f"{self._judge.spec}: no batch can be handed in: {problem}") from None
+                await self._control.rest(RETRY.pause(problem, failures, chance))
+                sought = await self._seek(batch)
+                while not sought.sure:
+                    await self._control.rest(LOOK[0])
+                    sought = await self._seek(batch)
+                if sought.id is None:
+                    continue
+                found = sought.id
+            return await asyncio.to_thread(kept.submitted, self._store, batch, found)
+        raise AssertionError
+
+    async def _seek(self, batch: Batch) -> wire.Sought:
+        lost = wire.Lost(batch.mark, batch.created, batch.questions)
+        return await self._persist(lambda: self._desk.find(self._calls, lost))
+
+    # --- fetching ---------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """At every batch that waits; where none has ended, a pause before the next look."""
+        answered, ended = 0, False
+        for batch in list(self._open.values()):
+            if self._control.stopping is not None:
+                return
+            if batch.id not in self._open:  # fetched meanwhile, to make room
+                continue
+            job = await self._job(batch)
+            answered += job.answered
+            if job.ended:
+                ended = True
+                await self._fetch(self._open[batch.id], job)
+        if ended:
+            self._pause = LOOK[0]
+        elif self._control.stopping is None:
+            waiting = sum(batch.questions for batch in self._open.values())
+            self._say(
+                f"{self._judge.spec}: {_count(len(self._open), 'batch', 'batches')} at work, {answered:,} of "
+                f"{waiting:,} questions answered; looking again in {self._pause:.0f} s"
+            )
+            await self._control.rest(self._pause)
+            self._pause = min(1.5 * self._pause, LOOK[1])
+
+    async def _job(self, batch: Batch) -> wire.Job:
+        if batch.provider_id is None:  # an earlier process died while it handed this in
+            sought = await self._seek(batch)
+            if sought.id is None:
+                return wire.Job(sought.sure, problem="it never arrived" if sought.sure else "")
+            batch = self._open[batch.id] = await asyncio.to_thread(kept.submitted, self._store, batch, sought.id)
+        # What is gone is gone with all its answers, as they are some weeks later.
+        return await self._persist(lambda: self._desk.look(self._calls, str(batch.provider_id)), gone=wire.Job(True))
+
+    async def _fetch(self, batch: Batch, job: wire.Job) -> None:
+        keys = {key[:_ENOUGH_OF_A_KEY]: key for key in await asyncio.to_thread(kept.keys_of, self._store, batch)}
+        if job.problem:
+            await self._turned_down(batch, job.problem)
+        else:
+            strangers = 0
+            for path in job.results:
+                strangers += await self._keep_answers(batch, path, keys)
+            await asyncio.to_thread(kept.collected, self._store, batch, _NO_ANSWER)
+            if strangers:
+                self._say(f"{self._judge.spec}: {strangers:,} answers of {batch.provider_id} are to nothing we asked")
+        del self._open[batch.id]
+        await self._carry_on([work for key in keys.values() if (work := self._works.pop(key, None))])
+
+    async def _turned_down(self, batch: Batch, why: str) -> None:
+        """As a whole, so that nothing was paid. With others under way it may be one too many, and waits for them."""
+        others = sum(other.provider_id is not None for other in self._open.values()) - 1
+        await asyncio.to_thread(kept.withdraw, self._store, batch)
+        if batch.provider_id is None:
+            return
+        if others <= 0:
+            raise JudgeError(f"{self._judge.spec}: batch {batch.provider_id} was turned down: {why}")
+        self._most_open = others
+        self._say(f"{self._judge.spec}: a batch was turned down ({why}); it goes again when others have ended")
+
+    async def _keep_answers(self, batch: Batch, path: str, keys: Mapping[str, str]) -> int:
+        """Into the store; how many were answers to something else."""
+        strangers = 0
+        with tempfile.TemporaryFile() as file:
+            await self._persist(lambda: self._calls.download(path, file, self._desk.HEADERS), gone=0)
+            file.seek(0)
+            for some in _chunks(file, 500):
+                answers = [self._desk.answer(document(line)) for line in some if line.strip()]
+                known = [
+                    (keys[end], (answer.status, answer.body))
+                    for answer in answers
+                    if (end := answer.custom_id.removeprefix(f"{batch.mark}-")) in keys
+                ]
+                strangers += len(answers) - len(known)
+                await asyncio.to_thread(kept.answered, self._store, batch, known)
+        return strangers
+
+    async def _persist(self, send: Callable[[], Awaitable[T]], gone: T | None = None) -> T:
+        """What only reads may be sent as often as it takes; `gone` is the answer where it is not there any more."""
+        chance = random.Random()  # noqa: S311
+        for failures in itertools.count(1):
+            try:
+                return await send()
+            except Problem as problem:
+                if problem.status == 404 and gone is not None:
+                    return gone
+                if not problem.passing or failures >= RETRY.tries:
+                    raise JudgeError(
+                        f"{self._judge.spec}: {problem}. Nothing is lost: run the same command again to go on."
+                    ) from None
+                await self._control.rest(RETRY.pause(problem, failures, chance))
+        raise AssertionError
+
+
+class _Asked(Exception):
+    """A question that nothing was said to yet."""
+
+    def __init__(self, headers: Mapping[str, str], body: tuple[bytes, ...]) -> None:
+        super().__init__()
+        self.headers, self.body = headers, body
+
+
+class _Told:
+    """Stands for the server: says what it said before, in that order, and raises the question that comes next."""
+
+    def __init__(self, said: Iterable[Said]) -> None:
+        self._said = iter(said)
+
+    async def post(self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...]) -> Response:
+        for status, answer in self._said:
+            return Response(status, {}, answer, None)
+        raise _Asked(headers, body)
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        yield
+
+    async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
+        for retries in range(TRIES):
+            try:
+                return await send(), retries
+            except Problem as problem:
+                if not problem.passing or retries == TRIES - 1:
+                    raise
+        raise AssertionError
+
+
+async def _unseen(_: str) -> Encoded:
+    """In place of a picture, where only what was said to it matters."""
+    return Encoded("", "", "", 0, 0, b"")
+
+
+class _Calls:
+    """Requests to a provider, with the judge's address, key and way of reading errors."""
+
+    def __init__(self, judge: Talker, transport: Transport) -> None:
+        self._judge, self._transport = judge, transport
+
+    async def post(
+        self, path: str, body: wire.Body, headers: Mapping[str, str] = {}
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        response = self._checked(await self._transport.post(*self._address(path, headers), body))
+        return document(response.body), response.headers
+
+    async def get(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
+        found = document(self._checked(await self._transport.get(*self._address(path, headers))).body)
+        if not found:
+            raise Problem("server", "the server sent no JSON", status=200)
+        return found
+
+    async def head_of(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
+        with tempfile.TemporaryFile() as file:
+            await self.download(path, file, headers)
+            file.seek(0)
+            return document(file.readline())
+
+    async def download(self, path: str, into: IO[bytes], headers: Mapping[str, str]) -> int:
+        self._checked(await self._transport.get(*self._address(path, headers), into))
+        return into.tell()
+
+    def _address(self, path: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        return self._judge.endpoint.address(Request(path, (), headers))
+
+    def _checked(self, response: Response) -> Response:
+        if not 200 <= response.status < 300:
+            self._judge.heard(response)  # raises what it says, without the key
+            raise Problem("server", f"HTTP {response.status}", status=response.status)
+        return response
+
+
+def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(values)
+    while some := list(itertools.islice(iterator, size)):
+        yield some
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"

@@ -1,0 +1,125 @@
+"""Batches at providers: what was handed in, under which mark, and what came back for questions not judged yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import sqlalchemy as sa
+
+from editjudge.store.schema import batch_lines, batches, packed, unpacked
+from editjudge.store.store import Store
+
+State = Literal["submitting", "open", "collected", "turned down"]
+"""`submitting`: perhaps the provider has it, perhaps not; the mark tells."""
+
+Said = tuple[int, bytes]
+"""Status and body of an answer."""
+
+_UNANSWERED = batch_lines.c.status.is_(None)
+_IN = 900
+"""Values of one IN, as elsewhere in the store."""
+
+
+class Batch(NamedTuple):
+    id: int
+    mark: str
+    provider_id: str | None
+    questions: int
+    created: float
+
+
+def begin(store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]) -> Batch:
+    """Keep what is about to be handed in, so that a crash on the way leaves something to look for."""
+    now = time.time()
+    values = {"run_id": run_id, "judge": judge, "mark": mark, "state": "submitting", "questions": len(keys)}
+    with store._writing() as connection:
+        added = connection.execute(sa.insert(batches).values(**values, created=now, updated=now))
+        (number,) = added.inserted_primary_key or (0,)
+        connection.execute(sa.insert(batch_lines), [{"batch_id": number, "key": key} for key in keys])
+    return Batch(number, mark, None, len(keys), now)
+
+
+def submitted(store: Store, batch: Batch, provider_id: str) -> Batch:
+    with store._writing() as connection:
+        connection.execute(_update(batch, state="open", provider_id=provider_id))
+    return batch._replace(provider_id=provider_id)
+
+
+def withdraw(store: Store, batch: Batch) -> None:
+    """The provider does not have it, or turned it down: its questions are to be asked again."""
+    with store._writing() as connection:
+        connection.execute(sa.delete(batch_lines).where(batch_lines.c.batch_id == batch.id, _UNANSWERED))
+        connection.execute(_update(batch, state="turned down"))
+
+
+def answered(store: Store, batch: Batch, said: Iterable[tuple[str, Said]]) -> None:
+    """Keep answers by key. The first for a question counts; one for a question that was not asked changes nothing."""
+    line = batch_lines.c
+    statement = (
+        sa.update(batch_lines)
+        .where(line.batch_id == batch.id, line.key == sa.bindparam("k"), _UNANSWERED)
+        .values(status=sa.bindparam("s"), answer=sa.bindparam("a"))
+    )
+    rows = [{"k": key, "s": status, "a": packed(body.decode("utf-8", "replace"))} for key, (status, body) in said]
+    if rows:
+        with store._writing() as connection:
+            connection.execute(statement, rows)
+
+
+def collected(store: Store, batch: Batch, otherwise: Said) -> None:
+    """All answers are kept; what has none gets `otherwise`."""
+    status, body = otherwise
+    values = {"status": status, "answer": packed(body.decode())}
+    with store._writing() as connection:
+        mine = batch_lines.c.batch_id == batch.id
+        connection.execute(sa.update(batch_lines).where(mine, _UNANSWERED).values(**values))
+        connection.execute(_update(batch, state="collected"))
+
+
+def keys_of(store: Store, batch: Batch) -> list[str]:
+    return [key for (key,) in store._stream(sa.select(batch_lines.c.key).where(batch_lines.c.batch_id == batch.id))]
+
+
+def awaited(store: Store, keys: Sequence[str]) -> dict[str, Batch]:
+    """The batch in which each of these questions waits for its answer, where it does, whichever run asked it."""
+    columns = [batches.c[name] for name in Batch._fields]
+    query = sa.select(batch_lines.c.key, *columns).join_from(batch_lines, batches).where(_UNANSWERED)
+    return {row[0]: Batch(*row[1:]) for some in _some(keys) for row in store._stream(query.where(_among(some)))}
+
+
+def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
+    """Every answer that is kept for these questions, in the order in which they were asked."""
+    line, found = batch_lines.c, dict[str, list[Said]]()
+    query = sa.select(line.key, line.status, line.answer).where(~_UNANSWERED).order_by(line.batch_id)
+    for some in _some(keys):
+        for key, status, answer in store._stream(query.where(_among(some))):
+            found.setdefault(key, []).append((status, unpacked(answer).encode()))
+    return found
+
+
+def forget(store: Store, keys: Sequence[str]) -> None:
+    """These are judged: the judgements hold what was said."""
+    with store._writing() as connection:
+        for some in _some(keys):
+            connection.execute(sa.delete(batch_lines).where(_among(some)))
+
+
+def forget_errors(store: Store, judge: str) -> None:
+    """What a judge answered with an error is to be asked again: the error was one that somebody has to mend."""
+    mine = sa.select(batches.c.id).where(batches.c.judge == judge)
+    with store._writing() as connection:
+        connection.execute(sa.delete(batch_lines).where(batch_lines.c.batch_id.in_(mine), batch_lines.c.status >= 400))
+
+
+def _among(keys: list[str]) -> sa.ColumnElement[bool]:
+    return batch_lines.c.key.in_(keys)
+
+
+def _some(keys: Sequence[str]) -> Iterable[list[str]]:
+    return (list(keys[at : at + _IN]) for at in range(0, len(keys), _IN))
+
+
+def _update(batch: Batch, **values: object) -> sa.Update:
+    return sa.update(batches).where(batches.c.id == batch.id).values(updated=time.time(), **values)
