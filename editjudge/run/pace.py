@@ -76,6 +76,10 @@ class Circuit:
     def open(self) -> bool:
         return self._opened is not None
 
+    @property
+    def over(self) -> bool:
+        return self._over.is_set()
+
     def succeeded(self) -> None:
         self._failures = 0
         if self._opened is not None:
@@ -119,7 +123,7 @@ class Circuit:
         yield
 
     def _still_asked(self) -> None:
-        if self._over.is_set():
+        if self.over:
             raise JudgeDown(self._why)
 
 

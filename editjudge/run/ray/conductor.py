@@ -35,6 +35,14 @@ class Grant(NamedTuple):
     down: str = ""
 
 
+class Heard(NamedTuple):
+    """What a worker is told when it beats."""
+
+    stopping: Ending | None
+    down: list[str]
+    """Judges that nobody is to ask any more."""
+
+
 class News(NamedTuple):
     """What the driver wants to know every moment."""
 
@@ -173,11 +181,11 @@ class Conductor:
         self._member(worker).pieces.discard(piece)
         self._tallies[worker] = tally
 
-    async def beat(self, worker: str, tally: Tally) -> Ending | None:
+    async def beat(self, worker: str, tally: Tally) -> Heard:
         """I am alive, and this is what I did; whether to stop."""
         self._member(worker)
         self._tallies[worker] = tally
-        return self._stopping
+        return Heard(self._stopping, [spec for spec, pace in self._paces.items() if pace.circuit.over])
 
     async def stop(self, ending: Ending, why: str = "") -> None:
         self.halt(ending, why)

@@ -1,7 +1,7 @@
 """The driver of a run on a cluster: hands out pieces, gathers shards, and looks after the run as the local engine does.
 
 Ray Data spreads the pieces over the workers and gives those of a node that died to others. Each worker writes the
-judgements of a piece as a shard before it says that it is done, so that nothing that was paid for hangs on the driver.
+judgements of a piece before it says that it is done, so that nothing that was paid for hangs on the driver.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ import asyncio
 import dataclasses
 import logging
 import os
-import uuid
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judges.registry import open_judge
+from editjudge.rubrics.model import Rubric
 from editjudge.run.cost import Costs
 from editjudge.run.job import Job, Manner, Outcome, conclude, open_run
 from editjudge.run.pace import Pace
 from editjudge.run.planning import Control, Tally
-from editjudge.run.ray import shards
 from editjudge.run.ray.conductor import Conductor
-from editjudge.run.ray.pieces import Piece, filesystem, pieces
-from editjudge.run.ray.worker import Known, Order, Worker, identity
-from editjudge.store.store import Run, Store
+from editjudge.run.ray.pieces import Piece, pieces
+from editjudge.run.ray.worker import Order, Worker, identity
+from editjudge.store.store import Store
 
 AT_ONCE = 2
 """Pieces that a worker is at, so that the end of one does not leave it waiting for the slowest answer."""
@@ -42,54 +43,47 @@ class Cluster:
     """None: what RAY_ADDRESS says, or one of this machine's own for as long as the run takes."""
     workers: int | None = None
     """None: one for each CPU."""
-    shards: str | None = None
-    """Where workers leave what was said, for all nodes to reach; None: beside the store."""
-
-
-class RunFailed(EditjudgeError):
-    """What a worker says when it cannot go on."""
 
 
 async def execute(job: Job, store: Store, manner: Manner, cluster: Cluster) -> Outcome:
-    """As `editjudge.run.job.execute`, on a cluster."""
+    """As `editjudge.run.job.execute`, on a cluster: every worker writes to the store."""
     rubrics = job.load_rubrics()
+    job = dataclasses.replace(job, manifest=job.manifest.absolute())
+    identities = await _identities(job, manner, rubrics)
+    with joined(cluster) as ray:
+        run = open_run(job, store, manner, rubrics)
+        order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)
+        driver = _Driver(ray, order, manner)
+        try:
+            with tempfile.TemporaryDirectory(dir=_beside(store, job)) as folder:
+                await driver.run(pieces(job, folder), cluster.workers)
+        except BaseException:
+            store.mark(run, "interrupted")
+            raise
+    return conclude(store, run, rubrics, driver.control, driver.tally)
+
+
+async def _identities(job: Job, manner: Manner, rubrics: Sequence[Rubric]) -> dict[str, str]:
+    """Of the judges; what cannot be asked at all leaves no run behind."""
     Costs(job.options, manner.budget, job.judges)
     async with AsyncExitStack() as resources:
         judges = [await open_judge(spec, job.options, Pace, resources) for spec in job.judges]
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             manner.say(warning)
-        identities = {judge.spec: identity(judge, rubrics) for judge in judges}
-    with joined(cluster.address) as ray:
-        control = Control()
-        manner.control(control)
-        workers = cluster.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        folder = cluster.shards or f"{store.place}.shards"
-        run = open_run(job, store, manner, rubrics)
-        order = Order(job, rubrics, identities, folder, uuid.uuid4().hex[:8], manner.budget, manner.rehash, None, None)
-        driver = _Driver(ray, store, run, order, manner, control)
-        try:
-            await driver.run(workers)
-        except BaseException:
-            store.mark(run, "interrupted")
-            raise
-    return conclude(store, run, rubrics, control, driver.tally)
+        return {judge.spec: identity(judge, rubrics) for judge in judges}
 
 
 class _Driver:
-    def __init__(self, ray: Any, store: Store, run: Run, order: Order, manner: Manner, control: Control) -> None:
-        self.tally = Tally()
-        self._ray, self._store, self._run, self._manner, self._control = ray, store, run, manner, control
-        self._folder = f"{order.folder}/{run.spec_hash[:16]}"
-        self._order = dataclasses.replace(order, folder=self._folder)
+    def __init__(self, ray: Any, order: Order, manner: Manner) -> None:
+        self.tally, self.control = Tally(), Control()
+        self._ray, self._order, self._manner = ray, order, manner
         self._over = False
 
-    async def run(self, workers: int) -> None:
-        await asyncio.to_thread(self._ingest_all)
-        todo = await asyncio.to_thread(pieces, self._order.job, self._folder, workers)
+    async def run(self, todo: Sequence[Piece], workers: int | None) -> None:
+        self._manner.control(self.control)
         conductor = self._conductor()
-        known = self._ray.put(await asyncio.to_thread(self._known))
-        order = dataclasses.replace(self._order, conductor=conductor, known=known)
-        feeding = asyncio.create_task(asyncio.to_thread(self._feed, todo, order, min(workers, len(todo))))
+        workers = min(workers or int(self._ray.cluster_resources().get("CPU", 1)), len(todo))
+        feeding = asyncio.create_task(asyncio.to_thread(self._feed, todo, conductor, workers))
         try:
             while not feeding.done():
                 await asyncio.wait([feeding], timeout=POLL)
@@ -98,14 +92,10 @@ class _Driver:
         finally:
             self._over = True
         await self._look(conductor)
-        await asyncio.to_thread(self._ingest_all)
-        if self._control.stopping is None:
-            system, inside = filesystem(self._folder)
-            system.delete_dir(inside)
 
     async def _look(self, conductor: Any) -> None:
-        if self._control.stopping:
-            await conductor.stop.remote(self._control.stopping)
+        if self.control.stopping:
+            await conductor.stop.remote(self.control.stopping)
         news = await conductor.news.remote()
         news.tally.started = self.tally.started
         self.tally = news.tally
@@ -113,27 +103,24 @@ class _Driver:
         for said in news.said:
             self._manner.say(said)
         if news.stopping:
-            self._control.stop(news.stopping, RunFailed(news.why) if news.why else None)
+            self.control.stop(news.stopping, EditjudgeError(news.why) if news.why else None)
             self._over = news.busy == 0  # who is still at a piece is let finish; the others are not begun any more
 
-    def _feed(self, todo: list[Piece], order: Order, workers: int) -> None:
-        """Through the cluster, piece by piece; each shard goes into the store when it is there."""
+    def _feed(self, todo: Sequence[Piece], conductor: Any, workers: int) -> None:
+        """Through the cluster, piece by piece."""
+        if not todo:
+            return
         data = self._ray.data
+        order = dataclasses.replace(self._order, conductor=conductor)
         strategy = data.ActorPoolStrategy(
             min_size=1, max_size=workers, initial_size=workers, max_concurrent_calls_per_actor=AT_ONCE
         )
+        # A block a piece: what a block is, is what is given to another when its node dies.
         dataset = data.from_items([dataclasses.asdict(piece) for piece in todo], override_num_blocks=len(todo))
         judged = dataset.map_batches(
-            Worker,
-            batch_size=1,
-            batch_format="pyarrow",
-            compute=strategy,
-            fn_constructor_args=(order,),
-            num_cpus=1,
+            Worker, batch_size=1, batch_format="pyarrow", compute=strategy, fn_constructor_args=(order,), num_cpus=1
         )
-        for row in judged.iter_rows():
-            if row["shard"]:
-                self._ingest(row["shard"])
+        for _ in judged.iter_rows():
             if self._over:
                 break
 
@@ -152,39 +139,19 @@ class _Driver:
             budget=manner.budget,
         )
 
-    def _known(self) -> Known:
-        import numpy as np
 
-        keys = np.fromiter((bytes.fromhex(key)[:16] for key in self._store.done_keys()), "S16")
-        keys.sort()
-        each = len(self._order.rubrics) * self._order.job.repeats
-        positions = np.fromiter(self._store.task_positions(self._run), np.int64)
-        counts = np.bincount(positions // each) if len(positions) else np.zeros(0, np.int64)
-        return Known(keys, counts >= each * len(self._order.job.judges))
-
-    def _ingest_all(self) -> None:
-        for path in shards.listed(self._folder):
-            self._ingest(path)
-
-    def _ingest(self, path: str) -> None:
-        """Twice is once: every row has its key."""
-        if not shards.exists(path):
-            return
-        items, tasks, judgements = shards.read(path)
-        self._store.add_items(self._run, (item for _, item in items), items[0][0])
-        by_judge: dict[str, list[Any]] = {}
-        for position, task in tasks:
-            by_judge.setdefault(task.judge, []).append((position, task))
-        for some in by_judge.values():
-            self._store.add_tasks(self._run, (task for _, task in some), some[0][0])
-        self._store.write(judgements)
-        shards.remove(path)
+def _beside(store: Store, job: Job) -> Path:
+    """A folder that workers reach: where the store is, or where the pictures are."""
+    return (job.manifest if "://" in store.place else Path(store.place).absolute()).parent
 
 
 @contextmanager
-def joined(address: str | None) -> Iterator[Any]:
+def joined(cluster: Cluster) -> Iterator[Any]:
     """Ray, connected to a cluster: the one that is connected already, the one at an address, or one of our own."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = cluster.address or os.environ.get("RAY_ADDRESS")
+    if not address:  # Ray's own way to say: loopback only
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
         import ray.data
@@ -194,13 +161,13 @@ def joined(address: str | None) -> Iterator[Any]:
     ours = not ray.is_initialized()
     if ours:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-        if address or os.environ.get("RAY_ADDRESS"):
-            ray.init(address, **quiet)
-        else:
-            ray.init("local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        alone: dict[str, Any] = {"include_dashboard": False, "num_cpus": cluster.workers}
+        try:
+            ray.init(address or "local", **quiet, **({} if address else alone))
+        except (ConnectionError, ValueError) as error:
+            raise UsageError(f"no cluster at {address}: {error}") from None
     context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
+    context.enable_progress_bars = context.print_on_execution_start = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         yield ray

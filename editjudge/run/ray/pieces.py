@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,12 +19,11 @@ from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import ManifestError
 from editjudge.run.job import Job
 
-LARGEST = 512
-"""Edits of a piece, where rows hold no pictures. What dies with a node is the pieces it is at; what is gained by more
-is fewer shards: 100 million edits are 200,000 of them."""
-LEAST = 8
-SHARE = 8
-"""Pieces for each worker, where there are enough edits, so that all have something to do until the end."""
+LEAST, LARGEST = 8, 512
+"""Edits of a piece, where rows hold no pictures. A shard that is not written yet dies with its node; what is gained by
+more is fewer shards: 100 million edits are 200,000 of them."""
+_SOME = 64
+"""Pieces at least, where there are enough edits: all workers have something to do until nearly the end."""
 _ROW, _LINE = "__editjudge_row__", "__editjudge_line__"
 _FIELDS = {"input": None, "edited": None, "instruction": None}
 """Said of each row, so that one which has none of them is not taken for one that has them misspelt."""
@@ -53,29 +52,29 @@ def filesystem(place: str) -> tuple[Any, str]:
     return fs.LocalFileSystem(), str(Path(place).absolute())
 
 
-def pieces(job: Job, folder: str, workers: int) -> list[Piece]:
-    """All pieces of a job; `folder` is for what has to be written first."""
+def pieces(job: Job, folder: str, size: int | None = None) -> list[Piece]:
+    """All pieces of a job, of `size` edits or as many as suits their number; `folder` is for what has to be written
+    first."""
     import pyarrow.parquet as pq
 
-    paths = [str(job.manifest)] if job.manifest.suffix.lower() == ".parquet" else [_converted(job, folder)]
-    groups: list[tuple[str, int, int]] = []
-    whole = False
-    for path in paths:
-        system, inside = filesystem(path)
-        with pq.ParquetFile(inside, filesystem=system) as file:
-            rows = (file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
-            groups += [(path, n, count) for n, count in enumerate(rows)]
-            whole = whole or any(_heavy(file))
-    total = min(sum(count for *_, count in groups), job.limit or 2**62)
-    size = max(LEAST, min(LARGEST, total // (SHARE * workers)))
-    return list(_cut(groups, total, None if whole else size))
+    path = str(job.manifest) if job.manifest.suffix.lower() == ".parquet" else _converted(job, folder)
+    system, inside = filesystem(path)
+    with pq.ParquetFile(inside, filesystem=system) as file:
+        groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+        whole = bool(_heavy(file))
+    total = min(sum(groups), job.limit or sum(groups))
+    return list(_cut(path, groups, total, None if whole else size or suitable(total)))
 
 
-def _cut(groups: list[tuple[str, int, int]], total: int, size: int | None) -> Iterator[Piece]:
+def suitable(total: int) -> int:
+    return max(LEAST, min(LARGEST, total // _SOME))
+
+
+def _cut(path: str, groups: Sequence[int], total: int, size: int | None) -> Iterator[Piece]:
     """Row groups with pictures in them are left whole: a part of one can only be reached by reading what is before."""
     number = position = 0
-    for path, group, count in groups:
-        for skip in range(0, count, size or max(count, 1)):
+    for group, count in enumerate(groups):
+        for skip in range(0, count, size or count):
             some = min(size or count, count - skip, total - position)
             if some > 0:
                 yield Piece(number, path, group, skip, some, position)

@@ -1,4 +1,4 @@
-"""A worker of a cluster: judges pieces of a manifest with the local engine, and leaves a shard for each."""
+"""A worker of a cluster: judges pieces of a manifest with the local engine, at the pace of the whole cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import asyncio
 import hashlib
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 from editjudge.edit import Edit
-from editjudge.errors import UsageError
-from editjudge.judgement import Judgement, Task
+from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judges.registry import open_judge
 from editjudge.judges.work import Judge, Work
 from editjudge.rubrics.model import Rubric
@@ -24,13 +23,10 @@ from editjudge.run.job import Job, access
 from editjudge.run.pace import JudgeDown, Persistence, Turn
 from editjudge.run.plan import Shape
 from editjudge.run.planning import Planner, Tally
-from editjudge.run.ray import shards
 from editjudge.run.ray.conductor import Grant, total
 from editjudge.run.ray.pieces import Piece, edits_of
-from editjudge.store.store import Item, Store
-
-if TYPE_CHECKING:
-    import numpy as np
+from editjudge.run.ray.shelves import Shelf, shelves
+from editjudge.store.store import Run, Store
 
 BEAT = 1.0
 """Seconds between two signs of life."""
@@ -41,41 +37,15 @@ class Order:
     """What a driver tells its workers. Nothing secret is in it: each resolves its judges in its own environment."""
 
     job: Job
+    run: Run
     rubrics: Sequence[Rubric]
     identities: Mapping[str, str]
     """Of each judge, as it goes into keys: a worker that would make other keys is set up wrongly."""
-    folder: str
-    """Where shards go."""
-    session: str
-    """Of one call of the driver: a piece that is judged twice in it is the same shard."""
+    place: str
+    """The store, without a password, or where shards go."""
     budget: float | None
     rehash: bool
     conductor: Any
-    known: Any
-    """Reference to a `Known`."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """What was there when the driver began, shared by the workers of a node without a copy."""
-
-    keys: np.ndarray[Any, Any]
-    """The first 16 bytes of each key that is done, sorted."""
-    edits: np.ndarray[Any, Any]
-    """By position, whether the run has the edit and all of its tasks already."""
-
-    def done(self, keys: Sequence[str]) -> dict[str, str]:
-        import numpy as np
-
-        if not len(self.keys) or not keys:
-            return {}
-        wanted = np.array([bytes.fromhex(key)[:16] for key in keys], "S16")
-        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return {key: "ok" for key, same in zip(keys, self.keys[at] == wanted, strict=True) if same}
-
-    def has(self, piece: Piece) -> bool:
-        some = self.edits[piece.position : piece.position + piece.count]
-        return len(some) == piece.count and bool(some.all())
 
 
 def identity(judge: Judge, rubrics: Sequence[Rubric]) -> str:
@@ -88,16 +58,15 @@ class Worker:
     """Called with one piece after another, a few at the same time."""
 
     def __init__(self, order: Order) -> None:
-        import ray
-
         self._order, self._id, self._conductor = order, uuid.uuid4().hex, order.conductor
-        self._known: Known = ray.get(order.known)
         self._shape = Shape(order.rubrics, order.job.repeats, order.job.layout)
         self._costs = Costs(order.job.options, order.budget, order.job.judges)
+        self._open_shelf = shelves(order.place, order.run, self._shape)
         self._engines: dict[int, _Engine] = {}
         self._past = Tally()
         """Of the pieces that are finished."""
         self._judges: asyncio.Task[list[Judge]] | None = None
+        self._paces: list[Borrowed] = []
         self._resources = AsyncExitStack()
         self._beating: asyncio.Task[None] | None = None
 
@@ -106,7 +75,8 @@ class Worker:
         self._judges = self._judges or asyncio.create_task(self._open_judges())
         self._beating = self._beating or asyncio.create_task(self._beat())
         for row in batch.to_pylist():
-            yield {"shard": [await self._judge(Piece(**row))]}
+            await self._judge(Piece(**row))
+        yield {"pieces": [len(batch)]}
 
     async def _open_judges(self) -> list[Judge]:
         order = self._order
@@ -122,49 +92,45 @@ class Worker:
         return found
 
     def _pacing(self, spec: str) -> Borrowed:
-        return Borrowed(spec, self._conductor, self._id)
+        self._paces.append(Borrowed(spec, self._conductor, self._id))
+        return self._paces[-1]
 
     async def _beat(self) -> None:
         while True:
-            stopping = await self._conductor.beat.remote(self._id, self._tally())
-            for engine in self._engines.values() if stopping else ():
-                engine.control.stop(stopping)
+            heard = await self._conductor.beat.remote(self._id, self._tally())
+            for engine in self._engines.values() if heard.stopping else ():
+                engine.control.stop(heard.stopping)
+            for pace in self._paces:
+                if pace.judge in heard.down:
+                    pace.over.set()
             await asyncio.sleep(BEAT)
 
     def _tally(self) -> Tally:
         return total([self._past, *(engine.tally for engine in self._engines.values())])
 
-    async def _judge(self, piece: Piece) -> str:
-        """The shard of a piece; empty where there is nothing to tell."""
-        place = shards.place(self._order.folder, piece.number, self._order.session)
+    async def _judge(self, piece: Piece) -> None:
         if not await self._conductor.begin.remote(self._id, piece.number):
-            return ""
+            return
         try:
-            if shards.exists(place):  # by a worker whose node died before it could say so
-                return place
-            return place if await self._make(piece, place) else ""
-        except Exception as error:
+            judges = await asyncio.shield(cast("asyncio.Task[list[Judge]]", self._judges))
+            shelf = await asyncio.to_thread(self._open_shelf, piece)
+            engine = self._engines[piece.number] = _Engine(self, shelf)
+            try:
+                ending = await engine.run(lambda: edits_of(piece, self._order.job), judges)
+            finally:
+                del self._engines[piece.number]
+                self._past = total([self._past, engine.tally])
+                await asyncio.to_thread(shelf.close)
+            if ending == "failed":
+                await self._conductor.stop.remote("failed", str(engine.control.error))
+        except EditjudgeError as error:
             await self._conductor.stop.remote("failed", str(error))
-            return ""
         finally:
             await self._conductor.finish.remote(self._id, piece.number, self._tally())
 
-    async def _make(self, piece: Piece, place: str) -> bool:
-        judges = await asyncio.shield(cast("asyncio.Task[list[Judge]]", self._judges))
-        scratch = Scratch(self._known, piece.position, self._shape)
-        engine = self._engines[piece.number] = _Engine(self, scratch)
-        ending = await engine.run(lambda: edits_of(piece, self._order.job), judges)
-        del self._engines[piece.number]
-        self._past = total([self._past, engine.tally])
-        if ending == "failed":
-            await self._conductor.stop.remote("failed", str(engine.control.error))
-        needed = bool(scratch.judgements) or not self._known.has(piece)
-        if needed:
-            await asyncio.to_thread(shards.write, place, scratch.items, scratch.tasks, scratch.judgements)
-        return needed
-
-    def planner(self, scratch: Scratch) -> Planner:
-        return Planner(cast(Store, scratch), 0, self._shape, access(self._order.job, self._order.rehash))
+    def planner(self, shelf: Shelf) -> Planner:
+        order = self._order
+        return Planner(cast(Store, shelf), order.run.id, self._shape, access(order.job, order.rehash))
 
     async def afford(self, work: Work) -> bool:
         if self._order.budget is None:
@@ -180,9 +146,9 @@ class Worker:
 class _Engine(Engine):
     """The local engine, with the cluster's purse."""
 
-    def __init__(self, worker: Worker, scratch: Scratch) -> None:
-        planner = worker.planner(scratch)
-        super().__init__(cast(Store, scratch), planner, _Purse(worker))
+    def __init__(self, worker: Worker, shelf: Shelf) -> None:
+        planner = worker.planner(shelf)
+        super().__init__(cast(Store, shelf), planner, _Purse(worker))
         self.tally = planner.tally
         self._worker = worker
 
@@ -205,43 +171,6 @@ class _Purse(Purse):
 
 
 @dataclass
-class Scratch:
-    """What the engine needs of a store, for one piece: filled, and then written as a shard."""
-
-    known: Known
-    position: int
-    shape: Shape
-    items: list[tuple[int, Item]] = field(default_factory=list)
-    tasks: list[tuple[int, Task]] = field(default_factory=list)
-    """With their positions in the run."""
-    judgements: list[Judgement] = field(default_factory=list)
-
-    def load_digests(self, paths: Sequence[str]) -> dict[str, Any]:
-        return {}
-
-    def save_digests(self, remembered: Mapping[str, Any]) -> None:
-        """Who has read pictures on one node knows nothing of those on another."""
-
-    def add_items(self, run: int, rows: Iterable[Item], start: int = 0) -> int:
-        added = [(self.position + n, row) for n, row in enumerate(rows, start)]
-        known = {position for position, _ in self.items}  # another judge has been here before
-        self.items += [(position, row) for position, row in added if position not in known]
-        return start + len(added)
-
-    def add_tasks(self, run: int, added: Iterable[Task], start: int = 0) -> int:
-        first = self.position * len(self.shape.rubrics) * self.shape.repeats
-        more = [(first + n, task) for n, task in enumerate(added, start)]
-        self.tasks += more
-        return start + len(more)
-
-    def done(self, keys: Sequence[str]) -> dict[str, str]:
-        return self.known.done(keys)
-
-    def write(self, batch: Sequence[Judgement]) -> None:
-        self.judgements += batch
-
-
-@dataclass
 class _Held:
     """A slot of the cluster, with the send that was allowed along with it and the one that was answered last."""
 
@@ -261,6 +190,8 @@ class Borrowed(Persistence):
         self._conductor, self._worker = conductor, worker
         self.limit = 0
         """Slots held here: the engine prepares a few tasks more, so that a worker that is given slots asks for more."""
+        self.over = asyncio.Event()
+        """Nobody is asked any more."""
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -292,7 +223,8 @@ class Borrowed(Persistence):
         turn.down = heard if isinstance(heard, bool) else bool(_granted(heard))
 
     async def rest(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.over.wait(), seconds)
 
     async def end(self, why: str) -> JudgeDown:
         return JudgeDown(await self._conductor.end.remote(self.judge, why))
