@@ -81,11 +81,13 @@ def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
 def again(run: str, max_failures: float, store_place: str, as_json: bool) -> None:
     """Do a run again from its frozen spec: what failed is asked again, what is done is not."""
     from editjudge.cli.run import conduct
-    from editjudge.errors import RubricError
+    from editjudge.errors import RubricError, UsageError
     from editjudge.run.job import Job, Manner
 
     with open_store(store_place) as store:
         found = store.find_run(run)
+        if "asked_for" not in found.spec:
+            raise UsageError(f"{found.name} was asked over HTTP: there is no manifest to go through again")
         job = Job.from_spec(found.spec)
         now = {rubric.name: rubric.hash for rubric in job.load_rubrics()}
         if now != found.spec["rubrics"]:

@@ -13,10 +13,12 @@ import click
 
 from editjudge.cli.options import asking_options, open_store, store_option
 from editjudge.cli.output import safe
+from editjudge.cli.terms import terms_options
 from editjudge.errors import InputError, UsageError, WorldError
 
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
+    from editjudge.web.terms import Terms
 
 _SHORTEST = 16
 """Characters of a token; one of ours has 43."""
@@ -28,8 +30,19 @@ _SHORTEST = 16
 @click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True, help="0 takes a free one.")
 @click.option("--judge", default=lambda: os.environ.get("EDITJUDGE_JUDGE", "measured"), help="Who answers /v1/judge.")
 @click.option("--token", envvar="EDITJUDGE_TOKEN", help="What requests must carry; needed off loopback.")
+@click.option("--create", "create_store", is_flag=True, help="Make the store if it is not there.")
 @asking_options
-def command(store_place: str, host: str, port: int, judge: str, token: str | None, options: Options) -> None:
+@terms_options
+def command(
+    store_place: str,
+    host: str,
+    port: int,
+    judge: str,
+    token: str | None,
+    create_store: bool,
+    options: Options,
+    terms: Terms,
+) -> None:
     """Review, rating and reward API in the browser.
 
     Off loopback a token is required: set EDITJUDGE_TOKEN rather than --token, which other users see in the list of
@@ -52,10 +65,11 @@ def command(store_place: str, host: str, port: int, judge: str, token: str | Non
         )
     if token is not None and len(token) < _SHORTEST:
         raise UsageError(f"the token has {len(token)} characters; at least {_SHORTEST} are needed to be hard to guess")
-    engine_of(store_place, readonly=True, timeout=0)[0].dispose()  # one that is not there is named, not made
+    if not create_store:
+        engine_of(store_place, readonly=True, timeout=0)[0].dispose()  # one that is not there is named, not made
     with open_store(store_place) as store, _listening(host, port) as listener:
         address = f"[{host}]" if ":" in host else host
-        app = create(Site(store, judge, options, token))
+        app = create(Site(store, judge, options, token, terms))
         # Access logs would hold addresses with people's search words; the token never is in one.
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=10)
         click.echo(f"editjudge: http://{address}:{listener.getsockname()[1]}/  (store {safe(store_place)})", err=True)

@@ -32,6 +32,7 @@ from editjudge.run.plan import Shape, works
 from editjudge.run.single import judged
 from editjudge.store.store import Item, Run
 from editjudge.store.writer import Writer
+from editjudge.web.kept import Kept
 from editjudge.web.sent import Refused
 from editjudge.web.site import Site
 
@@ -100,6 +101,7 @@ class Desk:
         self._site, self._rubrics, self._resources = site, rubrics, resources
         self._bounds = Bounds(max_bytes=site.terms.max_picture)
         self._pictures = Pictures(bounds=self._bounds)
+        self._album = Kept(site.terms.pictures, site.terms.max_pictures) if site.terms.pictures else None
         self._writer = Writer(site.store)
         self._lines: dict[str, asyncio.Task[Line]] = {}
         self._asked: dict[str, asyncio.Future[Judgement]] = {}
@@ -172,20 +174,28 @@ class Desk:
                     if known := digests.known(source):
                         seen[role] = known
         found = list(works([edit], shape, judge, lambda _, role: seen.get(role)))
-        images = {role: {"source": "sent", "digest": known.digest} for role, known in seen.items()}
+        shown = {role: known.digest for role, known in seen.items()}
+        images = {
+            role: {"source": self._kept_at(getattr(edit, role), known), "digest": known.digest}
+            for role, known in seen.items()
+        }
+        words = (edit.model, edit.edit_type, edit.group, edit.instruction, edit.referring_expression, edit.metadata)
+        content = hashlib.sha256(json.dumps([shown, *words], sort_keys=True).encode()).hexdigest()
+        stored_as = f"{edit.id}-{content[:12]}"
         item = Item(
-            edit.id,
+            stored_as,
             edit.model,
             edit.edit_type,
-            edit.group or (seen["input"].digest if "input" in seen else edit.id),
+            edit.group or shown.get("input", stored_as),
             edit.instruction,
             edit.referring_expression,
             images,
             edit.metadata,
         )
-        content = hashlib.sha256(json.dumps(dataclasses.asdict(item), sort_keys=True).encode()).hexdigest()
-        stored_as = f"{edit.id}-{content[:12]}"
-        return Asked(edit, found, stored_as, dataclasses.replace(item, item=stored_as))
+        return Asked(edit, found, stored_as, item)
+
+    def _kept_at(self, data: bytes, known: Known) -> str:
+        return (self._album and self._album.keep(data, known)) or "sent, and not kept"
 
     async def _keep(self, run: Run, items: list[Item], tasks: list[Task], position: int) -> None:
         def keep() -> None:
@@ -220,7 +230,10 @@ class Desk:
         for name in ("timeout", "prices"):
             del options[name]
         rubrics = {rubric.name: rubric.hash for rubric in self._rubrics}
-        frozen = {"service": "v1", "judges": [spec], "rubrics": rubrics, "repeats": 1, "options": options}
+        frozen = {"service": "v1", "judges": [spec], "rubrics": rubrics, "repeats": 1, "layout": Shape(()).layout}
+        frozen |= {"options": options}
+        if self._album:
+            frozen["manifest"] = str(self._album.folder)  # where the run's pictures are
         digest = hashlib.sha256(json.dumps(frozen, sort_keys=True).encode()).hexdigest()
         self._site.store.add_rubrics(self._rubrics)
         return self._site.store.open_run(f"rewards-{digest[:8]}", frozen)

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 import editjudge
-from editjudge.errors import EditjudgeError
+from editjudge.errors import EditjudgeError, UsageError, near_miss
 from editjudge.judgement import DONE, Judgement, row
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import SETS, resolve
@@ -58,6 +58,8 @@ class _Service:
         self._sets = {word: [r.name for r in resolve([word])] for word in _words(site)}
         """What each word of the operator's stands for; a file is asked by its rubric's name."""
         self._factors = names(list(self._rubrics.values()))
+        if unknown := [name for name in terms.weights if name not in self._factors]:
+            raise UsageError(f"a weight for {unknown[0]}, which no rubric has{near_miss(unknown[0], self._factors)}")
         judges = dict.fromkeys((site.judge, *terms.judges))
         words = dict.fromkeys((*(word for word in self._sets if word in SETS), *self._rubrics))
         self._models = sent.Models(terms, judges, words, self._factors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from editjudge.web.reduction import Formula
 
@@ -32,3 +33,7 @@ class Terms:
     """Seconds that a server which is stopped goes on judging what it took in."""
     concurrency: int | None = None
     """Most requests in flight to a judge; found out as it goes without it."""
+    pictures: Path | None = None
+    """A folder where the pictures that were sent are kept by their digests, so that review can show them."""
+    max_pictures: int = 10 * 2**30
+    """Bytes of that folder; beyond them pictures are judged and not kept."""
