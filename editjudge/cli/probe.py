@@ -13,7 +13,7 @@ import click
 
 from editjudge.cli.options import Finite, asking_options, default_judge, open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.run import EXIT, TOO_MANY_FAILED, concurrency_of, tell_forecast, watched
+from editjudge.cli.run import EXIT, TOO_MANY_FAILED, concurrency_of, watched
 from editjudge.cli.shown import need_statistics, show
 from editjudge.errors import UsageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from editjudge.judges.registry import Options
     from editjudge.probes.judging import ProbeJob
     from editjudge.probes.making import Probe
-    from editjudge.probes.result import Result
+    from editjudge.probes.result import Answered, Result
     from editjudge.run.job import Manner
     from editjudge.store.store import Store
 
@@ -100,8 +100,7 @@ def command(
         if not planned:
             raise UsageError(f"no probe is about {', '.join(rubrics)}")
         if dry_run or not is_local(spec):
-            for job in planned:
-                tell_forecast(job, store_place, as_json=False, err=not dry_run)
+            _forecast(planned, store_place, as_json and dry_run, err=not dry_run)
         if dry_run:
             return
         with open_store(store_place) as store:
@@ -143,9 +142,33 @@ def _made(photos: int, seed: int, folder: Path) -> list[Probe]:
     return lay_out(probes(photos, seed), folder)
 
 
+def _forecast(planned: Sequence[ProbeJob], store_place: str, as_json: bool, *, err: bool) -> None:
+    """What asking all of it would come to; beside the result, on standard error."""
+    from editjudge.run.forecast import forecast
+
+    found = [estimate for job in planned for estimate in forecast(job, store_place)[0]]
+    prices = [estimate.price for estimate in found]
+    told: dict[str, Any] = {
+        "judge": found[0].judge,
+        "calls": sum(e.calls for e in found),
+        "images": sum(e.images for e in found),
+    }
+    told |= {"input_tokens": sum(e.input_tokens for e in found), "output_tokens": sum(e.output_tokens for e in found)}
+    told |= {"price": None if None in prices else sum(filter(None, prices)), "as_of": found[0].as_of}
+    if as_json:
+        emit(told)
+        return
+    price = "unknown price" if told["price"] is None else f"about ${told['price']:.2f} (list prices of {told['as_of']})"
+    click.echo(
+        f"{safe(told['judge'])}: {told['calls']:,} calls, {told['images']:,} images, about {told['input_tokens']:,} "
+        f"tokens in and {told['output_tokens']:,} out, {price}",
+        err=err,
+    )
+
+
 def _judged(
     planned: Sequence[ProbeJob], store: Store, manner: Manner, max_failures: float
-) -> tuple[int, list[Any]]:
+) -> tuple[int, list[Answered]]:
     """Every run in turn; one that was stopped ends it, and what is there is shown."""
     from dataclasses import replace
 

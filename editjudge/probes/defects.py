@@ -91,10 +91,13 @@ class Scene:
     def partly_both(self, second: float) -> Picture:
         return painting.recoloured(self._recoloured, second * self.second, painting.COLOURS[self.colours[1]])
 
-    def coat(self, margin: int) -> Mask:
-        """The target and so many pixels around it, with a hard rim."""
-        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * margin + 1, 2 * margin + 1))
-        return cv2.dilate((self.target > 0.3).astype(np.float32), kernel)[..., None].astype(np.float32)
+    def region(self, clean: Picture, margin: int = 0, soft: float = SOFT) -> Mask:
+        """What the clean edit changed, and so many pixels around it."""
+        changed = (np.abs(clean - self.picture).max(axis=2, keepdims=True) > 0.03).astype(np.float32)
+        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * margin + 5, 2 * margin + 5))
+        closed = cv2.morphologyEx(changed, cv2.MORPH_CLOSE, kernel)
+        grown = cv2.dilate(closed, kernel)[..., None].astype(np.float32) if margin else closed[..., None]
+        return painting.feathered(grown, soft) if soft else grown
 
     @property
     def number(self) -> int:
@@ -118,7 +121,7 @@ class Family:
 
 
 def _leak(scene: Scene, clean: Picture, share: float) -> Picture:
-    outside = 1 - painting.feathered(scene.coat(8), SOFT)
+    outside = 1 - scene.region(clean, 6)
     stain = np.clip((share - painting.clouds(clean.shape, 22, scene.number)) * 60 + 0.5, 0, 1)
     return painting.mix(clean, painting.recoloured(clean, np.ones_like(outside), scene.hue), 0.55 * stain * outside)
 
@@ -159,22 +162,22 @@ def _patch(picture: Picture, place: Place, box: tuple[int, int, int, int]) -> Pi
 
 
 def _smeared(scene: Scene, clean: Picture, sigma: float) -> Picture:
-    return painting.mix(clean, painting.blurred(clean, sigma), painting.feathered(scene.target, SOFT))
+    return painting.mix(clean, painting.blurred(clean, sigma), scene.region(clean))
 
 
 def _noisy(scene: Scene, clean: Picture, level: float) -> Picture:
     noise = painting.grain(clean.shape, scene.number) * level / 255
-    return painting.mix(clean, np.clip(clean + noise, 0, 1), painting.feathered(scene.target, SOFT))
+    return painting.mix(clean, np.clip(clean + noise, 0, 1), scene.region(clean))
 
 
 def _relit(scene: Scene, clean: Picture, stops: float) -> Picture:
     wrong = (-scene.photograph.light[0], -scene.photograph.light[1])
     ramp = painting.slope(clean.shape, scene.photograph.target.place, wrong)
-    return painting.mix(clean, painting.lit(clean, stops * ramp), painting.feathered(scene.target, SOFT))
+    return painting.mix(clean, painting.lit(clean, stops * ramp), scene.region(clean))
 
 
 def _seamed(scene: Scene, clean: Picture, step: float) -> Picture:
-    return painting.shifted(clean, scene.coat(4), (step, 0, 0))
+    return painting.shifted(clean, scene.region(clean, 3, soft=0), (step, 0, 0))
 
 
 def _off_colour(scene: Scene, _: Picture, degrees: float) -> Picture:
@@ -257,7 +260,7 @@ FAMILIES = (
            _compressed, frozenset({"unchanged_regions", "texture_and_detail"})),
     Family("blurred", ("image_quality",), "recolour", "pixels of blur of the whole", (0.8, 1.3, 2.0, 3.2),
            _blurred, frozenset({"unchanged_regions", "texture_and_detail"})),
-    Family("relit", ("color_and_lighting",), "recolour", "stops of light from the wrong side", (0.75, 1.5, 2.25, 3.0),
+    Family("relit", ("color_and_lighting",), "recolour", "stops of light from the wrong side", (1, 2, 3, 4),
            _relit, frozenset({"plausibility"})),
     Family("seamed", ("seamlessness",), "recolour", "step in lightness at a hard rim", (5, 10, 15, 20),
            _seamed, frozenset({"color_and_lighting"})),

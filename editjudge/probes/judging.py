@@ -12,7 +12,7 @@ from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.job import Job
-from editjudge.store.store import Store
+from editjudge.store.store import PENDING, Store
 
 from .making import CRAFT, LIGHT, REQUEST, Album, Probe
 from .result import Answered
@@ -62,10 +62,11 @@ def jobs(
 
 
 def answers(store: Store, runs: Iterable[int]) -> list[Answered]:
-    """What was said in these runs."""
+    """What was said in these runs; what was not asked yet is not there."""
     fields = ("item", "rubric", "status", "scores")
     return [
         Answered(row["item"], row["rubric"], row["status"], row["scores"] or {})
         for run in runs
         for row in store.judgements(run, fields=fields)
+        if row["status"] != PENDING
     ]

@@ -57,6 +57,12 @@ def probes(photographs: int = len(NAMES), seed: int = 0) -> Iterator[Probe]:
                 yield from (probe.documented() for probe in made)
 
 
+def attention(photographs: int = 2, seed: int = 0) -> Iterator[Probe]:
+    """Controls alone, for people who rate: whoever looks gets them right."""
+    for index in range(photographs):
+        yield from _Maker(Scene(photograph(index, seed), index, seed)).controls()
+
+
 def _of(scene: Scene) -> Iterator[Probe]:
     maker = _Maker(scene)
     for base in BASES:

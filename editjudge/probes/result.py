@@ -21,7 +21,8 @@ from .defects import FAMILIES, Family
 from .making import Probe
 
 LEAST_DOSES = 3
-"""Doses that a judge must have scored for a slope: two make a line through anything."""
+"""Doses that a judge must have scored for a slope, the clean edit among them: two make a line through anything, and
+who is silent on the clean edit has not said that a defect made it worse."""
 _FLAT = 0.05
 """Points a dose below which a factor did not answer to its defect, and nothing can be set against it."""
 
@@ -219,7 +220,7 @@ def _slopes(scores: Floats, groups: Sequence[str]) -> tuple[list[float], list[st
     found: list[tuple[float, str]] = []
     for row, group in zip(scores, groups, strict=True):
         dose = np.flatnonzero(np.isfinite(row))
-        if len(dose) >= LEAST_DOSES:
+        if len(dose) >= LEAST_DOSES and dose[0] == 0:
             found.append((float(np.polyfit(dose, row[dose], 1)[0]), group))
     return [slope for slope, _ in found], [group for _, group in found]
 
