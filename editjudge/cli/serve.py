@@ -53,6 +53,7 @@ def command(
 
         from editjudge.store.places import engine_of
         from editjudge.web.app import create
+        from editjudge.web.browse import lean
         from editjudge.web.site import LOOPBACK, Site
     except ModuleNotFoundError as error:
         raise InputError(f"serve needs an extra ({error.name} is missing): pip install 'editjudge[web]'") from None
@@ -69,6 +70,7 @@ def command(
         engine_of(store_place, readonly=True, timeout=0)[0].dispose()  # one that is not there is named, not made
     with open_store(store_place) as store, _listening(host, port) as listener:
         address = f"[{host}]" if ":" in host else host
+        lean(store)
         app = create(Site(store, judge, options, token, terms))
         # Access logs would hold addresses with people's search words; the token never is in one.
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=10)

@@ -56,6 +56,17 @@ class Neighbours:
     total: int = 0
 
 
+def lean(store: Store) -> None:
+    """Bound what SQLite caches: a server has many connections, and the kernel's cache serves them all."""
+    if store._dialect == "sqlite":
+
+        @sa.event.listens_for(store._engine, "connect")
+        def connected(connection: Any, _: Any) -> None:
+            connection.execute("PRAGMA cache_size = -8192")
+
+        store._engine.dispose()  # connections from before are opened again
+
+
 class Browser:
     """Of one store; listings are made in the background, one at a time."""
 
@@ -257,8 +268,9 @@ def _position(store: Store, run: Run, item: str) -> int | None:
 def tasks_of(store: Store, run: Run, item: str) -> list[Any]:
     """Rubric, judge, repeat and key of everything that was asked of an edit."""
     columns = [tasks.c[name] for name in ("rubric", "judge", "repeat", "key")]
-    mine = sa.select(*columns).where(tasks.c.run_id == run.id, tasks.c.item == item)
-    return list(store._stream(mine.order_by(tasks.c.position, tasks.c.judge)))
+    mine = sa.select(*columns, tasks.c.position).where(tasks.c.run_id == run.id, tasks.c.item == item)
+    # Sorted here: asked for an order by position, SQLite walks through the whole run in it.
+    return sorted(store._stream(mine), key=lambda row: (row.position, row.judge))
 
 
 def ratings_of(store: Store, item: str) -> list[Any]:

@@ -246,7 +246,9 @@ class _Making:
         models: dict[str, int] = {}
         kinds: dict[str, int] = {}
         before, done = -1, 0
-        query = self._select(place, items.c.item, items.c.model, items.c.edit_type).order_by(place, items.c.item)
+        query = self._select(place, items.c.item, items.c.model, items.c.edit_type)
+        if self._only is None:  # of a few edits in this order, SQLite would walk through the whole run
+            query = query.order_by(place, items.c.item)
         for some in _chunks(self._store._stream(query), _CHUNK):
             rows = []
             for position, item, *_ in some:

@@ -14,6 +14,7 @@ const wipe = document.getElementById("wipe");
 const [a, b, evidence] = ["a", "b", "evidence"].map((id) => document.getElementById(id));
 const panes = new Map([...stage.querySelectorAll(".pane[data-role]")].map((pane) => [pane.dataset.role, pane]));
 const MODES = ["side", "wipe", "blink", "heat", "evidence"];
+const RIM = 12; // pixels
 const BLINK = 600; // milliseconds each: well under three flashes a second
 const state = { mode: "side", zoom: 1, x: 0.5, y: 0.5, blinking: false, second: false };
 let timer = 0;
@@ -58,7 +59,8 @@ function recall() {
 function fitted(element) {
   const box = element.closest(".pane").getBoundingClientRect();
   const [width, height] = size(element);
-  const scale = Math.min(box.width / width, box.height / height);
+  // A rim of the stage's grey stays around a whole picture.
+  const scale = Math.min((box.width - 2 * RIM) / width, (box.height - 2 * RIM) / height);
   return { width: width * scale, height: height * scale, scale, box };
 }
 
