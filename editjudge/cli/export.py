@@ -20,22 +20,30 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write."
 )
-@click.option("--format", "form", type=click.Choice(["jsonl", "csv", "inspect"]), default="jsonl", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["parquet", "jsonl", "csv", "inspect"]), default="jsonl", show_default=True
+)
+@click.option("--replies", is_flag=True, help="Also write every raw reply, to Parquet or JSONL.")
 @store_option
 @json_option
-def command(run: str, output: Path, form: str, store_place: str, as_json: bool) -> None:
-    """Write a run's judgements as JSONL or CSV.
+def command(run: str, output: Path, form: str, replies: bool, store_place: str, as_json: bool) -> None:
+    """Write a run's judgements as Parquet, JSONL, CSV or a log for Inspect.
 
-    A line for every task, whatever became of it: a failure has its status and no score.
+    A line for every task, whatever became of it: a failure has its status and no score. `import-run` brings Parquet
+    and JSONL back; the verbs that read a run take a folder of Parquet in its place.
     """
-    from editjudge.store.export import export_csv, export_jsonl
+    from editjudge.store.export import export_csv, export_jsonl, export_parquet
 
+    if replies and form not in ("parquet", "jsonl"):
+        raise UsageError("--replies goes with parquet and jsonl")
     with open_store(store_place, readonly=True) as store:
         found = store.find_run(run)
         if form == "inspect":
             written = _inspect(store, found, output)
+        elif form == "csv":
+            written = export_csv(store, found, output)
         else:
-            written = (export_csv if form == "csv" else export_jsonl)(store, found, output)
+            written = (export_parquet if form == "parquet" else export_jsonl)(store, found, output, replies)
     if as_json:
         emit({"run": found.name, "written": str(written)})
     else:

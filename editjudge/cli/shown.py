@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +29,11 @@ def load_run(place: str, word: str, by: Sequence[str] = ()) -> Judged:
     need_statistics()
     from editjudge.report.scored import load
 
+    # A run in shards; one of the same name in the store can still be named by its id.
+    if (Path(word) / "judgements").is_dir():
+        from editjudge.store.shards import Shards
+
+        return load(Shards(Path(word)), word, by)
     with open_store(place, readonly=True) as store:
         return load(store, word, by)
 

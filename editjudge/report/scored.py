@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from editjudge.stats.columns import Column, Scores, joined
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.contradictions import Count, counts
 from editjudge.store.store import PENDING, Run, Store
+
+if TYPE_CHECKING:
+    from editjudge.store.shards import Shards
 
 OWN = ("rubric", "edit_type")
 """Columns that every run can be sliced by."""
@@ -71,7 +74,7 @@ class Judged:
         return lines
 
 
-def load(store: Store, word: str, by: Sequence[str] = ()) -> Judged:
+def load(store: Store | Shards, word: str, by: Sequence[str] = ()) -> Judged:
     """The run of this name or id; `by` names metadata to slice by."""
     run = store.find_run(word)
     words = {item.item: item.instruction for item in store.items(run)}
@@ -91,7 +94,7 @@ def load(store: Store, word: str, by: Sequence[str] = ()) -> Judged:
         gathered.pending,
         _provenance(run, gathered.seen),
         frozenset(gathered.keys),
-        counts(store, run),
+        counts(store, run) if isinstance(store, Store) else store.contradictions(),
     )
 
 
@@ -164,7 +167,7 @@ def _row(row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]) -> di
     return {**row, "instruction": words.get(row["item"], ""), "edit_type": row["edit_type"] or "", **extra}
 
 
-def _rubrics(store: Store, run: Run) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
+def _rubrics(store: Store | Shards, run: Run) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
     """Factors by rubric and scales by factor, from the questions that were kept with the run."""
     hashes = {str(name): hash_ for name, hash_ in dict(run.spec.get("rubrics", {})).items()}
     if not hashes:

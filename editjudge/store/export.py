@@ -1,19 +1,21 @@
-"""A run as files: one line a task for programs, one row a factor for spreadsheets, and where it came from."""
+"""A run as files: one line a task for programs, one row a factor for spreadsheets, tables, and where it came from."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 import editjudge
-from editjudge.store import schema
-from editjudge.store.store import ROW_FIELDS, Run, Store
+from editjudge.errors import ManifestError
+from editjudge.store import contradictions, schema
+from editjudge.store.store import ROW_FIELDS, Run, Store, kept_replies
 
 COLUMNS = (
     "item",
@@ -31,14 +33,45 @@ COLUMNS = (
 """Of judgements.csv."""
 
 
-def export_jsonl(store: Store, run: Run, folder: Path) -> Path:
-    """judgements.jsonl, one line a task, those without a judgement as `pending`; and run.json."""
-    with _whole(folder / "judgements.jsonl") as file:
-        for values in store.judgements(run, fields=ROW_FIELDS):
-            # ASCII: some readers take U+2028 for the end of a line, and half a surrogate pair has no UTF-8.
-            file.write(json.dumps(values, allow_nan=False) + "\n")
+def export_jsonl(store: Store, run: Run, folder: Path, replies: bool = False) -> Path:
+    """judgements.jsonl, one line a task, those without a judgement as `pending`; items.jsonl, run.json and, if they
+    are wanted, replies.jsonl."""
+    _write_lines(folder / "judgements.jsonl", store.judgements(run, fields=ROW_FIELDS))
+    _write_lines(folder / "items.jsonl", map(dataclasses.asdict, store.items(run)))
+    if replies:
+        _write_lines(folder / "replies.jsonl", kept_replies(store, run))
+    else:
+        (folder / "replies.jsonl").unlink(missing_ok=True)  # of an earlier export
     _export_run(store, run, folder)
     return folder / "judgements.jsonl"
+
+
+def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    with _whole(path) as file:
+        for row in rows:
+            # ASCII: some readers take U+2028 for the end of a line, and half a surrogate pair has no UTF-8.
+            file.write(json.dumps(row, allow_nan=False) + "\n")
+
+
+def export_parquet(store: Store, run: Run, folder: Path, replies: bool = False) -> Path:
+    """The tables of `editjudge.store.shards`, in one pass and in batches; and run.json."""
+    from editjudge.store.shards import Folder
+
+    factors = _Factors(store)
+    with Folder(folder, ["judgements", "scores", "items", *(["replies"] if replies else [])]) as tables:
+        for item in store.items(run):
+            tables.add("items", dataclasses.asdict(item))
+        for values in store.judgements(run):
+            tables.add("judgements", values)
+            scores, reasons = values["scores"] or {}, values["justifications"] or {}
+            for factor in factors.of(values):
+                row = {**values, "factor": factor or None, "score": scores.get(factor)}
+                row |= {"justification": reasons.get(factor), "abstained": values["abstained"].get(factor)}
+                tables.add("scores", row)
+        for reply in kept_replies(store, run) if replies else ():
+            tables.add("replies", reply)
+    _export_run(store, run, folder)
+    return folder / "judgements"
 
 
 def export_csv(store: Store, run: Run, folder: Path) -> Path:
@@ -73,11 +106,25 @@ def _export_run(store: Store, run: Run, folder: Path) -> None:
         "spec_hash": run.spec_hash,
         "summary": run.summary,
         "counts": counts,
+        "contradictions": [dataclasses.asdict(count) for count in contradictions.counts(store, run)],
         "rubrics": {key: value for key, value in store.rubrics().items() if key in used},
         "exported_by": {"editjudge": editjudge.__version__, "schema": schema.version()},
     }
     with _whole(folder / "run.json") as file:
         file.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def about_run(folder: Path) -> dict[str, Any]:
+    """What run.json says."""
+    path = folder / "run.json"
+    try:
+        about = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ManifestError(f"{path}: expected what `editjudge export` writes last: {error}") from None
+    if not isinstance(about, dict) or (lacks := {*Run.__slots__, "rubrics", "contradictions"} - about.keys()):
+        absent = f"lacks {', '.join(sorted(lacks))}" if isinstance(about, dict) else "is no object"
+        raise ManifestError(f"{path}: {absent}; expected what `editjudge export` writes")
+    return about
 
 
 class _Factors:

@@ -177,7 +177,13 @@ class Store:
         canonical = json.dumps(spec, sort_keys=True, allow_nan=False)
         spec_hash, now = hashlib.sha256(canonical.encode()).hexdigest(), time.time()
         new = {"name": name, "spec": dict(spec), "spec_hash": spec_hash, "state": "running", "created": now}
-        return self._open_run({**new, "updated": now, "summary": None, "version": editjudge.__version__})
+        run = self._open_run({**new, "updated": now, "summary": None, "version": editjudge.__version__})
+        if run.state == "running":
+            return run
+        resumed = dataclasses.replace(run, state="running", updated=now)
+        values = {"state": resumed.state, "updated": resumed.updated}
+        self._transact(lambda connection: connection.execute(_at_run(run).values(values)))
+        return resumed
 
     def _open_run(self, new: Mapping[str, Any]) -> Run:
         def work(connection: sa.Connection) -> Run:
@@ -193,20 +199,14 @@ class Store:
                     f'{self._place}: there is a run "{run.name}" with another spec; what differs: {differ}. '
                     "Give this run another name, or run with the same options to resume"
                 )
-            if run.state == "running":
-                return run
-            resumed = dataclasses.replace(run, state="running", updated=time.time())
-            values = {"state": resumed.state, "updated": resumed.updated}
-            connection.execute(sa.update(runs).where(runs.c.id == run.id).values(values))
-            return resumed
+            return run
 
         return self._transact(work)
 
     def mark(self, run: Run | int, state: State, summary: Mapping[str, Any] | None = None) -> None:
         """Say what became of a run."""
         values = {"state": state, "updated": time.time(), "summary": None if summary is None else dict(summary)}
-        statement = sa.update(runs).where(runs.c.id == _id(run)).values(values)
-        self._transact(lambda connection: connection.execute(statement))
+        self._transact(lambda connection: connection.execute(_at_run(run).values(values)))
 
     def runs(self) -> list[Run]:
         return [_run(row) for row in self._read(sa.select(runs).order_by(runs.c.id))]
@@ -302,22 +302,12 @@ class Store:
         in_order = sorted(keys)  # of the index, so that each of its pages is read once
         return {key: status for some in _chunks(in_order, _IN) for key, status in self._read(_STATUSES, {"keys": some})}
 
-    def done_keys(self) -> Iterator[str]:
-        """Every key that need not be asked again, whichever run asked."""
-        query = sa.select(judgements.c.key).where(judgements.c.status.in_(DONE), _FROM_INDEX)
-        return (key for (key,) in self._stream(query))
-
-    def task_positions(self, run: Run | int) -> Iterator[int]:
-        """The positions of a run's tasks; each judge has its own of the same."""
-        query = sa.select(tasks.c.position).where(tasks.c.run_id == _id(run))
-        return (position for (position,) in self._stream(query))
-
     def write(self, batch: Sequence[Judgement]) -> None:
         """Keep judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
         # In the order of keys, so that two who write the same ones wait for each other and not in a circle.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
         kept = [{name: getattr(judgement, name) for name in _KEPT} for judgement in in_order]
-        self._write(kept, [reply for judgement in in_order for reply in _reply_rows(judgement)])
+        self._write(kept, [reply for judgement in in_order for reply in reply_rows(judgement)])
 
     def _write(self, kept: Sequence[dict[str, Any]], said: Sequence[dict[str, Any]]) -> None:
         def work(connection: sa.Connection) -> None:
@@ -482,6 +472,10 @@ def _id(run: Run | int) -> int:
     return run.id if isinstance(run, Run) else run
 
 
+def _at_run(run: Run | int) -> sa.Update:
+    return sa.update(runs).where(runs.c.id == _id(run))
+
+
 def _run(row: Row) -> Run:
     return Run(**row._asdict())
 
@@ -498,7 +492,7 @@ _KEPT = tuple(judgements.columns.keys())
 _SAID = tuple(name for name in Exchange.__slots__ if name != "text")
 
 
-def _reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
+def reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
     for number, exchange in enumerate(judgement.exchanges):
         values = {name: getattr(exchange, name) for name in _SAID} | {"at": judgement.created}
         # The number tells a model that says the same twice from a judgement that is written twice.
@@ -506,6 +500,16 @@ def _reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
         mark = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         number_of_mark = int.from_bytes(mark, "big", signed=True)
         yield {**values, "key": judgement.key, "mark": number_of_mark, "text": schema.packed(exchange.text)}
+
+
+def kept_replies(store: Store, run: Run) -> Iterator[dict[str, Any]]:
+    """Every raw reply to what a run asks, by key, with the mark that it is kept under."""
+    asked = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
+    query = sa.select(replies).where(replies.c.key.in_(asked)).order_by(replies.c.key, replies.c.id)
+    for row in store._stream(query):
+        yield {name: value for name, value in row._asdict().items() if name != "id"} | {
+            "text": schema.unpacked(row.text)
+        }
 
 
 def _exchange(row: Row) -> Exchange:

@@ -1,0 +1,32 @@
+"""`editjudge import-run`: an exported run back into a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from editjudge.cli.options import open_store, store_option
+from editjudge.cli.output import emit, json_option, safe
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@store_option
+@json_option
+def command(folder: Path, store_place: str, as_json: bool) -> None:
+    """Bring a run that `export` wrote as Parquet or JSONL into a store.
+
+    Every row is looked at first: one that contradicts itself, its rubric or the store is refused with its file and
+    number, and nothing is written. Importing again changes nothing.
+    """
+    from editjudge.run.contradicting import hold_against_evidence
+    from editjudge.store.importing import import_run
+
+    with open_store(store_place) as store:
+        run, count = import_run(store, folder)
+        hold_against_evidence(store, run)
+    if as_json:
+        emit({"run": run.name, "id": run.id, "judgements": count})
+    else:
+        click.echo(f"imported {safe(run.name)} ({run.id}): {count:,} judgements")

@@ -1,0 +1,264 @@
+"""`editjudge import-run`, and the verbs that read a run from Parquet in the place of a store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from editjudge.store import Store
+
+from .stores import Call, Spec, call, made, quality
+
+__all__ = ["call"]
+
+
+def say(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str | None:
+    odd = {3: "refused", 5: None, 7: "pending", 9: "bad_image"}
+    return odd[n] if n in odd else quality(model, n, judge, factor, repeat)
+
+
+SPEC = Spec(
+    models=("Zoë", "", "ab\ud83d"),
+    rubrics=("online",),
+    judges=("openai/m", "measured"),
+    repeats=1,
+    edits=10,
+    metadata=lambda n: {"size": "large" if n % 2 else "small", "n": n},
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return made(tmp_path / "s.db", SPEC, say)
+
+
+@pytest.fixture(params=["parquet", "jsonl"])
+def folder(request: pytest.FixtureRequest, store: Path, tmp_path: Path, call: Call) -> Path:
+    told = call("export", "r", "-o", tmp_path / "out", "--format", request.param, "--replies", "--store", store)
+    assert told.code == 0, told.err
+    return tmp_path / "out"
+
+
+def kept(store: Path) -> dict[str, Any]:
+    """All that a run is."""
+    with Store.open(store, readonly=True) as opened:
+        run = opened.find_run("r")
+        rows = list(opened.judgements(run))
+        return {
+            "run": run,
+            "rows": rows,
+            "items": list(opened.items(run)),
+            "rubrics": opened.rubrics(),
+            "replies": {row["key"]: opened.replies(row["key"]) for row in rows},
+        }
+
+
+def test_what_was_exported_comes_back_to_the_row_and_twice_is_once(
+    store: Path, folder: Path, tmp_path: Path, call: Call
+) -> None:
+    for _ in range(2):
+        told = call("import-run", folder, "--store", tmp_path / "new.db", "--json")
+        assert told.code == 0, told.err
+        assert told.document == {"run": "r", "id": 1, "judgements": len(kept(store)["rows"])}
+        assert kept(tmp_path / "new.db") == kept(store)
+    assert call("import-run", folder, "--store", store).code == 0, "into the store that it came from"
+
+
+def test_a_report_of_what_came_back_is_the_same(store: Path, folder: Path, tmp_path: Path, call: Call) -> None:
+    call("import-run", folder, "--store", tmp_path / "new.db")
+    first, second = (call("report", "r", "--format", "json", "--store", s) for s in (store, tmp_path / "new.db"))
+    assert first.out == second.out
+
+
+# --- what is refused ------------------------------------------------------------------------------------------
+
+Change = Callable[[list[dict[str, Any]]], object]
+
+
+def changed(folder: Path, change: Change, table: str = "judgements") -> None:
+    """The same folder with other rows."""
+    lines = folder / f"{table}.jsonl"
+    if lines.exists():
+        rows = [json.loads(line) for line in lines.read_text().splitlines()]
+        change(rows)
+        lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return
+    (path,) = (folder / table).glob("*.parquet")
+    shard = pq.read_table(path)
+    rows = shard.to_pylist()
+    texts = ("scores", "abstained", "reasons", "images", "metadata")
+    for row in rows:
+        row |= {name: json.loads(row[name]) for name in texts if row.get(name) is not None}
+    change(rows)
+    for row in rows:
+        row |= {name: json.dumps(row[name]) for name in texts if row.get(name) is not None}
+    pq.write_table(pa.Table.from_pylist(rows, shard.schema), path)
+
+
+def set_in(kind: str, **values: Any) -> Change:
+    """Change the first row of this status."""
+    return lambda rows: next(row for row in rows if row["status"] == kind).update(values)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (set_in("refused", scores={"alignment": 1}), "a row that is refused has scores"),
+        (set_in("ok", scores=None), "a row that is ok has no scores"),
+        (set_in("ok", scores={"alignment": 9}), "found 9, which is no score of the rubric"),
+        (set_in("ok", scores={"beauty": 1}), "'beauty': found 1, which is no score"),
+        (set_in("ok", scores={"alignment": "5"}), "valid integer; found '5'"),
+        (set_in("ok", scores={"alignment": 5.0}), "valid integer; found 5.0"),
+        (set_in("ok", scores=[5]), "scores: Input should be a valid dictionary"),
+        (set_in("ok", status="splendid"), "status"),
+        (set_in("ok", key="../etc"), "key: String should match"),
+        (set_in("ok", model="somebody else"), "model: found 'somebody else', and of the same item"),
+        (lambda rows: rows.append(dict(rows[4])), "stand twice"),
+    ],
+)
+def test_a_row_that_contradicts_is_refused_with_file_and_number_and_nothing_is_kept(
+    folder: Path, tmp_path: Path, call: Call, change: Change, says: str
+) -> None:
+    changed(folder, change)
+    told = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert told.code == 1
+    assert says in told.err
+    place = told.err.split(": ")[1]
+    assert place.partition(":")[0].startswith(str(folder / "judgements")) and place.rpartition(":")[2].isdigit()
+    with Store.open(tmp_path / "new.db", readonly=True) as opened:
+        assert opened.runs() == [] and opened.rubrics() == {}
+
+
+def test_another_spec_under_the_same_name_is_refused(folder: Path, tmp_path: Path, call: Call) -> None:
+    made(tmp_path / "new.db", Spec(spec={"repeats": 7}))
+    told = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert told.code == 1
+    assert 'there is a run "r" with another spec; what differs: judges, repeats, rubrics' in told.err
+
+
+def test_another_answer_under_the_same_key_is_refused(store: Path, folder: Path, call: Call) -> None:
+    changed(folder, _other_score)
+    told = call("import-run", folder, "--store", store)
+    assert told.code == 1
+    assert "the store has another answer under key" in told.err
+
+
+def _other_score(rows: list[dict[str, Any]]) -> None:
+    scores = next(row for row in rows if row["status"] == "ok" and row["judge"] == "openai/m")["scores"]
+    factor = next(iter(scores))
+    scores[factor] = 1 if scores[factor] != 1 else 2
+
+
+def test_another_key_for_the_same_task_is_refused(store: Path, folder: Path, call: Call) -> None:
+    changed(folder, set_in("pending", key="0" * 64))
+    told = call("import-run", folder, "--store", store)
+    assert told.code == 1
+    assert "asked this with another key" in told.err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"spec": {"judges": []}}, "spec is not what spec_hash was made from"),
+        ({"state": "splendid"}, "state: "),
+        ({"rubrics": {"0" * 64: {"name": "x", "content": {}}}}, "rubric 'x' cannot be read"),
+        ({"summary": 3}, "summary: "),
+    ],
+)
+def test_a_run_json_that_contradicts_is_refused(
+    folder: Path, tmp_path: Path, call: Call, change: dict[str, Any], says: str
+) -> None:
+    path = folder / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    told = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert told.code == 1
+    assert f"{path}: {says}" in told.err
+
+
+def test_a_rubric_that_is_not_what_its_hash_says_is_refused(folder: Path, tmp_path: Path, call: Call) -> None:
+    path = folder / "run.json"
+    about = json.loads(path.read_text())
+    key = next(iter(about["rubrics"]))
+    about["rubrics"][key]["content"]["task"] = "say seven"
+    path.write_text(json.dumps(about))
+    told = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert told.code == 1
+    assert f"is not what its hash {key[:12]} was made from" in told.err
+
+
+def test_a_folder_that_holds_no_run_or_half_of_one_is_explained(folder: Path, tmp_path: Path, call: Call) -> None:
+    (folder / "run.json").unlink()
+    told = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert told.code == 1 and "run.json: expected what `editjudge export` writes last" in told.err
+    (tmp_path / "empty").mkdir()
+    told = call("import-run", tmp_path / "empty", "--store", tmp_path / "new.db")
+    assert told.code == 1 and "found no run; expected judgements/ or judgements.jsonl" in told.err
+
+
+def test_a_broken_file_is_named(folder: Path, tmp_path: Path, call: Call) -> None:
+    (path,) = [*folder.glob("judgements/*.parquet"), *folder.glob("judgements.jsonl")]
+    path.write_bytes(path.read_bytes()[:2000])
+    told = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert told.code == 1 and str(path) in told.err
+
+
+def test_a_column_of_another_type_is_named(store: Path, tmp_path: Path, call: Call) -> None:
+    call("export", "r", "-o", tmp_path / "out", "--format", "parquet", "--store", store)
+    path = tmp_path / "out" / "judgements" / "part-00000.parquet"
+    shard = pq.read_table(path)
+    numbers = pa.array(range(len(shard)), pa.int64())
+    pq.write_table(shard.set_column(shard.schema.get_field_index("scores"), "scores", numbers), path)
+    told = call("import-run", tmp_path / "out", "--store", tmp_path / "new.db")
+    assert told.code == 1 and 'column "scores": found int64, expected string' in told.err
+
+
+# --- in the place of a store ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shards(store: Path, tmp_path: Path, call: Call) -> Path:
+    call("export", "r", "-o", tmp_path / "shards", "--format", "parquet", "--store", store)
+    return tmp_path / "shards"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("report", "RUN", "--by", "size", "--format", form) for form in ("md", "json", "csv", "latex")),
+        ("report", "RUN"),
+        ("compare", "RUN", "--json"),
+        ("agree", "RUN", "--ratings", "RATINGS", "--json"),
+        ("gate", "RUN", "--min", "alignment=2", "--judge", "measured", "--json"),
+        ("drift", "RUN", "--against", "RUN", "--json"),
+    ],
+)
+def test_a_verb_says_the_same_of_shards_and_of_the_store(
+    store: Path, shards: Path, tmp_path: Path, call: Call, words: tuple[str, ...]
+) -> None:
+    ratings = tmp_path / "ratings.csv"
+    lines = [f"Zoë-{n},{rater},alignment,{n % 7 + 1}" for n in range(12) for rater in "ab"]
+    ratings.write_text("\n".join(["item,rater,factor,score", *lines]))
+    with_store = [{"RUN": "r", "RATINGS": ratings}.get(word, word) for word in words]
+    with_shards = [{"RUN": shards, "RATINGS": ratings}.get(word, word) for word in words]
+    first = call(*with_store, "--store", store)
+    second = call(*with_shards, "--store", tmp_path / "none.db")
+    assert first.code == second.code == 0, first.err + second.err
+    assert first.out == second.out
+
+
+def test_a_report_is_the_same_over_many_shards_however_they_are_cut(shards: Path, tmp_path: Path, call: Call) -> None:
+    whole = call("report", shards, "--format", "json")
+    cut = shutil.copytree(shards, tmp_path / "cut")
+    (path,) = (cut / "judgements").glob("*.parquet")
+    shard = pq.read_table(path)
+    path.unlink()
+    for number, start in enumerate(range(0, len(shard), 17)):
+        pq.write_table(shard.slice(start, 17), cut / "judgements" / f"part-{number:05}.parquet", row_group_size=5)
+    assert call("report", cut, "--format", "json").out == whole.out
