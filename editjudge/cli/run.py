@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -50,6 +50,16 @@ TOO_MANY_FAILED = 3
 @click.option("--tpm", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
 @click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop before more than this is spent.")
 @click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits.")
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="local: this process; ray: a cluster, whose workers write to --store, or into shards where it is a folder.",
+)
+@click.option("--ray-address", help="Cluster to join; RAY_ADDRESS without it, else one on this machine.")
+@click.option("--workers", type=click.IntRange(1), help="Workers of a cluster; one for each of its CPUs without it.")
+@click.option("--batch", is_flag=True, help="Ask by the provider's batches: half the price, within a day.")
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
 @click.option(
     "--max-failures",
@@ -77,6 +87,10 @@ def command(
     tpm: float | None,
     budget: float | None,
     limit: int | None,
+    engine: str,
+    ray_address: str | None,
+    workers: int | None,
+    batch: bool,
     dry_run: bool,
     max_failures: float,
     rehash: bool,
@@ -90,7 +104,7 @@ def command(
     Running the same command again resumes: what is judged already is not asked again, what failed is. Ctrl-C lets
     what is in flight finish; twice stops at once.
     """
-    from editjudge.run.job import Job, Manner
+    from editjudge.run.job import Cluster, Job, Manner
 
     job = Job(
         manifest=manifest,
@@ -111,12 +125,24 @@ def command(
         tokens_per_minute=tpm,
         budget=budget,
         rehash=rehash,
+        batch=batch,
+        cluster=Cluster(ray_address, workers) if engine == "ray" else None,
     )
     if dry_run:
-        tell_forecast(job, store_place, as_json)
+        _dry_run(job, store_place, as_json)
         return
-    with open_store(store_place) as store:
+    with _result(store_place, engine) as store:
         sys.exit(conduct(job, store, manner, max_failures, as_json))
+
+
+def _result(place: str, engine: str) -> Store:
+    """The store; for a cluster also a folder that becomes one of shards, and does for it what a store does."""
+    if engine == "ray":
+        from editjudge.run.ray.folder import Folder, is_folder
+
+        if is_folder(place):
+            return cast("Store", Folder(place))
+    return open_store(place)
 
 
 def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json: bool) -> int:
@@ -231,8 +257,7 @@ def glances(summary: Summary) -> list[Table]:
     return found
 
 
-def tell_forecast(job: Job, store_place: str, as_json: bool, err: bool = False) -> None:
-    """What would be asked and what it would cost; beside the answer on standard error where that comes next."""
+def _dry_run(job: Job, store_place: str, as_json: bool) -> None:
     from editjudge.run.forecast import forecast
 
     estimates, todo = forecast(job, store_place)
@@ -246,15 +271,12 @@ def tell_forecast(job: Job, store_place: str, as_json: bool, err: bool = False) 
             }
         )
         return
-    click.echo(
-        f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked", err=err
-    )
+    click.echo(f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked")
     for status, count in todo.problems.items():
-        click.echo(f"  {count:,} {status}", err=err)
+        click.echo(f"  {count:,} {status}")
     for e in estimates:
         price = "unknown price" if e.price is None else f"about ${e.price:.2f}"
         click.echo(
             f"{safe(e.judge)}: {e.calls:,} calls, {e.images:,} images, about {e.input_tokens:,} tokens in and "
-            f"{e.output_tokens:,} out, {price} (list prices of {e.as_of})",
-            err=err,
+            f"{e.output_tokens:,} out, {price} (list prices of {e.as_of})"
         )

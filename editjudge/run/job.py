@@ -64,7 +64,7 @@ class Job:
 
     def edits(self) -> Iterator[Edit]:
         return manifest.read(
-            self.manifest, allow_outside=self.allow_outside, allow_urls=self.allow_urls, limit=self.limit
+            self.manifest.absolute(), allow_outside=self.allow_outside, allow_urls=self.allow_urls, limit=self.limit
         )
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
@@ -106,6 +106,16 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """Which cluster, and how much of it."""
+
+    address: str | None = None
+    """None: what RAY_ADDRESS says, or one of this machine's own for as long as the run takes."""
+    workers: int | None = None
+    """None: one for each CPU."""
+
+
+@dataclass(frozen=True)
 class Manner:
     """How a run goes about it: nothing here changes an answer."""
 
@@ -117,6 +127,8 @@ class Manner:
     rehash: bool = False
     batch: bool = False
     """By the batches of the providers: at half the price, within a day."""
+    cluster: Cluster | None = None
+    """None: on this machine, by this process."""
     say: Callable[[str], None] = lambda _: None
     observe: Callable[[Tally], None] = lambda _: None
     control: Callable[[Control], None] = lambda _: None
@@ -137,6 +149,10 @@ class Outcome:
 
 async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
     """Run to the end, or as far as budget, patience and the user allow; then say what there is."""
+    if manner.cluster:
+        from editjudge.run.ray.engine import execute as execute_on
+
+        return await execute_on(manner.cluster, job, store, manner)
     rubrics = job.load_rubrics()
     shape = Shape(rubrics, job.repeats, job.layout)
     costs = Costs(job.options, manner.budget, job.judges, batch=manner.batch)
@@ -164,7 +180,8 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
 
 def conclude(store: Store, run: Run, rubrics: Sequence[Rubric], control: Control, tally: Tally) -> Outcome:
     """What a run came to, whichever engine did it."""
-    hold_against_evidence(store, run)
+    if isinstance(store, Store):  # and no folder of shards, which is held against nothing before it is imported
+        hold_against_evidence(store, run)
     rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
     summary = summarise(rows, {rubric.name: [factor.key for factor in rubric.factors] for rubric in rubrics})
     ending = control.stopping or "finished"

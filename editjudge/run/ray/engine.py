@@ -13,7 +13,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judges.registry import open_judge
 from editjudge.rubrics.model import Rubric
 from editjudge.run.cost import Costs
-from editjudge.run.job import Job, Manner, Outcome, conclude, open_run
+from editjudge.run.job import Cluster, Job, Manner, Outcome, conclude, open_run
 from editjudge.run.pace import Pace
 from editjudge.run.planning import Control, Tally
 from editjudge.run.ray.conductor import Conductor
-from editjudge.run.ray.pieces import Piece, pieces
+from editjudge.run.ray.folder import Folder
+from editjudge.run.ray.pieces import Piece, Source
 from editjudge.run.ray.worker import Order, Worker, identity
 from editjudge.store.store import Store
 
@@ -35,18 +35,10 @@ POLL = 0.5
 """Seconds between two looks at how the run is going."""
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """Which cluster, and how much of it."""
-
-    address: str | None = None
-    """None: what RAY_ADDRESS says, or one of this machine's own for as long as the run takes."""
-    workers: int | None = None
-    """None: one for each CPU."""
-
-
-async def execute(job: Job, store: Store, manner: Manner, cluster: Cluster) -> Outcome:
-    """As `editjudge.run.job.execute`, on a cluster: every worker writes to the store."""
+async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> Outcome:
+    """As `editjudge.run.job.execute`, on a cluster: workers write to the store, or into shards in its place."""
+    if manner.batch:
+        raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
     rubrics = job.load_rubrics()
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
     identities = await _identities(job, manner, rubrics)
@@ -55,12 +47,26 @@ async def execute(job: Job, store: Store, manner: Manner, cluster: Cluster) -> O
         order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)
         driver = _Driver(ray, order, manner)
         try:
-            with tempfile.TemporaryDirectory(dir=_beside(store, job)) as folder:
-                await driver.run(pieces(job, folder), cluster.workers)
+            with _cut(job, store) as todo:
+                await driver.run(todo, cluster.workers)
         except BaseException:
             store.mark(run, "interrupted")
             raise
     return conclude(store, run, rubrics, driver.control, driver.tally)
+
+
+@contextmanager
+def _cut(job: Job, store: Store | Folder) -> Iterator[list[Piece]]:
+    """The manifest in pieces; what has to be written for it is where workers reach it, and not for long."""
+    beside = job.manifest.parent if "://" in store.place else Path(store.place).absolute().parent
+    with tempfile.TemporaryDirectory(prefix=".editjudge-", dir=beside) as folder:
+        source = Source(job, folder)
+        if isinstance(store, Folder):
+            todo = source.pieces(store.piece_size(source.suitable))
+            store.keep_parts(len(todo))
+        else:
+            todo = source.pieces(source.suitable)
+        yield todo
 
 
 async def _identities(job: Job, manner: Manner, rubrics: Sequence[Rubric]) -> dict[str, str]:
@@ -120,9 +126,12 @@ class _Driver:
         judged = dataset.map_batches(
             Worker, batch_size=1, batch_format="pyarrow", compute=strategy, fn_constructor_args=(order,), num_cpus=1
         )
-        for _ in judged.iter_rows():
-            if self._over:
-                break
+        try:
+            for _ in judged.iter_rows():
+                if self._over:
+                    break
+        except self._ray.exceptions.RayError as error:
+            self.control.stop("failed", EditjudgeError(f"the cluster failed: {str(error).strip()[-500:]}"))
 
     def _conductor(self) -> Any:
         ray, manner = self._ray, self._manner
@@ -140,15 +149,11 @@ class _Driver:
         )
 
 
-def _beside(store: Store, job: Job) -> Path:
-    """A folder that workers reach: where the store is, or where the pictures are."""
-    return (job.manifest if "://" in store.place else Path(store.place).absolute()).parent
-
-
 @contextmanager
 def joined(cluster: Cluster) -> Iterator[Any]:
     """Ray, connected to a cluster: the one that is connected already, the one at an address, or one of our own."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what matters is said as an exception, too
     address = cluster.address or os.environ.get("RAY_ADDRESS")
     if not address:  # Ray's own way to say: loopback only
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ more is fewer shards: 100 million edits are 200,000 of them."""
 _SOME = 64
 """Pieces at least, where there are enough edits: all workers have something to do until nearly the end."""
 _ROW, _LINE = "__editjudge_row__", "__editjudge_line__"
-_FIELDS = {"input": None, "edited": None, "instruction": None}
+_FIELDS: dict[str, Any] = {"input": None, "edited": None, "instruction": None}
 """Said of each row, so that one which has none of them is not taken for one that has them misspelt."""
 
 
@@ -52,33 +52,36 @@ def filesystem(place: str) -> tuple[Any, str]:
     return fs.LocalFileSystem(), str(Path(place).absolute())
 
 
-def pieces(job: Job, folder: str, size: int | None = None) -> list[Piece]:
-    """All pieces of a job, of `size` edits or as many as suits their number; `folder` is for what has to be written
-    first."""
-    import pyarrow.parquet as pq
+class Source:
+    """A job's manifest as Parquet; `folder` is for what has to be written first."""
 
-    path = str(job.manifest) if job.manifest.suffix.lower() == ".parquet" else _converted(job, folder)
-    system, inside = filesystem(path)
-    with pq.ParquetFile(inside, filesystem=system) as file:
-        groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
-        whole = bool(_heavy(file))
-    total = min(sum(groups), job.limit or sum(groups))
-    return list(_cut(path, groups, total, None if whole else size or suitable(total)))
+    def __init__(self, job: Job, folder: str) -> None:
+        import pyarrow.parquet as pq
 
+        self._path = str(job.manifest) if job.manifest.suffix.lower() == ".parquet" else _converted(job, folder)
+        system, inside = filesystem(self._path)
+        with pq.ParquetFile(inside, filesystem=system) as file:
+            self._groups: list[int] = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+            self._whole = bool(_heavy(file))
+        self._total = min(sum(self._groups), job.limit or sum(self._groups))
 
-def suitable(total: int) -> int:
-    return max(LEAST, min(LARGEST, total // _SOME))
+    @property
+    def suitable(self) -> int:
+        """Edits of a piece, for so many edits."""
+        return max(LEAST, min(LARGEST, self._total // _SOME))
 
-
-def _cut(path: str, groups: Sequence[int], total: int, size: int | None) -> Iterator[Piece]:
-    """Row groups with pictures in them are left whole: a part of one can only be reached by reading what is before."""
-    number = position = 0
-    for group, count in enumerate(groups):
-        for skip in range(0, count, size or count):
-            some = min(size or count, count - skip, total - position)
-            if some > 0:
-                yield Piece(number, path, group, skip, some, position)
-                number, position = number + 1, position + some
+    def pieces(self, size: int) -> list[Piece]:
+        """Row groups with pictures in them stay whole: a part of one can only be reached by reading what is before."""
+        found: list[Piece] = []
+        position = 0
+        for group, count in enumerate(self._groups):
+            step = count if self._whole else size
+            for skip in range(0, count, step):
+                some = min(step, count - skip, self._total - position)
+                if some > 0:
+                    found.append(Piece(len(found), self._path, group, skip, some, position))
+                    position += some
+        return found
 
 
 def edits_of(piece: Piece, job: Job) -> Iterator[Edit]:
@@ -124,14 +127,19 @@ def _converted(job: Job, folder: str) -> str:
     path = posixpath.join(inside, "edits.parquet")
     lines = islice(manifest.rows(job.manifest, reader), job.limit)
     with system.open_output_stream(path) as out, pq.ParquetWriter(out, schema) as writer:
-        while some := list(islice(lines, LARGEST)):
-            for line, row in some:
-                if isinstance(row, ManifestError):
-                    raise row
-                reader.edit(line, dict(row))
-            columns = {_LINE: [line for line, _ in some], _ROW: [json.dumps(_FIELDS | row) for _, row in some]}
+        while some := [_checked(reader, line, row) for line, row in islice(lines, LARGEST)]:
+            columns = {_LINE: [line for line, _ in some], _ROW: [json.dumps(row) for _, row in some]}
             writer.write_table(pa.table(columns, schema))
     return posixpath.join(folder, "edits.parquet")
+
+
+def _checked(
+    reader: manifest.Reader, line: int, row: dict[str, Any] | manifest.LineError
+) -> tuple[int, dict[str, Any]]:
+    if isinstance(row, manifest.LineError):
+        raise row
+    reader.edit(line, dict(row))
+    return line, _FIELDS | row
 
 
 def _reader(job: Job, unit: str) -> manifest.Reader:

@@ -11,22 +11,15 @@ import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from editjudge.errors import StoreError
 from editjudge.judgement import DONE, Judgement, Task, row
 from editjudge.run.plan import Shape
+from editjudge.run.ray.folder import is_folder, whole
 from editjudge.run.ray.pieces import Piece, filesystem
 from editjudge.store.schema import as_json
 from editjudge.store.store import PENDING, Item, Run, Store, reply_rows
-
-
-def is_database(place: str) -> bool:
-    """Whether a store is named, rather than a folder of shards."""
-    if "://" in place:
-        return place.partition(":")[0].partition("+")[0] in ("sqlite", "postgres", "postgresql")
-    return not (place.endswith("/") or Path(place).is_dir())
 
 
 class Shelf(Protocol):
@@ -43,7 +36,7 @@ class Shelf(Protocol):
 
 def shelves(place: str, run: Run, shape: Shape) -> Callable[[Piece], Shelf]:
     """Opens one for each piece."""
-    if not is_database(place):
+    if is_folder(place):
         return lambda piece: Part(place, piece, shape)
     store = _reached(place, run)
     return lambda piece: Section(store, piece, shape)
@@ -167,32 +160,19 @@ class Part:
         system, path = self._path(table)
         if not system.get_file_info(path).is_file:
             return []
-        rows: list[dict[str, Any]] = pq.read_table(path, filesystem=system).to_pylist()
-        decode = shards._codec(shards.TABLES[table], shards._decoders)
-        for values in rows:
-            decode(values)
-        return rows
+        return shards.decoded(table, pq.read_table(path, filesystem=system))
 
-    def _write(self, table: str, rows: list[dict[str, Any]]) -> None:
+    def _write(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
-        from pyarrow import fs
 
         from editjudge.store import shards
 
-        kind = shards.TABLES[table]
-        rows = [{name: values[name] for name in kind.names} for values in rows]
-        encode = shards._codec(kind, shards._encoders)
-        for values in rows:
-            encode(values)
         system, path = self._path(table)
         system.create_dir(posixpath.dirname(path), recursive=True)
-        # A disk shows a file while it is written, a store of objects once it is whole.
-        partial = f"{path}.{os.getpid()}.partial" if isinstance(system, fs.LocalFileSystem) else path
-        with system.open_output_stream(partial) as out:
-            pq.write_table(pa.Table.from_pylist(rows, kind), out, compression="zstd")
-        if partial != path:
-            system.move(partial, path)
+        out = pa.BufferOutputStream()
+        pq.write_table(shards.encoded(table, rows), out, compression="zstd")
+        whole(system, path, out.getvalue())
 
 
 def _by_judge(placed: tuple[int, Task]) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -125,6 +126,11 @@ class Worker:
                 await self._conductor.stop.remote("failed", str(engine.control.error))
         except EditjudgeError as error:
             await self._conductor.stop.remote("failed", str(error))
+        except (
+            Exception
+        ) as error:  # a full disk, or a mistake of ours: the run ends, and the log of the node has it all
+            logging.getLogger(__name__).exception("piece %s", piece.number)
+            await self._conductor.stop.remote("failed", f"{type(error).__name__}: {error}")
         finally:
             await self._conductor.finish.remote(self._id, piece.number, self._tally())
 
