@@ -28,6 +28,8 @@ class Manners:
     missing: float = 0.0
     """Neither answered nor accounted for."""
     errored: float = 0.0
+    status: int = 500
+    """Of what is `errored`, where the vendor says it so."""
     strangers: bool = False
     """An answer to something that was not asked, and one that comes twice."""
     turn_down: int = 0
@@ -147,7 +149,7 @@ class Batches:
         paths = {"openai": _CHAT, "anthropic": "/v1/messages", "google": line.get("path", "")}
         reply = None if fate else self._server.answered_in_a_batch(batch.wire, paths[batch.wire], body)
         said = json.loads(reply.body) if reply and reply.body[:1] == b"{" else {"error": {"message": "broken"}}
-        return _LINES[batch.wire](line, fate, reply.status if reply else 0, said)
+        return _LINES[batch.wire](line, fate, reply.status if reply else self.manners.status, said)
 
     # --- giving -----------------------------------------------------------------------------------------------
 
@@ -189,6 +191,8 @@ class Batches:
         start = 1 + [batch.id for batch in mine].index(after) if after else 0
         page = mine[start : start + self.manners.page]
         more = start + len(page) < len(mine)
+        for batch in page:
+            batch.looks += 1
         shown = [_SHOWN[wire](batch, ended=batch.looks > self.manners.looks) for batch in page]
         last = page[-1].id if page else None
         if wire == "google":
@@ -262,7 +266,7 @@ def _openai_line(line: Json, fate: str | None, status: int, said: Json) -> Json:
     if fate == "expired":
         return shown | {"error": {"code": "batch_expired", "message": "This request could not be executed in time."}}
     if fate == "errored":
-        status, said = 500, {"error": {"message": "The server had an error.", "type": "server_error"}}
+        said = {"error": {"message": "The server had an error.", "type": "server_error"}}
     return shown | {"response": {"status_code": status, "request_id": "req", "body": said}}
 
 

@@ -114,17 +114,43 @@ class _Counter:
 
     async def _carry_on(self, works: Sequence[Work]) -> None:
         said = await asyncio.to_thread(kept.said_of, self._store, [work.task.key for work in works])
-        for some in _chunks(works, _TOGETHER):
-            affordable = [work for work in some if await self._afford(work, owed=work.task.key in said)]
-            try:
-                steps = await asyncio.gather(*(self._step(work, said.get(work.task.key, [])) for work in affordable))
-            except JudgeError:  # no question will fare better, until somebody mends it; then all are asked again
-                await asyncio.to_thread(kept.forget_errors, self._store, self._judge.spec)
-                raise
-            await self._engine.keep([step for step in steps if isinstance(step, Judgement)])
-            for work, step in zip(affordable, steps, strict=True):
-                if isinstance(step, _Asked):
-                    await self._add(work, step)
+        ready: list[Work] = []
+        for work in works:
+            while not self._purse.reserve(work, owed=work.task.key in said):
+                if ready:
+                    await self._advance(ready, said)
+                    ready = []
+                else:
+                    await self._wait_for_money()
+                if self._control.stopping is not None:
+                    return
+            ready.append(work)
+            if len(ready) == _TOGETHER:
+                await self._advance(ready, said)
+                ready = []
+        await self._advance(ready, said)
+
+    async def _advance(self, works: Sequence[Work], said: Mapping[str, list[Said]]) -> None:
+        try:
+            steps = await asyncio.gather(*(self._step(work, said.get(work.task.key, [])) for work in works))
+        except JudgeError:  # no question will fare better, until somebody mends it; then all are asked again
+            await asyncio.to_thread(kept.forget_errors, self._store, self._judge.spec)
+            raise
+        await self._engine.keep([step for step in steps if isinstance(step, Judgement)])
+        for work, step in zip(works, steps, strict=True):
+            if isinstance(step, _Asked):
+                await self._add(work, step)
+
+    async def _wait_for_money(self) -> None:
+        """Before the budget counts as reached, what is under way is waited for."""
+        if self._handing:
+            await self._submit()
+        elif self._open:
+            await self._look()
+        elif self._purse.reserved:  # for another judge
+            await self._control.rest(self._pause)
+        else:
+            self._control.stop("budget")
 
     async def _step(self, work: Work, said: list[Said]) -> Judgement | _Asked:
         """The judgement that what was said leads to, or else the next question."""
@@ -141,20 +167,6 @@ class _Counter:
     def _through(self, said: list[Said]) -> Talker:
         told = _Told(said)
         return self._judge.through(told, told)
-
-    async def _afford(self, work: Work, owed: bool) -> bool:
-        while self._control.stopping is None:
-            if self._purse.reserve(work, owed=owed):
-                return True
-            if self._handing:
-                await self._submit()
-            elif self._open:
-                await self._look()
-            elif self._purse.reserved:  # for another judge
-                await self._control.rest(self._pause)
-            else:
-                self._control.stop("budget")
-        return False
 
     async def finish(self) -> None:
         while self._control.stopping is None and (self._handing or self._open):
