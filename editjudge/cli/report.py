@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import store_option
+from editjudge.cli.options import open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.shown import load_run, show
-from editjudge.errors import UsageError
+from editjudge.errors import EditjudgeError, ImageError, UsageError
 
 if TYPE_CHECKING:
-    from editjudge.report.means import Means
+    from collections.abc import Mapping
 
-FORMS = {".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
+    from PIL.Image import Image
+
+    from editjudge.report.agreement import Agreed
+    from editjudge.report.means import Means
+    from editjudge.report.scored import Judged
+    from editjudge.store.store import Item, Run, Store
+
+FORMS = {".html": "html", ".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
 """The form that a file's name asks for where --format does not."""
+THUMBNAIL = 320
+"""Pixels on the longer side of a picture in a page: 6 to 20 kB each as WebP."""
 
 
 @click.command()
@@ -44,17 +54,17 @@ def command(
     """Means with intervals per model, factor and edit type, and what failed.
 
     Coverage and failures come first. Tables for people are rounded to what the intervals support; CSV and JSON have
-    full precision.
+    full precision. HTML is one file with charts and the edits worth looking at.
     """
+    form = _form(output, form, as_json)
     judged = load_run(store_place, run, by)
     from editjudge.report.means import document, measure, tables
 
     means = measure(judged, by, width=width)
-    form = _form(output, form, as_json)
     if form is None:
         show(judged.lead(), tables(means))
         return
-    text = rendered(means, form)
+    text = looked_at(means, store_place) if form == "html" else rendered(means, form)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -66,7 +76,7 @@ def command(
 
 
 def rendered(means: Means, form: str) -> str:
-    """The whole report in one form."""
+    """The whole report in one form that has no pictures."""
     from editjudge.report.means import document, long, tables
     from editjudge.report.tables import PROSE
 
@@ -76,6 +86,15 @@ def rendered(means: Means, form: str) -> str:
         return json.dumps(document(means), indent=2, allow_nan=False) + "\n"
     judged = means.judged
     return PROSE[form](f"Run {judged.run.name}", judged.lead(), tables(means, full=True))
+
+
+def looked_at(means: Means, store_place: str) -> str:
+    """The report as a page, with pictures of the edits worth looking at."""
+    from editjudge.report.page import page
+
+    with open_store(store_place, readonly=True) as store:
+        sight = Sight(means.judged.run, store)
+        return page(means, store, sight.picture, sight.question, _agreed(means.judged, store))
 
 
 def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:
@@ -89,3 +108,97 @@ def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:
         known = ", ".join(FORMS)
         raise UsageError(f"{safe(str(output))}: the name ends in none of {known}; say the form with --format")
     return FORMS[output.suffix]
+
+
+def _agreed(judged: Judged, store: Store) -> Agreed | None:
+    """Judges against people, where the store has ratings of these edits and factors."""
+    from editjudge.ratings import Rating, ratings_columns
+    from editjudge.report.agreement import agreed
+    from editjudge.store.ratings import read_ratings
+
+    items, factors = set(judged.scores.item.present()), set(judged.scores.factor.present())
+    kept = [Rating(*row) for row in read_ratings(store) if row[0] in items and row[2] in factors]
+    return agreed(ratings_columns(kept), judged.scores, scales=judged.scales) if kept else None
+
+
+class Sight:
+    """What a page shows of an edit: its pictures, from where the run had them, and the question asked about it."""
+
+    def __init__(self, run: Run, store: Store) -> None:
+        self._layout: Any = run.spec.get("layout", "images-first")
+        self._rubrics = store.rubrics()
+        self._reading, self._lost = _reading(run.spec)
+
+    def picture(self, item: Item, role: str) -> bytes | str | None:
+        try:
+            if role == "change":
+                return self._change(item)
+            if role not in item.images:
+                return "the editing model produced no picture" if role == "edited" else None
+            return _small(self._read(item, role), role)
+        except ImageError as error:
+            return str(error)
+
+    def question(self, item: Item, rubric_hash: str) -> str | None:
+        """From the rubric as it was kept, whatever its file says today."""
+        from pydantic import TypeAdapter
+
+        from editjudge.edit import Edit
+        from editjudge.rubrics.model import Rubric
+        from editjudge.rubrics.prompt import ask
+
+        if rubric_hash not in self._rubrics:
+            return None
+        rubric = TypeAdapter(Rubric).validate_json(json.dumps(self._rubrics[rubric_hash]["content"]))
+        edit = Edit(item.item, instruction=item.instruction, referring_expression=item.referring_expression)
+        digests = {role: str(entry.get("digest") or "") for role, entry in item.images.items()}
+        return str(ask(rubric, edit, digests, self._layout))
+
+    def _read(self, item: Item, role: str) -> bytes:
+        """As it was judged, or words: a picture that is another one by now is not shown in its place."""
+        from editjudge.images import digest, is_url, read
+
+        source = str(item.images[role]["source"])
+        if self._reading is None:
+            raise ImageError(self._lost)
+        if source in ("data: URL", "picture given as bytes"):
+            raise ImageError("came inside the manifest, and is not kept in the store")
+        if is_url(source):
+            raise ImageError("lies at an address, and a report fetches nothing")
+        data = read(Path(source), **self._reading)
+        if item.images[role].get("digest") not in (None, digest(data)):
+            raise ImageError(f"{Path(source).name}: is another picture than the one that was judged")
+        return data
+
+    def _change(self, item: Item) -> bytes | None:
+        from editjudge.judges import measured
+
+        before = "input" if "input" in item.images else "ground_truth"
+        if not {before, "edited"} <= set(item.images) or measured.missing():
+            return None
+        mask = self._read(item, "mask") if "mask" in item.images else None
+        try:
+            drawn = measured.evidence_pictures(self._read(item, before), self._read(item, "edited"), mask)
+        except EditjudgeError:
+            return None  # the pictures themselves say why
+        return _small(drawn["change"], "change") if "change" in drawn else None
+
+
+def _reading(spec: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """How pictures are read: confined as the run was."""
+    from editjudge.run.job import Job, access
+
+    try:
+        return {"root": access(Job.from_spec(spec)).root}, ""
+    except (KeyError, TypeError, ValueError):
+        return None, "the run does not say where its pictures are"
+
+
+def _small(data: bytes, name: str) -> bytes:
+    from editjudge.images import decode
+
+    image: Image = decode(data, name=name)
+    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    out = io.BytesIO()
+    image.save(out, "WEBP", quality=75, method=4)
+    return out.getvalue()

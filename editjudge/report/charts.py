@@ -10,7 +10,7 @@ from editjudge.stats.answer import Interval
 
 SERIES = 8
 """Models or judges that one chart tells apart, by colour and by shape."""
-_WIDTH, _LABEL, _TOP = 760, 190, 24
+_WIDTH, _LABEL, _TOP = 1040, 190, 24
 _Scale = Callable[[float], float]
 
 
@@ -27,7 +27,7 @@ class Dot:
 def dots(title: str, found: Sequence[Dot], low: float, high: float, ticks: Sequence[float]) -> Markup:
     """A row for each name, a mark for each series, a line for each interval."""
     rows, series = _names(d.row for d in found), _names(d.series for d in found)[:SERIES]
-    pitch = max(26, 9 * len(series) + 12)
+    pitch = max(26, 8 * len(series) + 14)
     height, right = _TOP + pitch * len(rows), _WIDTH - 20
 
     def x(value: float) -> float:
@@ -41,7 +41,7 @@ def dots(title: str, found: Sequence[Dot], low: float, high: float, ticks: Seque
         marks.append(_label(row, top + pitch / 2))
         for d in (d for d in found if d.row == row and d.series in series):
             s = series.index(d.series)
-            y = top + pitch / 2 + (s - (len(series) - 1) / 2) * 9
+            y = top + pitch / 2 + (s - (len(series) - 1) / 2) * 8
             if d.ci:
                 marks.append(tag("line", x1=x(d.ci.lo), x2=x(d.ci.hi), y1=y, y2=y, class_=f"interval s{s}"))
             marks.append(_mark(s, x(d.value), y))
@@ -121,10 +121,8 @@ def _figure(title: str, series: Sequence[str], width: int, height: int, parts: S
 
 
 def _legend(series: Sequence[str]) -> Markup:
-    keys = [
-        tag("li", tag("svg", _mark(s, 7, 7), viewBox="0 0 14 14", width=14, height=14, aria_hidden="true"), short(name, 48))
-        for s, name in enumerate(series)
-    ]  # fmt: skip
+    box: dict[str, str] = {"viewBox": "0 0 14 14", "width": "14", "height": "14", "aria_hidden": "true"}
+    keys = [tag("li", tag("svg", _mark(s, 7, 7), **box), short(name, 48)) for s, name in enumerate(series)]
     return tag("ul", keys, class_="legend")
 
 

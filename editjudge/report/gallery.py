@@ -71,7 +71,7 @@ def _levels(judged: Judged) -> tuple[Floats, Floats]:
     for n, factor in enumerate(scores.factor.labels):
         mine = scores.score[scores.factor.codes == n]
         scale = judged.scales.get(factor) or (np.nanmin(mine), np.nanmax(mine)) if np.isfinite(mine).any() else (0, 1)
-        low[n], high[n] = min(scale), max(max(scale), min(scale) + 1)
+        low[n], high[n] = min(scale), max(*scale, min(scale) + 1)
     value = (scores.score - low[scores.factor.codes]) / (high - low)[scores.factor.codes]
     place = scores.item.codes.astype(np.int64) * len(low) + scores.factor.codes
     size = len(scores.item.labels) * len(low)
@@ -178,7 +178,7 @@ def _contradiction(row: Mapping[str, Any], held: Held) -> Markup:
 
 def _failure(row: Mapping[str, Any]) -> Markup:
     reasons = "; ".join(clipped(reason["message"], 200) for reason in row["reasons"][:4])
-    who = f" {row['rubric']} by {clipped(row['judge'], 80)}, {row['attempts']} attempts"
+    who = f" {row['rubric']} by {clipped(row['judge'], 80)}, attempts: {row['attempts']}"
     return tag("p", tag("strong", row["status"]), f"{who}: {reasons or 'no reason is kept'}", class_="failure")
 
 
@@ -204,7 +204,12 @@ def _scores(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
 
 
 def _score(values: Sequence[str]) -> Markup:
-    return tag("td", ", ".join(values) or "–", class_="number" if values != ["abstained"] else "number quiet")
+    silent = set(values) <= {"abstained"}
+    return tag(
+        "td",
+        ", ".join(dict.fromkeys(values) if silent else values) or "–",
+        class_="number quiet" if silent else "number",
+    )
 
 
 def _reasons(store: Store, rows: Sequence[Mapping[str, Any]]) -> Markup | None:

@@ -27,7 +27,7 @@ Child: TypeAlias = "Markup | str | int | float | Iterable[Child] | None"
 _VOID = frozenset({"meta", "img", "br", "hr"})
 
 
-def tag(name: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
+def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
     """An element; `class_` is class, `aria_label` is aria-label; an attribute that is None or False is left out."""
     given = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
     if name in _VOID:
@@ -85,7 +85,11 @@ def table(shown: Table, most: int = ROWS) -> Markup:
         tag("th", clipped(name, 60), class_=kind, scope="col") for name, kind in zip(shown.columns, kinds, strict=True)
     ]
     body = [
-        tag("tr", [tag("td", clipped(cell, 120), class_=kind) for cell, kind in zip(row, kinds, strict=True)])
+        tag(
+            "tr",
+            [tag("td", clipped(cell, 120), class_=kind) for cell, kind in zip(row, kinds, strict=True)],
+            class_="first" if row[0] else None,
+        )
         for row in rows
     ]
     notes = list(shown.notes)
