@@ -1,10 +1,10 @@
 """Rewards under load: concurrent batches from this process to a server in its own, which asks the stub in another.
 
-    python -m bench.rewards [--clients 8] [--batch 16] [--batches 80] [--latency 0.5]
+    python -m bench.rewards [--clients 8] [--batch 16] [--batches 80] [--rounds 3] [--latency 0.5]
 
-The same questions are then asked of the stub by a bare aiohttp client with as many requests in flight: what the stub
+In turn with it, a bare aiohttp client asks the stub as many questions with as many requests in flight: what the stub
 alone can do. Prints JSON: edits a second and their share of the bare rate, latencies of batches, the most edits that
-were waiting beside the bound, memory of the server before and after, CPU a edit, and a second pass that the store
+were waiting beside the bound, memory of the server after each round, its CPU for an edit, and a pass that the store
 answers. Last, clients that hang up, a server that is stopped while it works, and what the store has of it.
 """
 
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--batches", type=int, default=80)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0.5)
     parser.add_argument("--side", type=int, default=512, help="pixels of a picture's side")
     parser.add_argument("--serve", nargs=2, metavar=("STORE", "STUB"), help=argparse.SUPPRESS)
@@ -89,12 +90,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         edits = [sent(folder, json.loads(line)) for line in lines]
         with process("bench.stub", "--latency", str(arguments.latency)) as (_, stub):
             with process("bench.rewards", "--serve", str(folder / "s.db"), stub) as (server, port):
-                loaded = asyncio.run(load(arguments, edits, f"http://127.0.0.1:{port}", server.pid))
-            bare = asyncio.run(bare_rate(edits, stub, arguments.batch * arguments.batches))
-            loaded["bare_rate"] = round(bare, 1)
-            loaded["share_of_bare"] = round(loaded["rate"] / bare, 3)
-            loaded["stopped_while_working"] = stopped(arguments, edits, folder / "t.db", stub)
-    return loaded
+                figures = asyncio.run(load(arguments, edits, f"http://127.0.0.1:{port}", stub, server.pid))
+            return figures | {"stopped_while_working": stopped(arguments, edits, folder / "t.db", stub)}
 
 
 def sent(folder: Path, edit: dict[str, Any]) -> dict[str, str]:
@@ -106,48 +103,49 @@ def body(edits: list[dict[str, str]], first: int, count: int) -> bytes:
     return json.dumps({"edits": chosen}).encode()
 
 
-async def load(arguments: argparse.Namespace, edits: list[Any], url: str, pid: int) -> dict[str, Any]:
-    """Everybody asks as soon as they are answered; then once more, for what the store has now."""
-    count, size = arguments.batches, arguments.batch
+async def load(arguments: argparse.Namespace, edits: list[Any], url: str, stub: str, pid: int) -> dict[str, Any]:
+    """Everybody asks as soon as they are answered; in turn with the bare client, since the machine has its moods."""
+    from editjudge.web.terms import Terms
+
+    count = arguments.batches * arguments.batch
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         await ready(session, url)
-        await post(session, url, body(edits, 10**6, size))  # the first request opens the judge
-        before, cpu = rss_mb(pid), cpu_seconds(pid)
-        most = asyncio.create_task(most_waiting(session, url))
-        asked = await passing(session, url, edits, arguments)
-        after, used = rss_mb(pid), cpu_seconds(pid) - cpu
-        again = await passing(session, url, edits, arguments)
-        end = rss_mb(pid)
-        most.cancel()
-        from editjudge.web.terms import Terms
+        await post(session, url, body(edits, 10**6, arguments.batch))  # the first request opens the judge
+        watching = asyncio.create_task(watch(session, url, most := [0]))
+        memory, cpu = [rss_mb(pid)], cpu_seconds(pid)
+        ours, bare = [], []
+        for number in range(arguments.rounds):
+            ours.append(await passing(session, url, edits, arguments, number * count))
+            memory.append(rss_mb(pid))
+            used = cpu_seconds(pid) - cpu
+            bare.append(await bare_rate(edits, stub, count))
+        again = await passing(session, url, edits, arguments, 0)
+        watching.cancel()
+    shares = sorted(one["rate"] / other for one, other in zip(ours, bare, strict=True))
+    return {
+        "clients": arguments.clients,
+        "edits_a_batch": arguments.batch,
+        "edits_a_round": count,
+        "picture_kb": round(len(edits[0]["edited"]) * 3 / 4 / 1024),
+        "share_of_bare": {"median": round(shares[len(shares) // 2], 3), "all": [round(share, 3) for share in shares]},
+        "bare_rates": [round(rate, 1) for rate in bare],
+        "rounds": ours,
+        "cpu_ms_an_edit": round(1000 * used / (count * arguments.rounds), 2),
+        "server_mb_after_each_round": memory,
+        "most_waiting": most[0],
+        "bound_of_waiting": Terms().max_waiting,
+        "from_the_store": again,
+    }
 
-        return {
-            "clients": arguments.clients,
-            "edits_a_batch": size,
-            "edits": count * size,
-            "picture_kb": round(len(edits[0]["edited"]) * 3 / 4 / 1024),
-            "rate": asked["rate"],
-            "batch_seconds": asked["batch_seconds"],
-            "statuses": asked["statuses"],
-            "cpu_ms_an_edit": round(1000 * used / (count * size), 2),
-            "server_mb": {"before": before, "after": after, "after_the_second_pass": end},
-            "most_waiting": MOST[0],
-            "bound_of_waiting": Terms().max_waiting,
-            "from_the_store": {"rate": again["rate"], "batch_seconds": again["batch_seconds"]},
-        }
 
-
-MOST = [0]
-
-
-async def most_waiting(session: aiohttp.ClientSession, url: str) -> None:
+async def watch(session: aiohttp.ClientSession, url: str, most: list[int]) -> None:
     while True:
         async with session.get(f"{url}/healthz") as response:
-            MOST[0] = max(MOST[0], (await response.json())["waiting"])
+            most[0] = max(most[0], (await response.json())["waiting"])
         await asyncio.sleep(0.1)
 
 
-async def passing(session: Any, url: str, edits: list[Any], arguments: argparse.Namespace) -> dict[str, Any]:
+async def passing(session: Any, url: str, edits: list[Any], arguments: Any, first: int) -> dict[str, Any]:
     numbers = iter(range(arguments.batches))
     seconds: list[float] = []
     statuses: dict[str, int] = {}
@@ -155,7 +153,7 @@ async def passing(session: Any, url: str, edits: list[Any], arguments: argparse.
     async def client() -> None:
         for number in numbers:
             started = time.monotonic()
-            answer = await post(session, url, body(edits, number * arguments.batch, arguments.batch))
+            answer = await post(session, url, body(edits, first + number * arguments.batch, arguments.batch))
             seconds.append(time.monotonic() - started)
             for reward in answer["rewards"]:
                 statuses[reward["status"]] = statuses.get(reward["status"], 0) + 1

@@ -12,13 +12,14 @@ from typing import Any
 
 import httpx
 import uvicorn
+from run.made import picture, until
 
 from editjudge.judges.registry import Options
 from editjudge.store.store import Store
 from editjudge.web.app import create
+from editjudge.web.desk import Desk
 from editjudge.web.site import Site
 from editjudge.web.terms import Terms
-from tests.run.made import picture, until
 
 STUB = "openai/stub"
 
@@ -42,6 +43,12 @@ class Served:
 
     def rows(self) -> list[dict[str, Any]]:
         return [row for run in self.store.runs() for row in self.store.judgements(run)]
+
+    @property
+    def desk(self) -> Desk:
+        app: Any = self.server.config.app
+        desk: Desk = app.state.desk
+        return desk
 
     def stop(self) -> None:
         self.server.should_exit = True

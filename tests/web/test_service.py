@@ -7,6 +7,7 @@ import base64
 import json
 import math
 import pickle
+import signal
 import threading
 import zlib
 from collections.abc import Iterator
@@ -15,13 +16,15 @@ from typing import Any
 
 import httpx
 import pytest
+from run.made import ONLINE, canned, editjudge, edits, expected, picture, rows_of, run, start, stub, until
 
 from bench.stub import Behaviour, Stub
+from editjudge.errors import StoreError
 from editjudge.judges.registry import Options
 from editjudge.rubrics.files import load
+from editjudge.store.store import Store
 from editjudge.web.terms import Terms
-from tests.run.made import ONLINE, canned, edits, expected, picture, rows_of, run, stub, until
-from tests.web.served import STUB, Served, base64_of, edit, serving
+from web.served import STUB, Served, base64_of, edit, serving
 
 
 @pytest.fixture
@@ -34,6 +37,13 @@ def judge() -> Iterator[Stub]:
 def served(judge: Stub, tmp_path: Path) -> Iterator[Served]:
     with serving(tmp_path / "s.db") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Stub]]:
+    """A server that lasts, for what it must not do anything about."""
+    with stub() as judge, serving(tmp_path_factory.mktemp("refusing") / "s.db") as running:
+        yield running, judge
 
 
 def right(tmp_path: Path, count: int) -> list[float]:
@@ -214,6 +224,77 @@ def test_draining_is_bounded(tmp_path: Path) -> None:
         assert {row["status"] for row in served.rows()} == {"pending"}
 
 
+def test_a_server_that_is_being_stopped_takes_nothing_in(served: Served) -> None:
+    served.desk.closing = True
+    assert served.post("reward", {"edits": [edit(0)]}).status_code == 503
+    assert served.client.get(f"{served.url}/healthz").status_code == 503
+    assert served.rows() == []
+
+
+def test_a_store_that_fails_once_is_503_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(served.store, "write", lambda _: (_ for _ in ()).throw(StoreError("the disk is full")))
+        answer = served.post("reward", {"edits": [edit(0)]})
+        assert answer.status_code == 503 and "the disk is full" in answer.json()["error"]
+    assert served.rewards(edit(0))[0]["status"] == "ok"
+
+
+def test_the_command_serves_drains_on_a_signal_and_leaves_a_run_that_other_verbs_read(tmp_path: Path) -> None:
+    place, kept = tmp_path / "s.db", tmp_path / "kept"
+    options = ("--create", "--store", place, "--port", 0, "--judge", STUB, "--rubric", "fidelity", "--formula", "min")
+    with stub(Behaviour(latency=1.0)):
+        with start("serve", *options, "--keep-pictures", kept, folder=tmp_path) as server:
+            assert server.stderr
+            url = server.stderr.readline().split()[1]
+            asked = {"edits": [edit(0)], "deadline": 0.1}
+            late = httpx.post(f"{url}v1/reward", json=asked, timeout=60).json()
+            server.terminate()
+            assert server.wait(60) in (0, -signal.SIGTERM)  # raised again by uvicorn once everything is closed
+        assert late["rewards"][0]["status"] == "pending" and late["formula"].startswith("min of")
+    with Store.open(place, readonly=True) as store:
+        (row,) = store.judgements(late["run"]["id"])
+    assert row["status"] == "ok" and row["item"] == late["rewards"][0]["stored_as"]
+    assert editjudge("runs", "show", late["run"]["name"], "--store", place, "--json").code == 0
+    again = editjudge("runs", "again", late["run"]["name"], "--store", place)
+    assert again.code == 2 and "over HTTP" in again.err
+    assert len(list(kept.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--formula", "median"), "geometric_mean"),
+        (("--weight", "alignment"), "FACTOR=NUMBER"),
+        (("--weight", "alignment=nan"), "FACTOR=NUMBER"),
+        (("--weight", "alignmnt=1"), "alignment"),
+    ],
+)
+def test_terms_that_cannot_be_meant_are_refused(tmp_path: Path, option: tuple[str, str], said: str) -> None:
+    told = editjudge("serve", "--create", "--store", tmp_path / "s.db", "--port", 0, *option)
+    assert told.code == 2 and said in told.err
+
+
+def test_pictures_are_kept_once_by_digest_within_a_bound_and_shown_in_review(judge: Stub, tmp_path: Path) -> None:
+    kept, size = tmp_path / "kept", len(picture("input-0.png")) + len(picture("edited-0.png"))
+    with serving(tmp_path / "s.db", terms=Terms(pictures=kept, max_pictures=size)) as served:
+        first, _, third = served.rewards(edit(0), edit(0, id="same"), edit(1))
+        (kept_run,) = served.store.runs()
+        page = f"{served.url}/runs/{kept_run.id}/images/edited"
+        assert served.client.get(f"{page}/{first['stored_as']}").status_code == 200
+        assert served.client.get(f"{page}/{third['stored_as']}").status_code == 404
+    assert {path.read_bytes() for path in kept.iterdir()} == {picture("input-0.png"), picture("edited-0.png")}
+
+
+def test_where_there_is_a_token_the_api_needs_it(judge: Stub, tmp_path: Path) -> None:
+    token = "long enough to be hard to guess"  # noqa: S105  (opens nothing else)
+    with serving(tmp_path / "s.db", token=token) as served:
+        assert served.post("reward", {"edits": [edit(0)]}).status_code == 401
+        known = {"authorization": f"Bearer {token}"}
+        assert served.post("reward", {"edits": [edit(0)]}, headers=known).status_code == 200
+        document = served.client.get(f"{served.url}/openapi.json", headers=known).json()
+    assert document["security"] == [{"token": []}] and "401" in document["paths"]["/v1/reward"]["post"]["responses"]
+
+
 # --- bounds -------------------------------------------------------------------------------------------------------
 
 
@@ -309,13 +390,15 @@ def test_one_edit_is_judged_rubric_by_rubric_with_reasons(served: Served) -> Non
     [b"\x89PNG\r\n\x1a\n garbage", b"<svg xmlns='http://www.w3.org/2000/svg'/>", pickle.dumps({"a": 1}), b""],
     ids=["garbage", "svg", "pickle", "nothing"],
 )
-def test_what_is_no_picture_is_a_bad_image_and_nobody_is_asked(served: Served, judge: Stub, picture: bytes) -> None:
+def test_what_is_no_picture_is_a_bad_image_and_nobody_is_asked(refusing: tuple[Served, Stub], picture: bytes) -> None:
+    served, judge = refusing
     (reward,) = served.rewards(edit(0, edited=base64_of(picture)))
     assert (reward["reward"], reward["status"]) == (None, "bad_image")
     assert judge.ledger.requests == 0
 
 
-def test_a_decompression_bomb_is_refused_by_its_header(served: Served, judge: Stub) -> None:
+def test_a_decompression_bomb_is_refused_by_its_header(refusing: tuple[Served, Stub]) -> None:
+    served, judge = refusing
     side = (60_000).to_bytes(4, "big")
     header = b"IHDR" + side + side + bytes([8, 2, 0, 0, 0])
     bomb = b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + header + zlib.crc32(header).to_bytes(4, "big")
@@ -340,8 +423,10 @@ def test_a_decompression_bomb_is_refused_by_its_header(served: Served, judge: St
         (b"", "multipart/form-data", 422),
     ],
 )
-def test_a_body_that_is_not_understood_is_refused(served: Served, body: bytes, kind: str, status: int) -> None:
-    answer = served.post("reward", content=body, headers={"content-type": kind})
+def test_a_body_that_is_not_understood_is_refused(
+    refusing: tuple[Served, Stub], body: bytes, kind: str, status: int
+) -> None:
+    answer = refusing[0].post("reward", content=body, headers={"content-type": kind})
     assert answer.status_code == status and answer.json()["error"]
 
 
@@ -363,8 +448,10 @@ def test_a_body_that_is_not_understood_is_refused(served: Served, body: bytes, k
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_wrong_request_is_told_where_and_what(served: Served, wrong: dict[str, Any], where: str) -> None:
-    answer = served.post("reward", wrong)
+def test_a_wrong_request_is_told_where_and_what(
+    refusing: tuple[Served, Stub], wrong: dict[str, Any], where: str
+) -> None:
+    answer = refusing[0].post("reward", wrong)
     assert answer.status_code == 422
     assert any(problem["where"].startswith(where) and problem["what"] for problem in answer.json()["problems"])
 
