@@ -1,4 +1,4 @@
-"""`editjudge ratings`: what people said, into the store."""
+"""`editjudge ratings`: what people said, into the store and out of it."""
 
 from __future__ import annotations
 
@@ -49,3 +49,20 @@ def import_(file: Path, store_place: str, as_json: bool) -> None:
     else:
         told = f"{len(found):,} ratings of {items:,} items by {raters:,} raters"
         click.echo(f"{safe(str(file))}: {told}; {kept - before:,} new, the store has {kept:,}")
+
+
+@command.command("export")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@store_option
+@json_option
+def export(file: Path, store_place: str, as_json: bool) -> None:
+    """Write every rating of the store as CSV: item, rater, factor, score."""
+    from editjudge.store.ratings import csv_lines, read_ratings
+
+    with open_store(store_place, readonly=True) as store:
+        rows = read_ratings(store)
+    file.write_text("".join(csv_lines(rows)), "utf-8", newline="")
+    if as_json:
+        emit({"written": str(file), "ratings": len(rows)})
+    else:
+        click.echo(f"wrote {safe(str(file))}: {len(rows):,} ratings")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import sqlalchemy as sa
 
+from editjudge.store.export import harmless
 from editjudge.store.schema import ratings, upsert
 from editjudge.store.store import Store
 
@@ -33,3 +36,11 @@ def read_ratings(store: Store) -> list[Row]:
 
 def count_ratings(store: Store) -> int:
     return int(next(store._stream(sa.select(sa.func.count()).select_from(ratings)))[0])
+
+
+def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """As `agree --ratings` and a spreadsheet read them."""
+    for row in (("item", "rater", "factor", "score"), *rows):
+        line = io.StringIO()
+        csv.writer(line).writerow([harmless(f"{value:g}" if isinstance(value, float) else value) for value in row])
+        yield line.getvalue()

@@ -16,7 +16,7 @@ export function follow(id) {
 }
 
 function typing(target) {
-  return target.closest("input:not([type=checkbox], [type=range]), textarea, select, dialog, [contenteditable]");
+  return target.closest("input:not([type=checkbox], [type=radio], [type=range]), textarea, select, dialog, [contenteditable]");
 }
 
 function named(names) {
@@ -45,7 +45,7 @@ if (dialog) {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
   if (on && !on.checked && event.key !== "?") return;
-  const inside = event.target.closest("input[type=range], .wide");
+  const inside = event.target.closest("input[type=range], input[type=radio], .wide");
   if (inside && event.key.startsWith("Arrow")) return;
   if (event.key === " " && event.target.closest("button, a, summary, input")) return;
   const action = bound.get(event.key);

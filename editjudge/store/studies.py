@@ -1,0 +1,176 @@
+"""Who rates what: a study of a run's edits, the edits that each rater was given, and what they filled in.
+
+A form's answers live here, `can't tell` and reasons included; a score of a real edit is kept among the ratings too, in
+the same transaction, so that `agree` has it at once. Controls, whose answer is known, never become ratings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from editjudge.errors import UsageError
+from editjudge.store.schema import answers, assignments, items, ratings, studies, upsert
+from editjudge.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    id: int
+    name: str
+    run_id: int
+    rubrics: Sequence[str]
+    """Hashes of the rubrics that are asked."""
+    overlap: int
+    """Raters that each edit should have."""
+    quota: int
+    """Edits for each rater."""
+    controls: int
+    """Among them, at random places, so many whose answer is known."""
+    seed: int
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a rater is shown at a place of their own order."""
+
+    number: int
+    item: str
+    control: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What was filled in for a factor; no score where the rater could not tell."""
+
+    score: float | None
+    reason: str
+
+
+def create_study(
+    store: Store, name: str, run_id: int, rubrics: Sequence[str], *, overlap: int, quota: int, controls: int
+) -> Study:
+    values = {"name": name, "run_id": run_id, "rubrics": list(rubrics), "overlap": overlap, "quota": quota}
+    values |= {"controls": controls, "seed": random.SystemRandom().getrandbits(31), "created": time.time()}
+    with store._writing() as connection:
+        if connection.scalar(sa.select(studies.c.id).where(studies.c.name == name)):
+            raise UsageError(f'there is a study "{name}" already: give this one another name')
+        number = connection.execute(sa.insert(studies).values(values)).inserted_primary_key
+    return find_study(store, int(number[0]) if number else 0)
+
+
+def list_studies(store: Store) -> list[Study]:
+    with store._reading() as connection:
+        return [Study(*row) for row in connection.execute(sa.select(studies).order_by(studies.c.id))]
+
+
+def find_study(store: Store, number: int) -> Study:
+    for study in list_studies(store):
+        if study.id == number:
+            return study
+    raise UsageError(f"no study has the number {number}")
+
+
+def join(store: Store, study: Study, rater: str, controls: Sequence[str] = ()) -> list[Place]:
+    """The places of a rater, in an order of their own; given out at the first visit, and the same ever after.
+
+    Edits that another rater has and that still lack one come first, so that raters overlap from the start on.
+    """
+    with store._writing() as connection:
+        if mine := _places(connection, study, rater):
+            return mine
+        given: Counter[str] = Counter(dict(map(tuple, connection.execute(_GIVEN, {"study": study.id}))))
+        total = connection.scalar(sa.select(sa.func.count()).where(items.c.run_id == study.run_id)) or 0
+        chance = random.Random(f"{study.seed} {rater}")  # noqa: S311  (an order, not a secret)
+        wanting = [item for item, n in given.items() if n < study.overlap]
+        chance.shuffle(wanting)
+        chosen = wanting[: study.quota]
+        chosen += _fresh(connection, study, given, study.quota - len(chosen), total, chance)
+        chance.shuffle(chosen)
+        places = [(item, False) for item in chosen]
+        for control in chance.sample(list(controls), min(len(controls), study.controls)) if places else ():
+            places.insert(chance.randint(1, len(places)), (control, True))  # never the first: people look twice there
+        mine = [Place(number, item, control) for number, (item, control) in enumerate(places, 1)]
+        shared = {"study_id": study.id, "rater": rater}
+        if mine:
+            connection.execute(sa.insert(assignments), [shared | dataclasses.asdict(place) for place in mine])
+        return mine
+
+
+_GIVEN = (
+    sa.select(assignments.c.item, sa.func.count())
+    .where(assignments.c.study_id == sa.bindparam("study"), assignments.c.control.is_(False))
+    .group_by(assignments.c.item)
+    .order_by(assignments.c.item)
+)
+
+
+def _fresh(
+    connection: sa.Connection, study: Study, given: Counter[str], wanted: int, total: int, chance: random.Random
+) -> list[str]:
+    """Edits that nobody has, drawn without reading them all: a run may have a million."""
+    found: list[str] = []
+    order = chance.sample(range(total), min(total, max(0, wanted) + len(given)))
+    for start in range(0, len(order), 500):
+        if len(found) >= wanted:
+            break
+        some = order[start : start + 500]
+        query = sa.select(items.c.position, items.c.item).where(
+            items.c.run_id == study.run_id, items.c.position.in_(some)
+        )
+        at = dict(map(tuple, connection.execute(query)))
+        found += [at[position] for position in some if position in at and at[position] not in given]
+    return found[: max(0, wanted)]
+
+
+def _places(connection: sa.Connection, study: Study, rater: str) -> list[Place]:
+    columns = (assignments.c.number, assignments.c.item, assignments.c.control)
+    mine = (assignments.c.study_id == study.id) & (assignments.c.rater == rater)
+    rows = connection.execute(sa.select(*columns).where(mine).order_by(assignments.c.number))
+    return [Place(number, item, bool(control)) for number, item, control in rows]
+
+
+def places(store: Store, study: Study, rater: str) -> list[Place]:
+    with store._reading() as connection:
+        return _places(connection, study, rater)
+
+
+def fill_in(store: Store, study: Study, rater: str, place: Place, factor: str, filled: Filled) -> None:
+    """Keep an answer at once; a later one for the same factor takes its place."""
+    now = time.time()
+    answer = {"study_id": study.id, "rater": rater, "number": place.number, "factor": factor, "created": now}
+    answer |= {"score": filled.score, "reason": filled.reason}
+    rating = {"item": place.item, "rater": rater, "factor": factor}
+    with store._writing() as connection:
+        connection.execute(upsert(store._dialect, answers, ("score", "reason", "created")), answer)
+        if place.control:
+            return
+        if filled.score is None:
+            same = sa.and_(*(ratings.c[name] == value for name, value in rating.items()))
+            connection.execute(sa.delete(ratings).where(same))
+        else:
+            kept = rating | {"score": filled.score, "created": now}
+            connection.execute(upsert(store._dialect, ratings, ("score", "created")), kept)
+
+
+def filled_in(store: Store, study: Study, rater: str | None = None) -> dict[tuple[str, int, str], Filled]:
+    """By rater, number and factor."""
+    columns = (answers.c.rater, answers.c.number, answers.c.factor, answers.c.score, answers.c.reason)
+    query = sa.select(*columns).where(answers.c.study_id == study.id)
+    if rater is not None:
+        query = query.where(answers.c.rater == rater)
+    with store._reading() as connection:
+        return {(who, n, factor): Filled(score, reason) for who, n, factor, score, reason in connection.execute(query)}
+
+
+def raters(store: Store, study: Study) -> list[str]:
+    query = sa.select(assignments.c.rater).where(assignments.c.study_id == study.id).distinct()
+    with store._reading() as connection:
+        return sorted(connection.scalars(query))

@@ -1,0 +1,347 @@
+"""People rate with the rubrics' own questions: blind, in an order of their own, each answer kept at once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from editjudge.errors import EditjudgeError, ImageError, UsageError
+from editjudge.images import Limits, prepare, probe
+from editjudge.ratings import Rating, ratings_columns
+from editjudge.rubrics.files import SETS, resolve
+from editjudge.rubrics.model import Factor, Rubric
+from editjudge.store.ratings import csv_lines, read_ratings
+from editjudge.store.store import Item, Run
+from editjudge.store.studies import (
+    Filled,
+    Place,
+    Study,
+    create_study,
+    fill_in,
+    filled_in,
+    find_study,
+    join,
+    list_studies,
+    places,
+    raters,
+)
+from editjudge.web import frames
+from editjudge.web.questions import rubric_of
+from editjudge.web.site import Site
+
+COOKIE = "rater"
+_NAME = 60
+"""Letters of a rater's name."""
+_REASON = 2_000
+_DRAWS = 200
+"""Resamples of the live agreement: a page that is looked at often; `agree` takes its time."""
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    desk = _Desk(site)
+    return [
+        Route("/rate", desk.studies),
+        Route("/rate/name", desk.sign_in, methods=["POST"]),
+        Route("/rate/new", desk.new, methods=["GET", "POST"]),
+        Route("/rate/{study:int}", desk.go_on),
+        Route("/rate/{study:int}/progress", desk.progress),
+        Route("/rate/{study:int}/{number:int}", desk.form, methods=["GET", "POST"]),
+        Route("/rate/{study:int}/{number:int}/images/{role}", desk.image),
+        Route("/ratings.csv", desk.csv),
+    ]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a rater sees of an edit: no name, no model, no file."""
+
+    instruction: str
+    referring_expression: str
+    roles: tuple[str, ...]
+
+
+class _Desk:
+    def __init__(self, site: Site) -> None:
+        self._site, self._store = site, site.store
+
+    def _page(self, name: str, status: int = 200, **values: Any) -> Response:
+        return HTMLResponse(self._site.page(name, **values), status)
+
+    def _study(self, request: Request) -> Study:
+        try:
+            return find_study(self._store, request.path_params["study"])
+        except UsageError as error:
+            raise HTTPException(404, str(error)) from None
+
+    def _run(self, study: Study) -> Run:
+        for run in self._store.runs():
+            if run.id == study.run_id:
+                return run
+        raise HTTPException(404, "The run of this study is no longer in the store.")
+
+    def _rubrics(self, study: Study) -> list[Rubric]:
+        kept = self._store.rubrics()
+        return [rubric_of(kept[key]["content"]) for key in study.rubrics]
+
+    # --- coming and going -----------------------------------------------------------------------------------------
+
+    def studies(self, request: Request) -> Response:
+        rater = _rater(request)
+        rows = [(study, *self._state(study, rater)) for study in list_studies(self._store)]
+        return self._page("rate.html", rater=rater, studies=rows, can_plan=bool(self._store.runs()))
+
+    def _state(self, study: Study, rater: str) -> tuple[int, int]:
+        """Places done and given, of this rater."""
+        if not rater:
+            return 0, 0
+        mine = places(self._store, study, rater)
+        return len(_done(self._rubrics(study), filled_in(self._store, study, rater), rater, mine)), len(mine)
+
+    async def sign_in(self, request: Request) -> Response:
+        given = await _fields(request)
+        name = " ".join("".join(c for c in given.get("name", "") if c.isprintable()).split())[:_NAME]
+        answer = RedirectResponse("/rate", 303)
+        if name:
+            answer.set_cookie(COOKIE, quote(name), httponly=True, samesite="lax", max_age=90 * 86400)
+        else:
+            answer.delete_cookie(COOKIE)
+        return answer
+
+    async def new(self, request: Request) -> Response:
+        given = await _fields(request) if request.method == "POST" else {}
+        return await run_in_threadpool(self._new, given)
+
+    def _new(self, given: Mapping[str, str]) -> Response:
+        problem = ""
+        if given:
+            try:
+                study = self._create(given)
+                return RedirectResponse(f"/rate/{study.id}/progress", 303)
+            except EditjudgeError as error:
+                problem = str(error)
+        words = [*SETS, *sorted({rubric["name"] for rubric in self._store.rubrics().values()})]
+        choices = list(dict.fromkeys(words))
+        status = 400 if problem else 200
+        return self._page(
+            "study.html", status, runs=self._store.runs()[::-1], rubrics=choices, given=given, problem=problem
+        )
+
+    def _create(self, given: Mapping[str, str]) -> Study:
+        run = self._store.find_run(given.get("run", ""))
+        rubrics = self._asked(run, given.get("rubric", ""))
+        keys = [factor.key for rubric in rubrics for factor in rubric.factors]
+        if len(set(keys)) < len(keys):
+            raise UsageError("two of these rubrics have a factor of the same name, and a rating knows only the factor")
+        self._store.add_rubrics(rubrics)
+        return create_study(
+            self._store,
+            given.get("name", "").strip()[:100] or f"{run.name}, {given.get('rubric', '')}",
+            run.id,
+            [rubric.hash for rubric in rubrics],
+            overlap=_whole(given, "overlap", 1, 100),
+            quota=_whole(given, "quota", 1, 10_000),
+            controls=_whole(given, "controls", 0, 14),
+        )
+
+    def _asked(self, run: Run, word: str) -> list[Rubric]:
+        """Those of the run by preference: they are what its judges were asked."""
+        kept = self._store.rubrics()
+        own = {name: rubric_of(kept[key]["content"]) for name, key in run.spec["rubrics"].items() if key in kept}
+        if word in own:
+            return [own[word]]
+        return [own.get(rubric.name, rubric) for rubric in resolve([word])]
+
+    def go_on(self, request: Request) -> Response:
+        """To the first place that is not done, or to what there is to say at the end."""
+        study, rater = self._study(request), _rater(request)
+        if not rater:
+            return RedirectResponse("/rate", 303)
+        rubrics = self._rubrics(study)
+        mine = join(self._store, study, rater, _controls(rubrics) if study.controls else ())
+        done = _done(rubrics, filled_in(self._store, study, rater), rater, mine)
+        for place in mine:
+            if place.number not in done:
+                return RedirectResponse(f"/rate/{study.id}/{place.number}", 303)
+        return self._page("rated.html", study=study, rater=rater, total=len(mine))
+
+    # --- one edit -------------------------------------------------------------------------------------------------
+
+    async def form(self, request: Request) -> Response:
+        given = await _fields(request) if request.method == "POST" else {}
+        return await run_in_threadpool(self._form, request, given)
+
+    def _form(self, request: Request, given: Mapping[str, str]) -> Response:
+        study, rater, place, total = self._place(request)
+        rubrics = self._rubrics(study)
+        if request.method == "POST":
+            self._keep(study, rater, place, rubrics, given)
+            if "text/html" not in request.headers.get("accept", ""):
+                return Response(status_code=204)
+            return RedirectResponse(f"/rate/{study.id}/{min(place.number + 1, total)}", 303)
+        mine = {factor: f for (_, n, factor), f in filled_in(self._store, study, rater).items() if n == place.number}
+        return self._page(
+            "rate_edit.html", study=study, number=place.number, total=total, rubrics=rubrics, filled=mine,
+            shown=self._shown(study, place, rubrics), roles=frames.ROLES, reason_most=_REASON,
+        )  # fmt: skip
+
+    def _place(self, request: Request) -> tuple[Study, str, Place, int]:
+        study, rater = self._study(request), _rater(request)
+        mine = places(self._store, study, rater) if rater else []
+        number = request.path_params["number"]
+        if not 1 <= number <= len(mine):
+            raise HTTPException(404, "You were not given this edit; begin at /rate.")
+        return study, rater, mine[number - 1], len(mine)
+
+    def _keep(self, study: Study, rater: str, place: Place, rubrics: list[Rubric], given: Mapping[str, str]) -> None:
+        """Every factor of the form, or the one that was just answered; all are checked before any is kept."""
+        kept = []
+        for factor in (factor for rubric in rubrics for factor in rubric.factors):
+            if factor.key in given:
+                score = _score(factor, given[factor.key])
+                kept.append((factor.key, Filled(score, given.get(f"{factor.key}.reason", "")[:_REASON])))
+        for key, filled in kept:
+            fill_in(self._store, study, rater, place, key, filled)
+
+    def _item(self, study: Study, place: Place) -> tuple[Run, Item]:
+        run = self._run(study)
+        for item in self._store.items(run, place.item):
+            return run, item
+        raise HTTPException(404, "This edit is no longer in the store.")
+
+    def _shown(self, study: Study, place: Place, rubrics: list[Rubric]) -> _Shown:
+        roles = dict.fromkeys(role for rubric in rubrics for role in rubric.images)
+        if place.control:
+            edit = _attention()[place.item].edit
+            return _Shown(edit.instruction, "", tuple(role for role in roles if getattr(edit, role) is not None))
+        item = self._item(study, place)[1]
+        return _Shown(item.instruction, item.referring_expression, tuple(role for role in roles if role in item.images))
+
+    def image(self, request: Request) -> Response:
+        study, _, place, _ = self._place(request)
+        role = request.path_params["role"]
+        try:
+            if place.control:
+                data = getattr(_attention()[place.item].edit, role) if role in frames.ROLES else None
+                if data is None:
+                    raise ImageError("the edit has no such picture")
+                picture = prepare(data, probe(data, name=role), Limits(), name=role)
+            else:
+                picture = frames.shown(*self._item(study, place), role, "")
+        except ImageError:  # its words may name the file, and the file the model
+            raise HTTPException(404, "This picture cannot be shown.") from None
+        headers = {"content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
+        return Response(picture.data, media_type=picture.media_type, headers=headers)
+
+    # --- for whoever set it up ------------------------------------------------------------------------------------
+
+    def progress(self, request: Request) -> Response:
+        study = self._study(request)
+        rubrics, filled = self._rubrics(study), filled_in(self._store, study)
+        rows, rated = [], []
+        for rater in raters(self._store, study):
+            mine = places(self._store, study, rater)
+            by_number = {place.number: place for place in mine}
+            said = {(n, factor): f for (who, n, factor), f in filled.items() if who == rater}
+            checks = [
+                passed
+                for (n, factor), f in said.items()
+                if by_number[n].control and (passed := _passed(by_number[n], rubrics, factor, f)) is not None
+            ]
+            unsure = sum(f.score is None for f in said.values())
+            rows.append((rater, len(_done(rubrics, filled, rater, mine)), len(mine), sum(checks), len(checks), unsure))
+            rated += [
+                Rating(by_number[n].item, rater, factor, f.score)
+                for (n, factor), f in said.items()
+                if f.score is not None and not by_number[n].control
+            ]
+        return self._page(
+            "progress.html", study=study, run=self._run(study), raters=rows, agreement=list(_agreement(rubrics, rated))
+        )
+
+    def csv(self, _: Request) -> Response:
+        """Every rating of the store, as `agree --ratings` and a spreadsheet read it."""
+        headers = {"content-disposition": 'attachment; filename="ratings.csv"'}
+        return StreamingResponse(csv_lines(read_ratings(self._store)), media_type="text/csv", headers=headers)
+
+
+def _agreement(rubrics: list[Rubric], rated: list[Rating]) -> Iterator[tuple[str, Any]]:
+    from editjudge.stats.ceiling import ceiling
+
+    for factor in (factor for rubric in rubrics for factor in rubric.factors):
+        mine = [rating for rating in rated if rating.factor == factor.key]
+        if len({rating.rater for rating in mine}) > 1:
+            yield factor.title or factor.key, ceiling(ratings_columns(mine), draws=_DRAWS)
+
+
+def _done(
+    rubrics: list[Rubric], filled: Mapping[tuple[str, int, str], Filled], rater: str, mine: list[Place]
+) -> set[int]:
+    """Places where every factor has an answer."""
+    keys = [factor.key for rubric in rubrics for factor in rubric.factors]
+    return {place.number for place in mine if all((rater, place.number, key) in filled for key in keys)}
+
+
+@functools.cache
+def _attention() -> dict[str, Any]:
+    """Controls by their id; none where the extra that makes them is not installed."""
+    try:
+        from editjudge.probes.making import attention
+    except ModuleNotFoundError:
+        return {}
+    return {made.edit.id: made for made in attention()}
+
+
+def _controls(rubrics: list[Rubric]) -> list[str]:
+    """Those that these rubrics can tell."""
+    names = {f"{rubric.name}.{factor.key}" for rubric in rubrics for factor in rubric.factors}
+    return [key for key, made in _attention().items() if names & set(made.expected)]
+
+
+def _passed(place: Place, rubrics: list[Rubric], factor: str, filled: Filled) -> bool | None:
+    """Whether a control's answer is as known, give or take one of seven; None where nothing is known of it."""
+    made = _attention().get(place.item)
+    for rubric in rubrics:
+        if made is None or filled.score is None or f"{rubric.name}.{factor}" not in made.expected:
+            continue
+        values = next(f.scale.values for f in rubric.factors if f.key == factor)
+        low, high = made.expected[f"{rubric.name}.{factor}"]
+        leeway = 1 if len(values) > 3 else 0
+        return bool(low - leeway <= filled.score <= high + leeway)
+    return None
+
+
+def _score(factor: Factor, text: str) -> float | None:
+    if text == "":
+        return None
+    if text.isascii() and text.removeprefix("-").isdecimal() and factor.scale.accepts(int(text)):
+        return float(text)
+    raise HTTPException(422, f"{factor.key}: {text[:20]!r} is not {factor.scale.words}")
+
+
+def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int:
+    text = given.get(name, "")
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise UsageError(f"{name}: expected a whole number from {least:,} to {most:,}")
+    return int(text)
+
+
+def _rater(request: Request) -> str:
+    return unquote(request.cookies.get(COOKIE, ""))[:_NAME]
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        found = parse_qs(body, keep_blank_values=True, max_num_fields=200)
+    except ValueError as error:
+        raise HTTPException(400, str(error)) from None
+    return {name: values[-1] for name, values in found.items()}

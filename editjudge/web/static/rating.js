@@ -1,0 +1,99 @@
+// Rating by hand or by key: each answer is sent as it is given, and the next question takes over.
+
+import { follow, keys } from "./keys.js";
+
+const form = document.getElementById("answers");
+const questions = [...form.querySelectorAll(".question")];
+const saved = document.getElementById("saved");
+const pair = document.getElementById("pair");
+const blink = document.getElementById("blink");
+const BLINK = 600; // milliseconds each: well under three flashes a second
+let current = 0;
+let timer = 0;
+let sending = Promise.resolve();
+
+document.getElementById("save").hidden = true; // needed where scripts do not run
+
+function turnTo(index) {
+  current = Math.min(questions.length - 1, Math.max(0, index));
+  for (const [n, question] of questions.entries()) question.classList.toggle("current", n === current);
+  questions[current].scrollIntoView({ block: "nearest" });
+}
+
+function answered(question) {
+  return question.querySelector("input:checked") !== null;
+}
+
+async function send(question) {
+  const parts = new URLSearchParams();
+  for (const field of question.querySelectorAll("input:checked, textarea")) parts.set(field.name, field.value);
+  if (!answered(question)) return;
+  saved.textContent = "saving …";
+  try {
+    const answer = await fetch(location.pathname, { method: "POST", body: parts, headers: { accept: "application/json" } });
+    if (!answer.ok) throw new Error(answer.statusText);
+    saved.textContent = "saved";
+    question.classList.remove("unsaved");
+  } catch {
+    saved.textContent = "not saved: the server does not answer";
+    question.classList.add("unsaved");
+  }
+}
+
+function keep(question) {
+  sending = sending.then(() => send(question));
+}
+
+for (const [index, question] of questions.entries()) {
+  question.addEventListener("focusin", () => turnTo(index));
+  question.addEventListener("change", (event) => {
+    keep(question);
+    if (event.target.type === "radio") turnTo(index + 1);
+  });
+}
+
+function choose(value) {
+  const question = questions[current];
+  const choice = [...question.querySelectorAll("input[type=radio]")].find((input) => input.value === value);
+  if (!choice) return;
+  choice.checked = true;
+  choice.dispatchEvent(new Event("change", { bubbles: true }));
+}
+
+async function next() {
+  await sending;
+  const open = questions.findIndex((question) => !answered(question) || question.classList.contains("unsaved"));
+  if (open < 0) follow("next")();
+  else {
+    turnTo(open);
+    saved.textContent = "this question is still open";
+  }
+}
+
+function blinking() {
+  const on = blink.getAttribute("aria-pressed") !== "true";
+  blink.setAttribute("aria-pressed", String(on));
+  pair.classList.toggle("blinking", on);
+  pair.classList.remove("second");
+  clearInterval(timer);
+  if (on) timer = setInterval(() => pair.classList.toggle("second"), BLINK);
+}
+
+blink.addEventListener("click", blinking);
+form.addEventListener("submit", (event) => { event.preventDefault(); next(); });
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && event.target.closest("textarea")) event.target.blur();
+});
+
+keys([
+  [["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"], "this score for the marked question", (event) => choose(event.key)],
+  [["c"], "can’t tell", () => choose("")],
+  [["ArrowDown", "j"], "next question", () => turnTo(current + 1)],
+  [["ArrowUp", "k"], "question before", () => turnTo(current - 1)],
+  [["r"], "write a reason (Escape leaves it)", () => questions[current].querySelector("textarea").focus()],
+  [["b"], "blink between the pictures", blinking],
+  [["Enter", "n"], "next edit", next],
+  [["p"], "edit before", follow("previous")],
+]);
+const first = questions.findIndex((question) => !answered(question));
+turnTo(first < 0 ? 0 : first);

@@ -1,0 +1,224 @@
+"""Rating: blind, resumable, each answer kept at once, and `agree` has it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from run.made import editjudge, edits, rows_of, write_manifest
+
+from editjudge.store.ratings import read_ratings
+from web.served import Served, serving
+
+FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """Twenty edits of two models, judged by recorded replies, and the server over their store."""
+    rows = rows_of(edits(tmp_path, 20))
+    rows[0]["instruction"] = "<script>alert(1)</script>"
+    manifest = write_manifest(tmp_path, rows)
+    (tmp_path / "replies.jsonl").write_text(json.dumps({"item": "e0", "rubric": "preservation", "reply": "{}"}))
+    judge = f"replay:{tmp_path / 'replies.jsonl'}"
+    words = ("--rubric", "preservation", "--judge", judge, "--name", "r", "--store", tmp_path / "s.db")
+    assert editjudge("run", manifest, *words, "--max-failures", "1").code == 0
+    with serving(tmp_path / "s.db", judge="measured") as server:
+        yield server
+        while BROWSERS:
+            BROWSERS.pop().close()
+
+
+BROWSERS: list[httpx.Client] = []
+
+
+class Person:
+    """Somebody with a browser of their own."""
+
+    def __init__(self, served: Served, name: str) -> None:
+        self.client = httpx.Client(base_url=served.url, timeout=60, follow_redirects=True)
+        self.client.headers["accept"] = "text/html"
+        BROWSERS.append(self.client)
+        self.post("/rate/name", name=name)
+
+    def get(self, path: str) -> httpx.Response:
+        return self.client.get(path)
+
+    def post(self, path: str, **fields: object) -> httpx.Response:
+        return self.client.post(path, data={name: str(value) for name, value in fields.items()})
+
+    def answer(self, number: int, score: object, study: int = 1, **reasons: str) -> httpx.Response:
+        return self.post(f"/rate/{study}/{number}", **dict.fromkeys(FACTORS, score), **reasons)
+
+
+def plan(served: Served, **more: object) -> None:
+    setup = {"run": "1", "rubric": "preservation", "name": "pilot", "quota": 20, "overlap": 2, "controls": 0} | more
+    answer = Person(served, "chief").post("/rate/new", **setup)
+    assert answer.status_code == 200 and "Nobody has begun" in answer.text, answer.text
+
+
+def test_a_rater_gets_every_edit_once_in_an_order_of_their_own(served: Served) -> None:
+    plan(served)
+    orders = []
+    for name in ("ann", "bob"):
+        person = Person(served, name)
+        person.get("/rate/1")
+        pages = [person.get(f"/rate/1/{n}").text for n in range(1, 21)]
+        orders.append([re.findall(r"Paint car \d+ red|&lt;script&gt;", page)[0] for page in pages])
+        assert person.get("/rate/1/21").status_code == 404
+    assert len(set(orders[0])) == 20
+    assert set(orders[0]) == set(orders[1])
+    assert orders[0] != orders[1]
+
+
+def test_model_item_file_and_scores_are_hidden(served: Served) -> None:
+    plan(served)
+    person = Person(served, "ann")
+    person.get("/rate/1")
+    for number in range(1, 21):
+        page = person.get(f"/rate/1/{number}").text
+        assert not re.search(r"\bm[01]\b|\be\d+\b|edited-\d|replay", page)
+        assert person.get(f"/rate/1/{number}/images/edited").headers["content-type"] == "image/png"
+
+
+def test_the_form_is_the_rubric_s_own(served: Served) -> None:
+    from editjudge.rubrics.files import load
+
+    plan(served)
+    person = Person(served, "ann")
+    page = person.get("/rate/1").text
+    for factor in load("preservation").factors:
+        assert re.findall(rf'name="{factor.key}" value="(-?\d*)"', page) == [*map(str, factor.scale.values), ""]
+        assert factor.title in page
+        assert all(words.replace("'", "&#39;") in page for words in factor.scale.labels.values())
+
+
+def test_an_answer_is_kept_at_once_and_can_be_changed(served: Served) -> None:
+    plan(served)
+    person = Person(served, "ann")
+    person.get("/rate/1")
+    kept = person.client.post("/rate/1/1", data={"unchanged_regions": "5"}, headers={"accept": "application/json"})
+    assert kept.status_code == 204
+    assert [(rater, factor, score) for _, rater, factor, score in read_ratings(served.store)] == [
+        ("ann", "unchanged_regions", 5.0)
+    ]
+    person.answer(1, 3)
+    assert {score for *_, score in read_ratings(served.store)} == {3.0}
+
+
+def test_cannot_tell_is_an_answer_and_no_rating(served: Served) -> None:
+    plan(served)
+    person = Person(served, "ann")
+    person.get("/rate/1")
+    person.answer(1, 4)
+    person.answer(1, "", **{"unchanged_regions.reason": "too dark <b>"})
+    assert read_ratings(served.store) == []
+    page = person.get("/rate/1/1").text
+    assert "too dark &lt;b&gt;" in page
+    assert str(person.get("/rate/1").url).endswith("/rate/1/2")
+
+
+def test_a_rater_goes_on_where_they_stopped_from_another_browser(served: Served) -> None:
+    plan(served)
+    first = Person(served, "ann")
+    first.get("/rate/1")
+    for number in (1, 2, 3):
+        first.answer(number, 6)
+    assert str(Person(served, "ann").get("/rate/1").url).endswith("/rate/1/4")
+
+
+@pytest.mark.parametrize("score", ["8", "0", "5.5", "five", "-1", "٥"])
+def test_a_score_off_the_scale_is_refused_and_nothing_of_the_form_is_kept(served: Served, score: str) -> None:
+    plan(served)
+    person = Person(served, "ann")
+    person.get("/rate/1")
+    fields = dict(zip(FACTORS, ("5", "5", score), strict=True))
+    assert person.post("/rate/1/1", **fields).status_code == 422
+    assert read_ratings(served.store) == []
+
+
+def test_raters_overlap_as_planned_and_nobody_gets_more(served: Served) -> None:
+    plan(served, quota=8, overlap=2)
+    people = ("ann", "bob", "cid", "dee", "eve", "fay")
+    for name in people:
+        Person(served, name).get("/rate/1")
+    from editjudge.store.studies import find_study, places
+
+    study = find_study(served.store, 1)
+    given = [place.item for name in people for place in places(served.store, study, name)]
+    assert len(given) == 40
+    assert {given.count(item) for item in given} == {2}
+    late = Person(served, "gus").get("/rate/1")
+    assert "Nothing is left to rate" in late.text
+
+
+def test_two_people_see_their_agreement_and_agree_uses_their_ratings(served: Served, tmp_path: Path) -> None:
+    plan(served)
+    for name, shift in (("ann", 0), ("bob", 1)):
+        person = Person(served, name)
+        person.get("/rate/1")
+        for number in range(1, 21):
+            car = re.findall(r"Paint car (\d+)", person.get(f"/rate/1/{number}").text)
+            person.answer(number, min(7, 1 + int(car[0] if car else 0) % 6 + shift))
+        assert "Thank you" in person.get("/rate/1").text
+    page = Person(served, "chief").get("/rate/1/progress").text
+    assert len(re.findall(r'<td class="num">20</td><td class="num">20</td>', page)) == 2
+    assert re.findall(r"(0\.\d\d|1\.00)", page)
+    assert "[1.00, 1.00]" in page
+    agreed = editjudge("ratings", "export", tmp_path / "ratings.csv", "--store", tmp_path / "s.db")
+    assert agreed.code == 0, agreed.err
+    exported = (tmp_path / "ratings.csv").read_text().splitlines()
+    assert (exported[0], len(exported)) == ("item,rater,factor,score", 121)
+    shown = Person(served, "chief").get("/ratings.csv")
+    assert shown.text.split() == (tmp_path / "ratings.csv").read_text().split()
+
+
+def test_controls_have_known_answers_and_never_become_ratings(served: Served) -> None:
+    plan(served, controls=3)
+    from editjudge.store.studies import find_study, places
+
+    for name, score in (("careful", None), ("careless", 1)):
+        person = Person(served, name)
+        person.get("/rate/1")
+        mine = places(served.store, find_study(served.store, 1), name)
+        controls = [place for place in mine if place.control]
+        assert len(controls) == 3
+        assert mine[0] not in controls
+        for place in controls:
+            assert person.get(f"/rate/1/{place.number}/images/edited").status_code == 200
+            assert place.item not in person.get(f"/rate/1/{place.number}").text
+            person.answer(place.number, score or 7)
+    page = Person(served, "chief").get("/rate/1/progress").text
+    right = dict(re.findall(r'class="said">(\w+)</th>.*?>(\d+) of \d+<', page, re.DOTALL))
+    assert int(right["careful"]) > int(right["careless"]) == 0
+    assert read_ratings(served.store) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"run": "99"}, "no run"),
+        ({"rubric": "nonsense"}, "nonsense"),
+        ({"quota": "0"}, "quota"),
+        ({"overlap": "x"}, "overlap"),
+        ({"controls": "99"}, "controls"),
+    ],
+)
+def test_a_study_that_cannot_be_set_up_says_why(served: Served, fields: dict[str, str], complaint: str) -> None:
+    setup = {"run": "1", "rubric": "preservation", "quota": "5", "overlap": "2", "controls": "0"} | fields
+    answer = Person(served, "chief").post("/rate/new", **setup)
+    assert answer.status_code == 400
+    assert complaint in answer.text
+
+
+def test_another_site_cannot_rate_for_somebody(served: Served) -> None:
+    plan(served)
+    person = Person(served, "ann")
+    person.get("/rate/1")
+    person.client.headers["origin"] = "https://evil.example"
+    assert person.answer(1, 7).status_code == 403
+    assert read_ratings(served.store) == []
