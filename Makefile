@@ -35,6 +35,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench.faults
 	$(BIN)/python -m bench.resume
 	$(BIN)/python -m bench.store
+	$(BIN)/python -m bench.rewards
 	$(BIN)/python -m bench.statistics
 
 clean:

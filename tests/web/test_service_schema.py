@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from jsonschema.validators import Draft202012Validator
 
-from tests.web.served import Served, edit, serving
+from web.served import Served, edit, serving
 
 # The one server error that can be asked for: `strict` answers 503.
 PATHS = {"/v1/judge", "/v1/reward", "/healthz", "/openapi.json"}
