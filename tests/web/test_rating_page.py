@@ -1,0 +1,171 @@
+"""Rating in a real browser, by hand and by key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+from run.made import editjudge
+
+from editjudge.store.ratings import read_ratings
+from web.served import Served, serving
+
+SHOTS = Path(__file__).parents[2] / "docs" / "img"
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Edits of two of the pretend editors, and a study of them."""
+    folder = tmp_path_factory.mktemp("rated")
+    manifest = written(folder)
+    words = ("--rubric", "preservation", "--judge", "measured", "--name", "r", "--store", folder / "s.db")
+    assert editjudge("run", manifest, *words).code == 0
+    with serving(folder / "s.db", judge="measured") as served:
+        yield served
+
+
+def written(folder: Path) -> Path:
+    """Twenty edits of small pictures: drawn, so that they are ours."""
+    import json
+
+    from PIL import Image, ImageDraw
+
+    rows = []
+    for number in range(20):
+        picture = Image.linear_gradient("L").resize((120, 90)).convert("RGB")
+        draw = ImageDraw.Draw(picture)
+        draw.rectangle((10 + 3 * number, 20, 40 + 3 * number, 60), fill=(60, 90, 140))
+        picture.save(folder / f"{number}-in.png")
+        draw.rectangle((10 + 3 * number, 20, 40 + 3 * number, 60), fill=(170, 60, 50))
+        picture.save(folder / f"{number}-out.png")
+        row = {"id": f"e{number}", "input": f"{number}-in.png", "edited": f"{number}-out.png", "model": "secret-model"}
+        rows.append(json.dumps(row | {"instruction": f"Make box {number} red <img src=x onerror=alert(1)>"}))
+    (folder / "edits.jsonl").write_text("\n".join(rows))
+    return folder / "edits.jsonl"
+
+
+def set_up(page: Page, url: str, name: str) -> str:
+    page.goto(f"{url}/rate/new")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Rubric").select_option("preservation")
+    page.get_by_label("Edits for each rater").fill("20")
+    page.get_by_label("Controls for each rater").fill("0")
+    page.get_by_role("button", name="Set up").click()
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    return page.url.removesuffix("/progress")
+
+
+def rate(chromium: Browser, study: str, url: str, name: str, score: int) -> None:
+    """Twenty edits by keys alone: three scores and Enter each."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    try:
+        page = context.new_page()
+        page.goto(f"{url}/rate")
+        page.get_by_label("Your name").fill(name)
+        page.get_by_role("button", name="Begin").click()
+        page.goto(study)
+        for number in range(1, 21):
+            expect(page).to_have_title(f"Edit {number} of 20 · two people · editjudge")
+            assert "secret-model" not in page.content()
+            for _ in range(3):
+                page.keyboard.press(str(1 + (score + len(page.url)) % 7))
+            page.keyboard.press("Enter")
+            page.wait_for_url(lambda address, n=number: not address.endswith(f"/{n}"))  # type: ignore[misc]
+        expect(page.get_by_role("heading", name="Done. Thank you")).to_be_visible()
+    finally:
+        context.close()
+
+
+def test_two_people_rate_twenty_edits_by_key_and_their_agreement_shows(
+    rated: Served, page: Page, chromium: Browser
+) -> None:
+    study = set_up(page, rated.url, "two people")
+    for name, score in (("Ann", 4), ("Bob", 5)):
+        rate(chromium, study, rated.url, name, score)
+    assert len(read_ratings(rated.store)) == 2 * 20 * 3
+    page.goto(f"{study}/progress")
+    row = page.get_by_role("row").filter(has_text="Unchanged regions")
+    expect(row).to_contain_text("40")
+    expect(page.get_by_role("row").filter(has_text="Bob")).to_contain_text("20")
+
+
+def begin(page: Page, url: str, study: str, rater: str) -> None:
+    page.goto(f"{url}/rate")
+    page.get_by_label("Your name").fill(rater)
+    page.get_by_role("button", name="Begin").click()
+    page.goto(study)
+
+
+def test_an_answer_by_hand_is_saved_before_the_page_is_left_and_can_be_changed(rated: Served, page: Page) -> None:
+    study = set_up(page, rated.url, "by hand")
+    begin(page, rated.url, study, "Cid")
+    question = page.get_by_role("radiogroup", name="Unchanged regions")
+    question.get_by_text("6", exact=True).click()
+    expect(page.locator("#saved")).to_have_text("saved")
+    page.reload()
+    expect(question.locator("[value='6']")).to_be_checked()
+    question.get_by_text("Can’t tell").click()
+    expect(page.locator("#saved")).to_have_text("saved")
+    assert [row for row in read_ratings(rated.store) if row[1] == "Cid"] == []
+
+
+def test_enter_stays_at_what_is_still_open(rated: Served, page: Page) -> None:
+    study = set_up(page, rated.url, "still open")
+    begin(page, rated.url, study, "Dee")
+    here = page.url
+    page.keyboard.press("5")
+    page.keyboard.press("Enter")
+    expect(page.locator("#saved")).to_have_text("this question is still open")
+    assert page.url == here
+
+
+def test_a_hostile_instruction_is_text(rated: Served, page: Page) -> None:
+    study = set_up(page, rated.url, "hostile")
+    begin(page, rated.url, study, "Eve")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("<img src=x onerror=alert(1)>")
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_blinking_shows_one_picture_at_a_time(rated: Served, page: Page) -> None:
+    study = set_up(page, rated.url, "blink")
+    begin(page, rated.url, study, "Fay")
+    page.keyboard.press("b")
+    seen = [page.locator(".pair figure").nth(n).is_visible() for n in (0, 1)]
+    assert sorted(seen) == [False, True]
+    page.keyboard.press("b")
+    assert all(page.locator(".pair figure").nth(n).is_visible() for n in (0, 1))
+
+
+@pytest.mark.parametrize("where", ["/rate", "/rate/new", "study", "study/progress"])
+def test_axe_finds_nothing_serious(rated: Served, page: Page, where: str) -> None:
+    study = set_up(page, rated.url, f"axe {where}")
+    begin(page, rated.url, study, "Gus")
+    page.goto(where.replace("study", study) if where.startswith("study") else rated.url + where)
+    found = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("form", "scheme", "width"), [("light", "light", 1280), ("dark", "dark", 1280), ("tablet", "light", 820)]
+)
+def test_the_page_fits_and_can_be_photographed(
+    sample: Served, chromium: Browser, page: Page, form: str, scheme: str, width: int, tmp_path: Path
+) -> None:
+    study = set_up(page, sample.url, f"Pilot {form}")
+    context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)  # type: ignore[arg-type]
+    try:
+        opened = context.new_page()
+        begin(opened, sample.url, study, "Hal")
+        opened.keyboard.press("6")
+        expect(opened.locator("#saved")).to_have_text("saved")
+        wide = opened.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width
+        folder = SHOTS if os.environ.get("EDITJUDGE_SCREENSHOTS") else tmp_path
+        opened.screenshot(path=folder / f"rate-{form}.png")
+        assert (folder / f"rate-{form}.png").stat().st_size > 10_000
+    finally:
+        context.close()
