@@ -31,29 +31,20 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import GroupKFold
 
 from editjudge.images import decode
-from editjudge.judges.measured.calibration import FILE, Calibration, Term
-from editjudge.judges.measured.calibration import learnt as learnt_part
+from editjudge.judges.measured.calibration import FILE, Calibration, calibration
 from editjudge.judges.measured.measures import measure
 from editjudge.judges.measured.scene import compose
 
 Array = Any
 QUALITY = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
 FACTOR = "PQ"
-TREES, LEAF, DEPTH = 60, 4, 7
-"""Sixty small trees: more gain less than a hundredth."""
-_EVERYTHING = (
-    "change", "overall", "texture", "seam", "light", "style", "structure", "redrawn", "natural", "content",
-)  # fmt: skip
-LEARNT: dict[str, tuple[tuple[str, ...], float]] = {
-    # Families of measures that a factor's forest sees, and the most points that it takes off. The more families, the
-    # more it answers to the defects of others: these leave every known defect to its own factor.
-    "image_quality": (_EVERYTHING, 5.5),
-    "color_and_lighting": (("light", "style", "content", "texture", "redrawn"), 3.0),
-    "seamlessness": (("seam", "change", "texture", "redrawn", "overall"), 3.0),
-}
-ALONE = "redrawn.parts"
-"""The one measure that agrees best with people's ratings (.45 within editing model): it decides by itself."""
-OWN_MODEL = 1.0
+TREES, LEAF = 200, 6
+"""Leaves of at least six edits: smaller ones learn single edits, larger ones blur (.48, .49, .48 for 3, 6, 10)."""
+POINTS = 3.0
+"""The most points that the forest takes off: half of the scale, so that a factor's own defect can move it twice."""
+OFFSETS = dict(zip(QUALITY, (-0.375, -0.125, 0.125, 0.375), strict=True))
+"""Evenly over one step of the scale."""
+OWN_MODEL = 0.8
 """Share of the difference between editing models' means that is learnt: what tells models apart is partly quality."""
 
 CUTS: dict[str, list[tuple[str, list[tuple[float, float]]]]] = {
@@ -127,7 +118,7 @@ def _measured(manifest: Path, edits: list[dict[str, Any]], cache: Path | None) -
     if cache and cache.exists():
         found: list[dict[str, float]] = pickle.loads(cache.read_bytes())  # noqa: S301  # our own, made by this script
         return found
-    with ProcessPoolExecutor(1) as pool:
+    with ProcessPoolExecutor() as pool:
         found = list(pool.map(partial(_measure, manifest.parent), edits, chunksize=8))
     if cache:
         cache.write_bytes(pickle.dumps(found))
@@ -153,50 +144,44 @@ def target(rated: Rated) -> Array:
     return wanted
 
 
-def forest(rated: Rated, factor: str) -> dict[str, Any]:
+def learn(rated: Rated) -> dict[str, Any]:
     """Trees as plain lists, and cut points that spread their answers over the points taken off."""
-    families, points = LEARNT[factor]
-    names = [name for name in rated.names if name.split(".")[0] in families]
-    values = rated.values[:, [rated.names.index(name) for name in names]]
-    fitted = _trees().fit(values, target(rated))
+    fitted = _trees().fit(rated.values, target(rated))
     # Spread by what it says of images it has not seen: of those it has seen it says too much.
-    said = np.zeros(len(values))
-    for train, test in GroupKFold(4).split(values, rated.rating, rated.group):
-        said[test] = _trees().fit(values[train], target(rated.part(train))).predict(values[test])
+    said = np.zeros(len(rated.rating))
+    for train, test in GroupKFold(4).split(rated.values, rated.rating, rated.group):
+        said[test] = _trees(50).fit(rated.values[train], target(rated.part(train))).predict(rated.values[test])
     # Evenly over the points: a rank keeps what rounding to whole scores would lose.
-    shares = np.linspace(0.03, 0.95, 9)
-    cuts = [[round(float(np.quantile(said, q)), 4), round(points * (0.95 - q) / 0.92, 3)] for q in shares]
-    return {"measures": names, "trees": [_tree(one.tree_) for one in fitted.estimators_], "cuts": cuts}
+    shares = np.linspace(0.02, 0.98, 13)
+    cuts = [[round(float(np.quantile(said, q)), 4), round(POINTS * (0.98 - q) / 0.96, 3)] for q in shares]
+    return _nodes(fitted) | {"measures": rated.names, "cuts": cuts, "offsets": OFFSETS}
 
 
-def learn(rated: Rated) -> dict[str, dict[str, Any]]:
-    """What the ratings teach about each quality factor."""
-    values = rated.values[:, rated.names.index(ALONE)]
-    cuts = [
-        [round(float(np.quantile(values, q)), 4), round(3.0 * (q - 0.05) / 0.92, 3)] for q in np.linspace(0.05, 0.97, 9)
-    ]
-    return {"texture_and_detail": {"measure": ALONE, "cuts": cuts}} | {
-        factor: forest(rated, factor) for factor in LEARNT
-    }
+def _trees(count: int = TREES) -> Any:
+    return ExtraTreesRegressor(count, min_samples_leaf=LEAF, max_features=1.0, random_state=0)
 
 
-def _trees() -> Any:
-    return ExtraTreesRegressor(TREES, min_samples_leaf=LEAF, max_depth=DEPTH, max_features=0.3, random_state=0)
+def _nodes(fitted: Any) -> dict[str, Any]:
+    """All trees in one list of nodes, each node's two branches side by side."""
+    found: dict[str, list[Any]] = {name: [] for name in ("roots", "feature", "threshold", "left", "value")}
+    for tree in (one.tree_ for one in fitted.estimators_):
+        found["roots"].append(len(found["feature"]))
+        queue, start = [0], len(found["feature"])
+        for node in queue:  # grows while it is walked, level by level
+            leaf = tree.feature[node] < 0
+            found["feature"].append(-1 if leaf else int(tree.feature[node]))
+            found["threshold"].append(0 if leaf else float(f"{tree.threshold[node]:.5g}"))
+            found["left"].append(0 if leaf else start + len(queue))
+            found["value"].append(round(float(tree.value[node, 0, 0]), 3) if leaf else 0)
+            if not leaf:
+                queue += [int(tree.children_left[node]), int(tree.children_right[node])]
+    return found
 
 
-def _tree(tree: Any) -> dict[str, Any]:
-    return {
-        "feature": [int(k) if k >= 0 else -1 for k in tree.feature],
-        "threshold": [float(f"{x:.5g}") for x in tree.threshold],
-        "left": tree.children_left.tolist(),
-        "right": tree.children_right.tolist(),
-        "value": [round(float(v), 4) for v in tree.value[:, 0, 0]],
-    }
-
-
-def calibration(learnt: dict[str, dict[str, Any]]) -> Calibration:
-    factors = {name: tuple(Term(m, tuple(cuts)) for m, cuts in terms) for name, terms in CUTS.items()}
-    return Calibration(1, factors, {name: learnt_part(model) for name, model in learnt.items()}, {}, "")
+def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
+    """What the file holds."""
+    factors = {name: [{"measure": m, "cuts": cuts} for m, cuts in terms] for name, terms in CUTS.items()}
+    return {"version": 1, "factors": factors, "learnt": learnt}
 
 
 # --- how well -------------------------------------------------------------------------------------------------
@@ -247,7 +232,7 @@ def unseen_models(rated: Rated) -> Iterator[tuple[Array, Array]]:
 def held_out(rated: Rated, splits: Iterator[tuple[Array, Array]]) -> Array:
     said = np.zeros(len(rated.rating))
     for train, test in splits:
-        found = calibration(learn(rated.part(train)))
+        found = calibration(content(learn(rated.part(train))))
         said[test] = quality(found, rated.part(test))
     return said
 
@@ -257,13 +242,13 @@ def on_other(train: Rated, other: Rated) -> Array:
     said = np.zeros(len(other.rating))
     for seen, test in unseen_images(train):
         held = np.isin(other.group, np.unique(train.group[test]))
-        found = calibration(learn(train.part(seen)))
+        found = calibration(content(learn(train.part(seen))))
         said[held] = quality(found, other.part(held))
     return said
 
 
 def report(text: Rated, mask: Rated | None) -> dict[str, Any]:
-    bare = calibration({})
+    bare = calibration(content(None))
     found: dict[str, Any] = {
         "edits": len(text.rating),
         "quality, grouped by input": with_intervals(held_out(text, unseen_images(text)), text),
@@ -303,18 +288,14 @@ def main() -> None:
 
 
 def _file(text: Rated, found: dict[str, Any], manifest: Path) -> dict[str, Any]:
-    factors = {name: [{"measure": m, "cuts": cuts} for m, cuts in terms] for name, terms in CUTS.items()}
-    return {
-        "version": 1,
+    return content(learn(text)) | {
         "provenance": {
             "made by": "bench/fit_measured.py",
             "ratings": f"{manifest.parent.name}: mean of people's {FACTOR}, {len(text.rating)} edits, "
             f"{len(np.unique(text.group))} input images, {len(np.unique(text.model))} editing models",
             "made on": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "agreement": found,
-        },
-        "factors": factors,
-        "learnt": learn(text),
+        }
     }
 
 

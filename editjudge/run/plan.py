@@ -36,12 +36,12 @@ class Shape:
 def works(edits: Iterable[Edit], shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:
     """Everything to be asked of one judge, edit by edit, so that what shares pictures stands together."""
     for edit in edits:
-        seen: dict[tuple[str, ...], _Seen] = {}
+        seen: dict[tuple[tuple[str, ...], int], _Seen] = {}
         for rubric in shape.rubrics:
-            roles = _roles(edit, rubric, judge)
-            if roles not in seen:
-                seen[roles] = _see(edit, roles, judge, look)
-            yield from _of_one(edit, rubric, shape, judge, seen[roles])
+            which = _roles(edit, rubric, judge), len(rubric.images)
+            if which not in seen:
+                seen[which] = _see(edit, *which, judge, look)
+            yield from _of_one(edit, rubric, shape, judge, seen[which])
 
 
 class _Seen(NamedTuple):
@@ -55,10 +55,14 @@ class _Seen(NamedTuple):
     problem: tuple[Status, Remark] | None
 
 
-def _see(edit: Edit, roles: tuple[str, ...], judge: Judge, look: Look) -> _Seen:
+def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Look) -> _Seen:
     shown: dict[str, Known] = {}
     limits = judge.limits
-    problem = _pictures(edit, roles, look, shown) if limits is not None else None
+    problem = None
+    if limits is not None:
+        problem = _pictures(edit, roles[:needed], look, shown)
+        _pictures(edit, roles[needed:], look, shown)  # the rubric does not show these: broken, they are not there
+    shown = {role: known for role, known in shown.items() if known.info or role in roles[:needed]}
     digests = {role: known.digest for role, known in shown.items()}
     recipes = {role: plan(known.info, limits) for role, known in shown.items() if known.info and limits}
     sizes = {role: known.info.shown for role, known in shown.items() if known.info}

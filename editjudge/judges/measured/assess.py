@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from editjudge.errors import ImageError
 from editjudge.judges.measured import evidence, factors, reference
 from editjudge.judges.measured.calibration import Calibration
 from editjudge.judges.measured.finding import Finding, abstain, on_scale
-from editjudge.judges.measured.lettering import Line, Reading, Request, compare, read_lines, request
+from editjudge.judges.measured.lettering import Line, Reading, Request, compare_all, read_lines, request
 from editjudge.judges.measured.measures import Measures, measure
 from editjudge.judges.measured.proof import prove, why_not
 from editjudge.judges.measured.relighting import differences
@@ -43,6 +44,8 @@ class Subject:
 
     pictures: Mapping[str, Array]
     instruction: str = ""
+    broken: Mapping[str, ImageError] = field(default_factory=dict)
+    """Pictures that cannot be read, by role."""
     _lines: dict[str, list[Line]] = field(default_factory=dict)
 
     @cached_property
@@ -70,15 +73,15 @@ class Subject:
         return reference.find_target(before, truth, edited, self.pictures.get("mask"))
 
     @cached_property
-    def wish(self) -> Request | None:
+    def wishes(self) -> tuple[Request, ...]:
         return request(self.instruction)
 
     @cached_property
     def reading(self) -> Reading | None:
         """What the lettering proves; None where the instruction is not about lettering."""
-        if self.wish is None:
+        if not self.wishes:
             return None
-        return compare(self.wish, self.lines("input"), self.lines("edited"), self.online.scene.mask)
+        return compare_all(self.wishes, self.lines("input"), self.lines("edited"), self.online.scene.mask)
 
     def lines(self, role: str) -> list[Line]:
         if role not in self._lines:

@@ -8,11 +8,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from editjudge.judges.measured.measures import Values
+from editjudge.judges.measured.scene import Array
 
 FILE = Path(__file__).with_name("calibration.json")
+Cuts: TypeAlias = tuple[tuple[float, float], ...]
+"""A broken line, from left to right."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Term:
     """Points taken off for one measure: nothing below the first cut point, linear between them."""
 
     measure: str
-    cuts: tuple[tuple[float, float], ...]
+    cuts: Cuts
 
     def points(self, values: Values) -> float:
         value = values.get(self.measure, 0.0)
@@ -35,52 +40,46 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Tree:
-    """A regression tree as parallel lists: feature (-1 at a leaf), threshold, left, right, value."""
-
-    feature: Sequence[int]
-    threshold: Sequence[float]
-    left: Sequence[int]
-    right: Sequence[int]
-    value: Sequence[float]
-
-    def predict(self, row: Sequence[float]) -> float:
-        node = 0
-        while self.feature[node] >= 0:
-            branch = self.left if row[self.feature[node]] <= self.threshold[node] else self.right
-            node = branch[node]
-        return self.value[node]
-
-
-@dataclass(frozen=True)
-class Learnt:
-    """A small forest over measures, fitted to people's ratings; its answer is in points taken off."""
+class Forest:
+    """Regression trees over measures, fitted to people's ratings: all nodes of all trees as parallel arrays."""
 
     measures: tuple[str, ...]
-    trees: tuple[Tree, ...]
-    cuts: tuple[tuple[float, float], ...]
-    """From the forest's mean to points."""
+    roots: Array
+    feature: Array
+    """-1 at a leaf."""
+    threshold: Array
+    left: Array
+    """The right branch is the node after it."""
+    value: Array
+    cuts: Cuts
+    """From the trees' mean to points taken off."""
+    offsets: Mapping[str, float]
+    """Factors that share the answer. Each adds an offset of its own before it is rounded to a whole score: so the mean
+    of the factors keeps what rounding takes from each of them."""
 
     def points(self, values: Values) -> float:
-        row = [values.get(name, 0.0) for name in self.measures]
-        mean = sum(tree.predict(row) for tree in self.trees) / len(self.trees)
-        return Term("", self.cuts).points({"": mean})
+        row = np.array([values.get(name, 0.0) for name in self.measures])
+        node = self.roots
+        while (inner := self.feature[node] >= 0).any():
+            branch = self.left[node] + (row[self.feature[node]] > self.threshold[node])
+            node = np.where(inner, branch, node)
+        return Term("", self.cuts).points({"": float(self.value[node].mean())})
 
 
 @dataclass(frozen=True)
 class Calibration:
     version: int
     factors: Mapping[str, tuple[Term, ...]]
-    learnt: Mapping[str, Learnt | Term]
-    """What people's ratings taught: a forest where several measures must be weighed, a term where one decides."""
+    learnt: Forest | None
+    """What people's ratings taught about quality as a whole."""
     provenance: Mapping[str, Any]
     digest: str
 
     def points(self, factor: str, values: Values) -> dict[str, float]:
         """Points taken off, by what they are taken off for."""
         taken = {term.measure: term.points(values) for term in self.factors[factor]}
-        if factor in self.learnt:
-            taken["learnt"] = self.learnt[factor].points(values)
+        if self.learnt and factor in self.learnt.offsets:
+            taken["learnt"] = self.learnt.points(values) + self.learnt.offsets[factor]
         return taken
 
     def score(self, factor: str, values: Values) -> float:
@@ -93,26 +92,23 @@ class Calibration:
 @functools.lru_cache(maxsize=4)
 def load(path: Path = FILE) -> Calibration:
     data = path.read_bytes()
-    content = json.loads(data)
-    return Calibration(
-        content["version"],
-        {name: tuple(_term(t) for t in terms) for name, terms in content["factors"].items()},
-        {name: learnt(model) for name, model in content.get("learnt", {}).items()},
-        content["provenance"],
-        hashlib.sha256(data).hexdigest(),
-    )
+    return calibration(json.loads(data), hashlib.sha256(data).hexdigest())
 
 
-def _term(content: Mapping[str, Any]) -> Term:
-    return Term(content["measure"], _cuts(content["cuts"]))
+def calibration(content: Mapping[str, Any], digest: str = "") -> Calibration:
+    """From the content of the file."""
+    factors = {
+        name: tuple(Term(term["measure"], _cuts(term["cuts"])) for term in terms)
+        for name, terms in content["factors"].items()
+    }
+    learnt = _forest(content["learnt"]) if content.get("learnt") else None
+    return Calibration(content["version"], factors, learnt, content.get("provenance", {}), digest)
 
 
-def learnt(content: Mapping[str, Any]) -> Learnt | Term:
-    if "trees" not in content:
-        return _term(content)
-    trees = tuple(Tree(**tree) for tree in content["trees"])
-    return Learnt(tuple(content["measures"]), trees, _cuts(content["cuts"]))
+def _forest(content: Mapping[str, Any]) -> Forest:
+    nodes = {name: np.array(content[name]) for name in ("roots", "feature", "threshold", "left", "value")}
+    return Forest(tuple(content["measures"]), cuts=_cuts(content["cuts"]), offsets=content["offsets"], **nodes)
 
 
-def _cuts(pairs: Sequence[Sequence[float]]) -> tuple[tuple[float, float], ...]:
+def _cuts(pairs: Sequence[Sequence[float]]) -> Cuts:
     return tuple((float(x), float(y)) for x, y in pairs)

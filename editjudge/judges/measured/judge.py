@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from editjudge.edit import Edit, ImageSource
+from editjudge.errors import ImageError
 from editjudge.images import Limits, decode, name_of, read
 from editjudge.judgement import Judgement
 from editjudge.judges.work import Load, Work
@@ -57,6 +58,9 @@ class Measured:
 
         loop = asyncio.get_running_loop()
         subject = await self._subject(work, load)
+        for role in work.rubric.images:
+            if role in subject.broken:
+                raise subject.broken[role]
         found = await loop.run_in_executor(self._pool, assess, work.rubric, subject, self._calibration)
         said = {"abstained": found.abstained, "evidence": found.evidence}
         if not found.scores:
@@ -85,9 +89,14 @@ def _decoded(encoded: Mapping[str, Encoded], instruction: str) -> Subject:
 
     from editjudge.judges.measured.assess import Subject
 
-    opened = {role: decode(base64.b64decode(e.base64), name=f"the {role}") for role, e in encoded.items()}
-    subject = Subject({role: np.asarray(picture) for role, picture in opened.items()}, instruction)
-    if "input" in opened and not subject.tiny:
+    opened, broken = {}, {}
+    for role, e in encoded.items():
+        try:
+            opened[role] = np.asarray(decode(base64.b64decode(e.base64), name=f"the {role}"))
+        except ImageError as error:  # counts against the rubrics that show it, and no other
+            broken[role] = error
+    subject = Subject(opened, instruction, broken)
+    if {"input", "edited"} <= set(opened) and not subject.tiny:
         _ = subject.online
     return subject
 

@@ -13,14 +13,15 @@ import numpy as np
 
 from editjudge.judges.measured.scene import Array
 
-Act = Literal["write", "replace", "delete"]
+Act = Literal["write", "replace", "delete", "script"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What an instruction asks of the lettering, where it says it in quotation marks."""
+    """What an instruction asks of the lettering, where it says so letter by letter."""
 
     act: Act
+    """`script`: all lettering of one script is to go (`old`) or to come (`new`)."""
     old: str = ""
     new: str = ""
 
@@ -56,26 +57,56 @@ _DELETE = re.compile(r"\b(?:delet\w*|remov\w*|eras\w*|take (?:out|away)|get rid 
 _WRITE = re.compile(
     r"\b(?:add|insert|writ\w*|put|print|say\w*|read\w*|spell\w*|display\w*|with the (?:words?|text))\b", re.IGNORECASE
 )
-_PLAIN = re.compile(
-    r"\b(?:change|replace|turn)\s+([\d][\d/.:,-]*)\s+(?:to|with|into|by)\s+([\d][\d/.:,-]*\d|\d)", re.IGNORECASE
+_NUMBER = r"(\d[\d/.:,-]*\d|\d)"
+_PLAIN = re.compile(rf"\b(?:change|replace|turn)\s+{_NUMBER}\s+(?:to|with|into|by)\s+{_NUMBER}", re.IGNORECASE)
+_NUMBERED = re.compile(
+    rf"\b(?:change|set|update|make)\b[^.;]*\b(?:year|date|number|price|time|score)\b[^.;]*? (?:to|be) {_NUMBER}\s*\.?$"
+    rf"|\b(?:number|no\.) {_NUMBER}\s*\.?$",
+    re.IGNORECASE,
 )
+_BESIDE = re.compile(r"\b(?:below|under|above|over|beside|next to|between|before|after|in the middle of|from)\b", re.I)
+"""What is quoted after these is where, not what."""
+_SCRIPT = re.compile(
+    r"\b(?:the |all |any )*(Chinese|English|Latin)(?: (?:text|characters?|words?|letters?|writing))?\b", re.I
+)
+_INTO_SCRIPT = re.compile(r"\b(?:translat\w*|chang\w*|turn\w*|rewrit\w*)\b.*\b(?:to|into|in) (Chinese)\s*\.?$", re.I)
+_LETTERS = {"chinese": "一-鿿", "english": "a-z", "latin": "a-z"}
 
 
-def request(instruction: str) -> Request | None:
-    """What is to be written or removed, letter by letter; None where the instruction does not say exactly that."""
+def request(instruction: str) -> tuple[Request, ...]:
+    """What is to be written or removed, letter by letter; nothing where the instruction does not say exactly that."""
     if plain := _PLAIN.search(instruction):
-        return Request("replace", plain[1].rstrip(".,"), plain[2].rstrip(".,"))
-    quoted = [next(filter(None, m.groups())) for m in _QUOTED.finditer(instruction)]
+        return (Request("replace", plain[1], plain[2]),)
+    marks = list(_QUOTED.finditer(instruction))
     unquoted = _QUOTED.sub(" ", instruction)
-    if not quoted or _OTHER_WISH.search(unquoted.split(", keeping")[0].split(" while keeping")[0]):
-        return None
+    if _OTHER_WISH.search(unquoted.split(", keeping")[0].split(" while keeping")[0]):
+        return ()
+    if not marks:
+        return _unquoted(instruction)
+    quoted = [next(filter(None, mark.groups())) for mark in marks]
     if _DELETE.search(unquoted):
-        return Request("delete", old=quoted[0])
+        return (Request("delete", old=quoted[0]),)
     if _REPLACE.search(unquoted):
-        return Request("replace", quoted[0], quoted[1]) if len(quoted) == 2 else None
-    if _WRITE.search(unquoted) and len(quoted) == 1:
-        return Request("write", new=quoted[0])
-    return None
+        return (Request("replace", quoted[0], quoted[1]),) if len(quoted) == 2 else ()
+    if _WRITE.search(unquoted):
+        # "Write 'this' below 'that'": only the first is to be written.
+        told = [
+            text for text, mark in zip(quoted, marks, strict=True) if not _BESIDE.search(instruction[: mark.start()])
+        ]
+        return tuple(Request("write", new=text) for text in told)
+    return ()
+
+
+def _unquoted(instruction: str) -> tuple[Request, ...]:
+    """A number that something is to show, or a script that is to go or to come."""
+    if number := _NUMBERED.search(instruction):
+        return (Request("write", new=number[1] or number[2]),)
+    if into := _INTO_SCRIPT.search(instruction):
+        return (Request("script", new=into[1].lower()),)
+    script = _SCRIPT.search(instruction)
+    if script and (verb := _DELETE.match(instruction)) and instruction[verb.end() : script.start()].strip() == "":
+        return (Request("script", old=script[1].lower()),)
+    return ()
 
 
 # --- what is there --------------------------------------------------------------------------------------------
@@ -119,7 +150,23 @@ _ALIKE = 0.6
 """Share of letters in place from which a text is a misspelling, and no other text."""
 
 
+_ORDER = ("undone", "misspelt", "misplaced", "blurred", "done")
+
+
+def compare_all(
+    wishes: Sequence[Request], before: Sequence[Line], after: Sequence[Line], mask: Array | None
+) -> Reading:
+    """Of several wishes the worst outcome counts, where all are proven and none is missing beside one that is done."""
+    found = [compare(wish, before, after, mask) for wish in wishes]
+    outcomes = {reading.outcome for reading in found}
+    if None in outcomes or outcomes >= {"done", "undone"}:
+        return next((r for r in found if r.outcome is None), Reading(None, "only a part of the text could be read"))
+    return min(found, key=lambda reading: _ORDER.index(str(reading.outcome)))
+
+
 def compare(wish: Request, before: Sequence[Line], after: Sequence[Line], mask: Array | None) -> Reading:
+    if wish.act == "script":
+        return _scripted(wish, before, after)
     if wish.act == "delete":
         return _deleted(wish.old, before, after)
     count_before, count_after = (_count(wish.new, lines) for lines in (before, after))
@@ -147,6 +194,26 @@ def _written(new: str, before: Sequence[Line], after: Sequence[Line], mask: Arra
     if sure < _SURE:
         return Reading("blurred", f'"{new}" can be read, but its letters are malformed (confidence {sure:.2f})')
     return Reading("done", f'"{new}" can be read in the edited picture, spelt as asked (confidence {sure:.2f})')
+
+
+def _scripted(wish: Request, before: Sequence[Line], after: Sequence[Line]) -> Reading:
+    """Whether letters of a script went or came: that none came is proof, that some did proves no translation."""
+    name = wish.old or wish.new
+    was, now = (
+        len(re.findall(f"[{_LETTERS[name]}]", "".join(line.text for line in lines if line.confidence > _SURE), re.I))
+        for lines in (before, after)
+    )
+    if wish.new:
+        # Unread writing may be there; only where all that was read still stands was nothing translated.
+        still = before and {_plain(line.text) for line in before} <= {_plain(line.text) for line in after}
+        if still and now <= was:
+            return Reading("undone", f"the lettering of the input still stands, and no {name.title()} was added")
+        return Reading(None, f"whether the {name.title()} lettering says what was asked takes understanding")
+    if was < 2:
+        return Reading(None, f"no {name.title()} lettering could be read in the input")
+    if now == 0:
+        return Reading("done", f"{was} {name.title()} letters stood in the input and none can be read any more")
+    return Reading("undone" if now >= was else None, f"{now} of {was} {name.title()} letters can still be read")
 
 
 def _deleted(old: str, before: Sequence[Line], after: Sequence[Line]) -> Reading:

@@ -14,7 +14,7 @@ from editjudge.judges.measured.detail import damage, everywhere, find_detail, in
 from editjudge.judges.measured.naturalness import find_content, find_naturalness
 from editjudge.judges.measured.scene import Scene, View
 from editjudge.judges.measured.shading import find_shading
-from editjudge.judges.measured.structure import find_structure, redrawn, structure_map
+from editjudge.judges.measured.structure import find_structure, redrawn, structure_map, turned
 from editjudge.judges.measured.style import find_style
 
 Values: TypeAlias = Mapping[str, float]
@@ -43,6 +43,7 @@ def measure(scene: Scene) -> Measures:
         "style": find_style(scene, change),
         "structure": find_structure(scene, change, likeness, weight),
         "redrawn": redrawn(scene),
+        "turned": turned(scene, change),
         "natural": natural,
         "content": content,
     }

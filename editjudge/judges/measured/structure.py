@@ -15,6 +15,11 @@ _WINDOW = 9
 _CONTRAST = 9.0
 """Variance of lightness below which a window shows nothing that could be recognised."""
 
+_CELLS = 24
+"""Cells along each side in which edges are counted by direction: about ten pixels each."""
+_FAINT = 4.0
+"""Mean edge strength of a cell that shows next to nothing."""
+
 
 def structure_map(scene: Scene) -> tuple[Array, Array]:
     """Local correlation of lightness before and after, and how much there was to recognise, at a small size."""
@@ -49,6 +54,30 @@ def redrawn(scene: Scene) -> dict[str, float]:
         found[f"{name} worst"] = 1 - float(np.quantile(likeness, 0.1))
         found[f"{name} typical"] = 1 - float(np.median(likeness))
     return found
+
+
+def turned(scene: Scene, change: Change) -> dict[str, float]:
+    """How far the directions of edges moved, cell by cell: drawn anew counts, repainted or relit does not."""
+    before, after = (_directions(_reduced(v.lightness, _SIDE)) for v in (scene.before, scene.after))
+    moved = np.linalg.norm(before - after, axis=-1)
+    inside, outside = (
+        cv2.resize(part.astype(np.float32), (_CELLS, _CELLS), interpolation=cv2.INTER_AREA)
+        for part in (change.inside, change.outside)
+    )
+    return {"all": float(moved.mean()), "inside": _average(moved, inside), "outside": _average(moved, outside)}
+
+
+def _directions(plane: Array) -> Array:
+    """Edge strength by direction in each cell, of unit length where there are edges."""
+    strength, angle = cv2.cartToPolar(cv2.Sobel(plane, cv2.CV_32F, 1, 0), cv2.Sobel(plane, cv2.CV_32F, 0, 1))
+    sector = (angle * (8 / np.pi)).astype(np.int32) % 8
+    cells = [
+        cv2.resize(np.where(sector == k, strength, np.float32(0)), (_CELLS, _CELLS), interpolation=cv2.INTER_AREA)
+        for k in range(8)
+    ]
+    stacked = np.stack(cells, axis=-1)
+    unit: Array = stacked / (np.linalg.norm(stacked, axis=-1, keepdims=True) + _FAINT)
+    return unit
 
 
 def find_structure(scene: Scene, change: Change, likeness: Array, weight: Array) -> dict[str, float]:

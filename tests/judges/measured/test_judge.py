@@ -184,6 +184,14 @@ def test_what_is_no_picture_is_a_bad_image(data: bytes) -> None:
         assert judgement.status == "bad_image" and judgement.scores is None
 
 
+@pytest.mark.parametrize("data", [encoded(EDITED)[:-4000], b"no picture", _bomb()])
+def test_a_broken_picture_counts_only_against_the_rubric_that_shows_it(data: bytes) -> None:
+    broken = dataclasses.replace(EDIT, mask=data, ground_truth=data)
+    found = judge(broken, "preservation", "quality", "reference")
+    assert [found[name].status for name in ("preservation", "quality", "reference")] == ["ok", "ok", "bad_image"]
+    assert found["preservation"].scores == judge(EDIT, "preservation")["preservation"].scores
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 3), (2, 20_000, 3), (20_000, 2, 3), (9, 9, 3)])
 def test_pictures_without_room_for_a_measurement_are_left_open(shape: tuple[int, int, int]) -> None:
     dark, light = (encoded(np.full(shape, level, np.uint8)) for level in (10, 240))

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from editjudge.judges.measured.lettering import Line, Request, compare, read_lines, request
+from editjudge.judges.measured.lettering import Line, Request, compare, compare_all, read_lines, request
 
 BOX = (0.1, 0.1, 0.9, 0.2)
 
@@ -14,20 +14,27 @@ BOX = (0.1, 0.1, 0.9, 0.2)
 @pytest.mark.parametrize(
     ("instruction", "wish"),
     [
-        ("Change 'OPEN' to 'CLOSED'", Request("replace", "OPEN", "CLOSED")),
-        ('replace "Monday" with "Friday" on the sign', Request("replace", "Monday", "Friday")),
-        ("Change 3/24 to 3/26.", Request("replace", "3/24", "3/26")),
-        ("Delete the word 'bag' from the text 'Gift bag'", Request("delete", "bag")),
-        ("Add the sentence 'welcome' in the upper left corner", Request("write", new="welcome")),
-        ("make the sign say “Bakery”", Request("write", new="Bakery")),
-        ("Scale 'Join Us' to 75%.", None),
-        ("Change the font of 'Outfits'.", None),
-        ("Move 'DAY' under 'NIGHT'", None),
-        ("make the car blue", None),
-        ("make the dog's collar red and the cat's bowl blue", None),
+        ("Change 'OPEN' to 'CLOSED'", (Request("replace", "OPEN", "CLOSED"),)),
+        ('replace "Monday" with "Friday" on the sign', (Request("replace", "Monday", "Friday"),)),
+        ("Change 3/24 to 3/26.", (Request("replace", "3/24", "3/26"),)),
+        ("Delete the word 'bag' from the text 'Gift bag'", (Request("delete", "bag"),)),
+        ("Add the sentence 'welcome' in the upper left corner", (Request("write", new="welcome"),)),
+        ("make the sign say “Bakery”", (Request("write", new="Bakery"),)),
+        ("Insert 'Art' and 'Music' below 'Courses'", (Request("write", new="Art"), Request("write", new="Music"))),
+        ("Change the year on the date to 2025.", (Request("write", new="2025"),)),
+        ("A photo of a door for room number 17.", (Request("write", new="17"),)),
+        ("Delete Chinese in the picture.", (Request("script", old="chinese"),)),
+        ("Let the arabic writing be changed to Chinese.", (Request("script", new="chinese"),)),
+        ("Remove the man with the Chinese hat", ()),
+        ("Reduce the Chinese characters in the picture.", ()),
+        ("Scale 'Join Us' to 75%.", ()),
+        ("Change the font of 'Outfits'.", ()),
+        ("Move 'DAY' under 'NIGHT'", ()),
+        ("make the car blue", ()),
+        ("make the dog's collar red and the cat's bowl blue", ()),
     ],
 )
-def test_only_what_is_asked_letter_by_letter_is_a_request(instruction: str, wish: Request | None) -> None:
+def test_only_what_is_asked_letter_by_letter_is_a_request(instruction: str, wish: tuple[Request, ...]) -> None:
     assert request(instruction) == wish
 
 
@@ -50,12 +57,24 @@ def lines(*texts: str, confidence: float = 0.99) -> list[Line]:
         (Request("write", new="Bakery"), lines("Street"), lines("Street", "Bakrey"), "misspelt"),
         (Request("write", new="Bakery"), lines("Street"), lines("Street"), "undone"),
         (Request("write", new="Bakery"), lines("Bakery"), lines("Bakery"), None),
+        (Request("script", old="chinese"), lines("城市", "City"), lines("City"), "done"),
+        (Request("script", old="chinese"), lines("城市", "City"), lines("城市"), "undone"),
+        (Request("script", old="chinese"), lines("城市", "City"), lines("市"), None),
+        (Request("script", new="chinese"), lines("City"), lines("City"), "undone"),
+        (Request("script", new="chinese"), lines("City"), lines("城市"), None),
     ],
 )
 def test_lines_prove_what_they_prove_and_no_more(
     wish: Request, before: list[Line], after: list[Line], outcome: str | None
 ) -> None:
     assert compare(wish, before, after, None).outcome == outcome
+
+
+def test_of_several_texts_the_worst_counts_and_one_unproven_leaves_all_open() -> None:
+    both = (Request("write", new="Bakery"), Request("write", new="Garden"))
+    assert compare_all(both, [], lines("Bakery", "Garden"), None).outcome == "done"
+    assert compare_all(both, [], lines("Bakery", "Gardem"), None).outcome == "misspelt"
+    assert compare_all(both, lines("Garden"), lines("Garden", "Bakery"), None).outcome is None
 
 
 def test_text_outside_the_mask_is_in_the_wrong_place() -> None:
