@@ -135,6 +135,8 @@ class Desk:
 
     def take(self, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, hold: _Hold) -> Batch:
         """Begin to judge; `Batch.wait` says what has come of it."""
+        if self.closing:
+            raise Refused(503, "the server is being stopped")
         if self.edits + len(edits) > self._site.terms.max_waiting:
             raise self._full()
         self.edits += len(edits)
@@ -207,13 +209,13 @@ class Desk:
     # --- asking ---------------------------------------------------------------------------------------------
 
     async def _line(self, spec: str) -> Line:
-        if spec not in self._lines:
-            self._lines[spec] = asyncio.create_task(self._opened(spec))
+        opening = self._lines.get(spec) or asyncio.create_task(self._opened(spec))
+        self._lines[spec] = opening
         try:
-            return await asyncio.shield(self._lines[spec])
+            return await asyncio.shield(opening)
         except BaseException:
-            if self._lines[spec].done():  # else it was only this caller who was cancelled
-                self._lines.pop(spec, None)  # the next one tries again
+            if opening.done() and self._lines.get(spec) is opening:  # not only this caller was cancelled
+                del self._lines[spec]  # the next one tries again
             raise
 
     async def _opened(self, spec: str) -> Line:
@@ -334,6 +336,11 @@ class _Hold:
     size: int
     edits: int = 0
     passed_on: bool = False
+
+    def resize(self, size: int) -> None:
+        """To what a body without a length turned out to be."""
+        self.desk.held += size - self.size
+        self.size = size
 
     def release(self) -> None:
         self.desk.held -= self.size

@@ -90,7 +90,7 @@ class Models:
     """The requests that one server takes: its lists of judges, rubrics and factors are in them, stated once."""
 
     def __init__(self, terms: Terms, judges: Iterable[str], rubrics: Iterable[str], factors: Iterable[str]) -> None:
-        self._most = terms.max_edits
+        self._most = terms.edits
         judge, rubric, factor = (_one_of(words) for words in (judges, rubrics, factors))
         picture: Any = _picture(terms.max_picture) | None
         pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (picture, None))
@@ -117,9 +117,7 @@ class Models:
         }
 
         def many(kind: Any) -> dict[str, Any]:
-            return {
-                "edits": (Annotated[list[kind], Field(min_length=1, description=f"At most {terms.max_edits}.")], ...)
-            }
+            return {"edits": (Annotated[list[kind], Field(min_length=1, description=f"At most {terms.edits}.")], ...)}
 
         self.one = create_model("OneEdit", __base__=edit, **options)
         self.batch = create_model("Batch", __base__=_Model, **many(edit), **options)
@@ -157,42 +155,38 @@ def edits(request: Any) -> list[Edit]:
 # --- bodies ---------------------------------------------------------------------------------------------------
 
 
-async def body(request: Request, terms: Terms) -> Any:
-    """The body as plain values, pictures of a multipart as bytes; never larger in memory than the terms allow."""
+async def body(request: Request, terms: Terms) -> tuple[Any, int]:
+    """The body as plain values, pictures of a multipart as bytes, and its size, which the terms bound."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    size = 0
+
+    async def bounded() -> AsyncGenerator[bytes, None]:
+        nonlocal size
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > terms.max_body:
+                raise Refused(413, f"more than {terms.max_body:,} bytes: send smaller batches")
+            yield chunk
+
     if kind == "application/json":
-        return _json(b"".join([chunk async for chunk in _bounded(request, terms)]))
-    if kind != "multipart/form-data":
-        raise Refused(415, f'"{kind[:80]}" is not taken: send application/json or multipart/form-data')
-    parser = MultiPartParser(
-        request.headers,
-        _bounded(request, terms),
-        max_files=len(IMAGE_ROLES) * terms.max_edits,
-        max_fields=1 + len(IMAGE_ROLES) * terms.max_edits,
-        max_part_size=terms.max_body,
-    )
+        return _json(b"".join([chunk async for chunk in bounded()])), size
+    if kind == "multipart/form-data":
+        return _gathered(await _parts(request, bounded(), terms), terms), size
+    raise Refused(415, f'"{kind[:80]}" is not taken: send application/json or multipart/form-data')
+
+
+async def _parts(request: Request, stream: AsyncGenerator[bytes, None], terms: Terms) -> list[tuple[str, bytes]]:
+    most = 1 + len(IMAGE_ROLES) * terms.edits
+    parser = MultiPartParser(request.headers, stream, max_files=most, max_fields=most, max_part_size=terms.max_body)
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, ValueError, UnicodeError) as error:
         why = str(getattr(error, "message", error))[:200]
         raise Refused(422, "not a multipart body that can be read", [("", why)]) from None
     try:
-        parts = [
-            (name, await part.read() if isinstance(part, UploadFile) else _raw(part))
-            for name, part in form.multi_items()
-        ]
+        return [(name, await p.read() if isinstance(p, UploadFile) else _raw(p)) for name, p in form.multi_items()]
     finally:
         await form.close()
-    return _gathered(parts, terms)
-
-
-async def _bounded(request: Request, terms: Terms) -> AsyncGenerator[bytes, None]:
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > terms.max_body:
-            raise Refused(413, f"more than {terms.max_body:,} bytes: send smaller batches")
-        yield chunk
 
 
 def _json(data: bytes) -> Any:
@@ -231,8 +225,8 @@ def _gathered(parts: list[tuple[str, bytes]], terms: Terms) -> Any:
         number, role = found.groups()
         if number is None:
             said[role] = data
-        elif int(number) >= terms.max_edits:
-            raise Refused(413, f"at most {terms.max_edits} edits in one request")
+        elif int(number) >= terms.edits:
+            raise Refused(413, f"at most {terms.edits} edits in one request")
         else:
             _place(said, int(number))[role] = data
     for edit in _listed(said):

@@ -106,7 +106,8 @@ class _Service:
         if size > terms.max_body:
             raise Refused(413, f"{size:,} bytes: at most {terms.max_body:,} are taken; send smaller batches")
         with desk.admitted(size) as hold:
-            body = await sent.body(request, terms)
+            body, size = await sent.body(request, terms)
+            hold.resize(size)
             asked = await asyncio.to_thread(self._models.read, body, rewards=rewards)
             del body
             judge = asked.judge or self._judge

@@ -37,3 +37,8 @@ class Terms:
     """A folder where the pictures that were sent are kept by their digests, so that review can show them."""
     max_pictures: int = 10 * 2**30
     """Bytes of that folder; beyond them pictures are judged and not kept."""
+
+    @property
+    def edits(self) -> int:
+        """Most of one request: those that can ever wait together."""
+        return min(self.max_edits, self.max_waiting)

@@ -312,7 +312,19 @@ def test_a_full_queue_sends_away_with_the_time_to_come_back(tmp_path: Path) -> N
 def test_bytes_in_waiting_are_bounded_before_a_body_is_read(tmp_path: Path) -> None:
     with stub(Behaviour(latency=0.5)), serving(tmp_path / "s.db", terms=Terms(max_held=2_000)) as served:
         served.rewards(edit(0), deadline=0.05)
-        assert served.post("reward", {"edits": [edit(n) for n in range(4)]}).status_code == 429
+        asked = {"edits": [edit(n) for n in range(4)]}
+        assert served.post("reward", asked).status_code == 429
+        until(lambda: served.client.get(f"{served.url}/healthz").json()["waiting"] == 0)
+        assert served.desk.held == 0
+
+
+def test_a_body_without_a_length_takes_up_no_more_room_than_it_has(judge: Stub, tmp_path: Path) -> None:
+    terms = Terms(max_body=10_000, max_held=13_000)  # room for one of unknown length, and a little
+    with stub(Behaviour(latency=0.5)), serving(tmp_path / "s.db", terms=terms) as served:
+        for number in range(3):
+            body = json.dumps({"edits": [edit(number)], "deadline": 0.01}).encode()
+            assert served.post("reward", content=iter([body]), headers=JSON).status_code == 200
+        assert 0 < served.desk.held < 10_000
 
 
 @pytest.mark.parametrize(
