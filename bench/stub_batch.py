@@ -94,7 +94,7 @@ class Batches:
             there = f"{request.scheme}://{request.host}/upload-here?upload_id={next(self._numbers)}"
             return web.json_response({}, headers={"x-goog-upload-url": there})
         if path == "/upload-here":
-            file = {"file": {"name": self._file(body)["id"]}}
+            file = {"file": {"name": self._file(body)["name"]}}
             return web.json_response(file, headers={"x-goog-upload-status": "final"})
         if path.endswith(":batchGenerateContent"):
             asked = json.loads(body)["batch"]
@@ -140,7 +140,7 @@ class Batches:
 
     def _line(self, batch: Batch, line: Json, place: tuple[int, int]) -> Json | None:
         def strikes(name: str) -> bool:
-            return draw(self._server.seed, name, *place) < getattr(self.manners, name)
+            return bool(draw(self._server.seed, name, *place) < getattr(self.manners, name))
 
         if strikes("missing"):
             return None
@@ -216,7 +216,7 @@ def _uploaded(headers: dict[str, str], body: bytes) -> bytes:
     form = email.message_from_bytes(b"content-type: " + headers["content-type"].encode() + b"\r\n\r\n" + body)
     parts = {str(part.get_param("name", header="content-disposition")): part for part in form.walk()}
     assert parts["purpose"].get_payload(decode=True) == b"batch"
-    return bytes(parts["file"].get_payload(decode=True))  # type: ignore[arg-type]  # bytes where it is decoded
+    return bytes(parts["file"].get_payload(decode=True))
 
 
 # --- as the vendors say it ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from editjudge.errors import UsageError
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
     from editjudge.report.tables import Table
+    from editjudge.run.cost import Estimate
     from editjudge.run.job import Job, Manner, Outcome
     from editjudge.run.summary import Summary
     from editjudge.store.store import Store
@@ -59,6 +60,9 @@ TOO_MANY_FAILED = 3
 )
 @click.option("--ray-address", help="Cluster to join; RAY_ADDRESS without it, else one on this machine.")
 @click.option("--workers", type=click.IntRange(1), help="Workers of a cluster; one for each of its CPUs without it.")
+@click.option(
+    "--where", metavar="RUN:FACTOR>=VALUE", help="Judge only edits that an earlier run of this store did not rule out."
+)
 @click.option("--batch", is_flag=True, help="Ask by the provider's batches: half the price, within a day.")
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
 @click.option(
@@ -90,6 +94,7 @@ def command(
     engine: str,
     ray_address: str | None,
     workers: int | None,
+    where: str | None,
     batch: bool,
     dry_run: bool,
     max_failures: float,
@@ -117,6 +122,7 @@ def command(
         allow_outside=allow_outside,
         allow_urls=allow_urls,
         options=options,
+        where=where,
     )
     manner = Manner(
         name=name,
@@ -128,8 +134,10 @@ def command(
         batch=batch,
         cluster=Cluster(ray_address, workers) if engine == "ray" else None,
     )
+    if engine == "ray" and (batch or where):
+        raise UsageError("--engine ray takes neither --batch nor --where: a provider's batches need one machine")
     if dry_run:
-        _dry_run(job, store_place, as_json)
+        _dry_run(job, store_place, manner, as_json)
         return
     with _result(store_place, engine) as store:
         sys.exit(conduct(job, store, manner, max_failures, as_json))
@@ -257,26 +265,48 @@ def glances(summary: Summary) -> list[Table]:
     return found
 
 
-def _dry_run(job: Job, store_place: str, as_json: bool) -> None:
-    from editjudge.run.forecast import forecast
+def _dry_run(job: Job, store_place: str, manner: Manner, as_json: bool) -> None:
+    import dataclasses
 
-    estimates, todo = forecast(job, store_place)
+    from editjudge.run.forecast import Rates, forecast
+
+    rates = Rates(manner.requests_per_minute, manner.tokens_per_minute, manner.concurrency)
+    estimates, todo = forecast(job, store_place, rates)
     if as_json:
-        emit(
-            {
-                "judges": [e.as_json() for e in estimates],
-                "tasks": todo.tasks,
-                "done": todo.done,
-                "cannot_be_asked": todo.problems,
-            }
-        )
+        told = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}
+        del told["problems"]
+        emit({"judges": [e.as_json() for e in estimates], **told})
         return
     click.echo(f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked")
+    if todo.sampled:
+        click.echo(
+            f"from a sample of {todo.sampled:,} of {todo.edits:,} edits, intervals with 95 % confidence; "
+            "what edits share is not seen in a sample, so this is rather too much"
+        )
     for status, count in todo.problems.items():
         click.echo(f"  {count:,} {status}")
     for e in estimates:
-        price = "unknown price" if e.price is None else f"about ${e.price:.2f}"
         click.echo(
             f"{safe(e.judge)}: {e.calls:,} calls, {e.images:,} images, about {e.input_tokens:,} tokens in and "
-            f"{e.output_tokens:,} out, {price} (list prices of {e.as_of})"
+            f"{e.output_tokens:,} out, {_price(e, 'price')} (list prices of {e.as_of})"
         )
+        if e.batch_price:
+            click.echo(f"  by --batch {_price(e, 'batch_price')}")
+        if e.seconds is not None:
+            click.echo(f"  {_time(e.seconds)} at the given rates")
+    click.echo(f"about {todo.stored_bytes / 1e6:,.1f} MB in the store")
+
+
+def _price(estimate: Estimate, name: str) -> str:
+    price: float | None = getattr(estimate, name)
+    if price is None:
+        return "unknown price"
+    low_high = estimate.interval.get(name)
+    return f"about ${price:,.2f}" + (f" (${low_high[0]:,.0f} to ${low_high[1]:,.0f})" if low_high else "")
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from editjudge.errors import UsageError
@@ -28,8 +28,14 @@ class Estimate:
     output_tokens: int = 0
     price: float | None = None
     """In US dollars; None: unknown."""
+    batch_price: float | None = None
+    """By `--batch`; None: unknown, or there are no batches."""
     as_of: str = ""
     """The date of the price list."""
+    seconds: float | None = None
+    """At the rates that were given; None: unknown."""
+    interval: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """With 95 % confidence, of each number that comes from a sample."""
 
     def as_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -75,6 +81,7 @@ class Costs:
     def __init__(self, options: Options, budget: float | None, judges: Sequence[str], *, batch: bool = False) -> None:
         self._options = options
         self._prices = {spec: _price(spec, options, batch=batch) for spec in judges}
+        self._batch_prices = {spec: prices(options.prices).of(spec, batch=True) for spec in judges}
         unknown = [spec for spec, price in self._prices.items() if price is None]
         if budget is not None and unknown:
             raise UsageError(
@@ -94,13 +101,12 @@ class Costs:
 
     def estimate(self, judge: str) -> Estimate:
         """An empty estimate, to be added to."""
-        return Estimate(
-            judge, price=None if self._prices[judge] is None else 0.0, as_of=prices(self._options.prices).as_of
-        )
+        free = [None if price is None else 0.0 for price in (self._prices[judge], self._batch_prices[judge])]
+        return Estimate(judge, price=free[0], batch_price=free[1], as_of=prices(self._options.prices).as_of)
 
     def add(self, estimate: Estimate, works: Iterable[Work]) -> None:
         """What is likely: one ask a task."""
-        price = self._prices[estimate.judge]
+        price, batch = self._prices[estimate.judge], self._batch_prices[estimate.judge]
         for work in works:
             if work.problem is None and not is_local(estimate.judge):
                 asked, answered = input_tokens(work), answer_tokens(work.rubric)
@@ -110,6 +116,8 @@ class Costs:
                 estimate.output_tokens += answered
                 if price and estimate.price is not None:
                     estimate.price += (asked * price.input + answered * price.output) / 1e6
+                if batch and estimate.batch_price is not None:
+                    estimate.batch_price += (asked * batch.input + answered * batch.output) / 1e6
 
 
 def input_tokens(work: Work) -> int:

@@ -1,15 +1,23 @@
-"""What a run would ask and cost, before anything is asked."""
+"""What a run would ask, cost, take and fill, before anything is asked: of all edits, or of a sample of very many."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import itertools
+import json
+import math
+import random
+import statistics
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from editjudge import manifest
+from editjudge.edit import Edit
+from editjudge.errors import ManifestError
 from editjudge.judgement import DONE
 from editjudge.judges.registry import open_judge
 from editjudge.judges.work import Judge, Work
@@ -19,52 +27,171 @@ from editjudge.run.job import Job, access
 from editjudge.run.pace import Pace
 from editjudge.run.plan import Shape, works
 from editjudge.run.planning import BATCH, known
+from editjudge.run.where import Where
+from editjudge.store.experience import mean_latency
 from editjudge.store.store import Store
+
+SAMPLE = 1_000
+"""Edits whose pictures are looked at; of a longer manifest this many are drawn."""
+BYTES = 2_300
+"""Of a SQLite store, a judgement with its task, replies and indexes, as the stub answers (held by the tests)."""
+BYTES_AN_EDIT = 500
+"""The same for an edit, with what is remembered of its pictures."""
+_Z = 1.96
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How fast judges may be asked."""
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    concurrency: int | None = None
 
 
 @dataclass
 class Todo:
+    edits: int = 0
+    sampled: int | None = None
+    """Of how many edits the rest was worked out; None: of all."""
     tasks: int = 0
     done: int = 0
     problems: Counter[str] = field(default_factory=Counter)
     """Tasks that no judge can be asked, by the status they will have."""
+    stored_bytes: int = 0
 
 
-def forecast(job: Job, store_place: str) -> tuple[list[Estimate], Todo]:
+def forecast(job: Job, store_place: str, rates: Rates | None = None) -> tuple[list[Estimate], Todo]:
     """Estimates for each judge of what is not done yet; a store that does not exist yet is not made."""
-    return asyncio.run(_forecast(job, store_place))
+    return asyncio.run(_forecast(job, store_place, rates or Rates()))
 
 
-async def _forecast(job: Job, store_place: str) -> tuple[list[Estimate], Todo]:
+async def _forecast(job: Job, store_place: str, rates: Rates) -> tuple[list[Estimate], Todo]:
     shape = Shape(job.load_rubrics(), job.repeats, job.layout)
     costs = Costs(job.options, None, job.judges)
     exists = "://" in store_place or Path(store_place).exists()
+    drawn, total = _draw(job)
     todo, estimates = Todo(), []
     async with AsyncExitStack() as resources:
         store = resources.enter_context(Store.open(store_place, readonly=True)) if exists else None
         for spec in job.judges:
             judge = await open_judge(spec, job.options, Pace, resources)
-            estimates.append(_one(job, shape, judge, costs, store, todo))
+            edits = job.edits() if drawn is None else iter(drawn)
+            ones = list(_ones(job, shape, judge, costs, store, todo, edits, apart=drawn is not None))
+            latency = mean_latency(store, spec) if store else None
+            estimates.append(_sum(costs.estimate(spec), ones, total or len(ones), rates, latency))
+    todo.edits = total or len(ones)
+    if drawn is not None:
+        todo.sampled = len(drawn)
+        _scale(todo, todo.edits / len(drawn))
+    todo.stored_bytes = BYTES_AN_EDIT * todo.edits + BYTES * (todo.tasks - todo.done)
     return estimates, todo
 
 
-def _one(job: Job, shape: Shape, judge: Judge, costs: Costs, store: Store | None, todo: Todo) -> Estimate:
-    estimate = costs.estimate(judge.spec)
-    edits = job.edits()
+def _ones(
+    job: Job,
+    shape: Shape,
+    judge: Judge,
+    costs: Costs,
+    store: Store | None,
+    todo: Todo,
+    edits: Iterator[Edit],
+    apart: bool,
+) -> Iterator[Estimate]:
+    """An estimate for each edit; `apart` from the others, or without what an earlier one shares with it."""
     counted: set[str] = set()
-    while batch := list(itertools.islice(edits, BATCH)):
+    where = Where.parse(job.where) if job.where else None
+    while whole := list(itertools.islice(edits, BATCH)):
+        batch = list(where.kept(store, whole)) if where and store else whole
+        yield from itertools.repeat(costs.estimate(judge.spec), len(whole) - len(batch))
         digests = Digests(root=access(job).root, fetch=access(job).fetch)
         planned = list(works(batch, shape, judge, functools.partial(known, digests)))
         statuses = store.done([work.task.key for work in planned]) if store else {}
         waiting = [work for work in planned if statuses.get(work.task.key) not in DONE]
         todo.tasks += len(planned)
         todo.done += len(planned) - len(waiting)
-        _count(waiting, todo)
+        todo.problems.update(work.problem[0] for work in waiting if work.problem)
         fresh = {work.task.key: work for work in waiting if work.task.key not in counted}
-        counted.update(fresh)  # what two edits share is paid for once
-        costs.add(estimate, fresh.values())
-    return estimate
+        if not apart:
+            counted.update(fresh)  # what two edits share is paid for once
+        mine: dict[str, list[Work]] = {edit.id: [] for edit in batch}
+        for work in waiting if apart else fresh.values():
+            mine[work.edit.id].append(work)
+        for some in mine.values():
+            one = costs.estimate(judge.spec)
+            costs.add(one, some)
+            yield one
 
 
-def _count(waiting: list[Work], todo: Todo) -> None:
-    todo.problems.update(work.problem[0] for work in waiting if work.problem)
+_SUMS = ("calls", "images", "input_tokens", "output_tokens", "price", "batch_price")
+
+
+def _sum(whole: Estimate, ones: list[Estimate], total: int, rates: Rates, latency: float | None) -> Estimate:
+    """Of a sample: the mean edit times all of them, with the interval that the spread between edits leaves."""
+    for name in _SUMS:
+        values = [getattr(one, name) for one in ones]
+        if not values or values[0] is None:
+            continue
+        mean, sampled = statistics.fmean(values), len(values) < total
+        setattr(whole, name, mean * total if isinstance(values[0], float) else round(mean * total))
+        if sampled and len(values) > 1:
+            half = _Z * total * statistics.stdev(values) / math.sqrt(len(values)) * math.sqrt(1 - len(values) / total)
+            whole.interval[name] = (max(0.0, mean * total - half), mean * total + half)
+    whole.seconds = _seconds(whole, rates, latency)
+    return whole
+
+
+def _seconds(whole: Estimate, rates: Rates, latency: float | None) -> float | None:
+    """At the rate that binds; None where nobody gave a rate, or nobody knows how long a reply takes."""
+    tokens = whole.input_tokens + whole.output_tokens
+    bounds = [60 * n / rate for n, rate in _metered(whole.calls, tokens, rates) if rate]
+    if rates.concurrency and latency:
+        bounds.append(whole.calls * latency / rates.concurrency)
+    return max(bounds, default=None)
+
+
+def _metered(calls: int, tokens: int, rates: Rates) -> Iterable[tuple[int, float | None]]:
+    return (calls, rates.requests_per_minute), (tokens, rates.tokens_per_minute)
+
+
+def _scale(todo: Todo, factor: float) -> None:
+    todo.tasks, todo.done = round(todo.tasks * factor), round(todo.done * factor)
+    todo.problems = Counter({status: round(count * factor) for status, count in todo.problems.items()})
+
+
+# --- samples --------------------------------------------------------------------------------------------------
+
+
+def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
+    """Edits of a long manifest at random, and how many it has; None, None where all are to be read.
+
+    Lines are counted and picked without being parsed. Other formats than JSONL are read as a whole.
+    """
+    if job.rows is not None or job.manifest.suffix.lower() not in (".jsonl", ".ndjson") or not job.manifest.is_file():
+        return None, None
+    with job.manifest.open("rb") as file:
+        total = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))
+    total = min(total, job.limit or total)
+    if total <= SAMPLE:
+        return None, None
+    # The same lines each time: a plan that is made twice is the same plan.
+    chosen = frozenset(random.Random(0).sample(range(total), SAMPLE))  # noqa: S311
+    with job.manifest.open("rb") as file:
+        picked = [(at, raw) for at, raw in enumerate(itertools.islice(file, total)) if at in chosen and raw.strip()]
+    rows = [_row(job.manifest, at, raw) for at, raw in picked]
+    read = manifest.from_rows(
+        ({"id": str(at), **row} for (at, _), row in zip(picked, rows, strict=True)),
+        name=str(job.manifest),
+        root=job.manifest.parent,
+        allow_outside=job.allow_outside,
+        allow_urls=job.allow_urls,
+    )
+    return list(read), total
+
+
+def _row(path: Path, at: int, raw: bytes) -> dict[str, object]:
+    try:
+        row = json.loads(raw)
+        return dict(row)
+    except (ValueError, TypeError):
+        raise ManifestError(f"{path}:{at + 1}: expected one JSON object a line") from None

@@ -6,9 +6,10 @@ import asyncio
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ from editjudge.run.pace import Circuit, Pace
 from editjudge.run.plan import Shape
 from editjudge.run.planning import Access, Control, Ending, Planner, Tally
 from editjudge.run.summary import Summary, summarise
+from editjudge.run.where import Where
 from editjudge.store.store import Run, Store
 
 T = TypeVar("T")
@@ -48,6 +50,10 @@ class Job:
     allow_outside: bool = False
     allow_urls: bool = False
     options: Options = field(default_factory=Options)
+    where: str | None = None
+    """`RUN:FACTOR>=VALUE`: only the edits that an earlier run of the same store did not rule out."""
+    rows: Iterable[Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
+    """In the place of a file: the manifest's path is then no more than a name."""
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -63,9 +69,18 @@ class Job:
         return [load_one(word) for word in self.rubrics] if set(self.rubrics) & set(SETS) else resolve(self.rubrics)
 
     def edits(self) -> Iterator[Edit]:
+        if self.rows is not None:
+            read = manifest.from_rows(
+                self.rows, name=str(self.manifest), allow_outside=self.allow_outside, allow_urls=self.allow_urls
+            )
+            return islice(read, self.limit)
         return manifest.read(
             self.manifest.absolute(), allow_outside=self.allow_outside, allow_urls=self.allow_urls, limit=self.limit
         )
+
+    def chosen(self, store: Store) -> Iterator[Edit]:
+        """The edits that the run is about."""
+        return Where.parse(self.where).kept(store, self.edits()) if self.where else self.edits()
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
         """Frozen with the run: enough to do it again, and nothing secret."""
@@ -84,6 +99,7 @@ class Job:
             "allow_outside": self.allow_outside,
             "allow_urls": self.allow_urls,
             "options": asked,
+            **({"where": self.where} if self.where else {}),
         }
 
     @classmethod
@@ -99,6 +115,7 @@ class Job:
             layout=spec["layout"],
             fuse=spec["fuse"],
             limit=spec["limit"],
+            where=spec.get("where"),
             allow_outside=spec["allow_outside"],
             allow_urls=spec["allow_urls"],
             options=Options(parameters, **options),
@@ -160,7 +177,7 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         judges = [
             await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch) for spec in job.judges
         ]
-        job.edits()  # what cannot be asked at all leaves no run behind
+        next(job.chosen(store), None)  # what cannot be asked at all leaves no run behind
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             manner.say(warning)
         run = open_run(job, store, manner, rubrics)
@@ -171,7 +188,7 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         )
         manner.control(engine.control)
         try:
-            await engine.run(job.edits, judges)
+            await engine.run(lambda: job.chosen(store), judges)
         except BaseException:  # stopped at once: what is kept is there to go on from
             store.mark(run, "interrupted")
             raise

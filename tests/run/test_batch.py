@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from bench.stub import Behaviour
 from editjudge.errors import UsageError
@@ -20,6 +21,7 @@ from editjudge.run import batch as engine
 from editjudge.run.pace import Retry
 from editjudge.run.planning import Control
 from editjudge.store import batches as kept
+from editjudge.store.schema import batch_lines
 from editjudge.store.store import Store
 
 from .made import SPECS, Done, editjudge, edits, expected, rows_of, run, stub, until, write_manifest
@@ -51,7 +53,7 @@ def verdicts(done: Done) -> dict[tuple[str, str, int], Any]:
 
 def lines_left(place: Path) -> int:
     with Store.open(place, readonly=True) as opened:
-        return len(list(opened._stream(kept.sa.select(kept.batch_lines.c.key))))
+        return len(list(opened._stream(sa.select(batch_lines.c.key))))
 
 
 # --- the same as live -----------------------------------------------------------------------------------------
