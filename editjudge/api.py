@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from editjudge.edit import Edit, ImageSource
+from editjudge.errors import UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges.conversation import Parameters
 from editjudge.judges.registry import Options
@@ -88,7 +89,7 @@ class Run:
 
 
 async def arun(
-    manifest: str | os.PathLike[str],
+    manifest: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
     *,
     rubrics: str | Sequence[str] = "online",
     judges: str | Sequence[str] = (),
@@ -104,9 +105,15 @@ async def arun(
     allow_urls: bool = False,
     **options: Any,
 ) -> Run:
-    """Judge every edit of a manifest, resuming what was begun; raises where a judge is down or refuses the key."""
+    """Judge every edit of a manifest, resuming what was begun; raises where a judge is down or refuses the key.
+
+    In the place of a manifest's path: a Hugging Face dataset, streaming or not, or rows in memory with a `name` for
+    the run. Their paths are relative to the working directory.
+    """
+    path, rows = _rows(manifest, name)
     job = Job(
-        manifest=Path(manifest),
+        manifest=path,
+        rows=rows,
         rubrics=_words(rubrics),
         judges=_words(judges) or (default_judge(),),
         repeats=repeats,
@@ -125,7 +132,7 @@ async def arun(
     return Run(outcome.run_id, outcome.name, outcome.ending, outcome.summary, os.fspath(store))
 
 
-def run(manifest: str | os.PathLike[str], **arguments: Any) -> Run:
+def run(manifest: str | os.PathLike[str] | Iterable[Mapping[str, Any]], **arguments: Any) -> Run:
     """`arun` for callers that are not asynchronous; safe inside a running event loop."""
     return wait_for(arun(manifest, **arguments))
 
@@ -133,6 +140,21 @@ def run(manifest: str | os.PathLike[str], **arguments: Any) -> Run:
 def default_judge() -> str:
     """Who is asked where nobody is named."""
     return os.environ.get("EDITJUDGE_JUDGE", "measured")
+
+
+def _rows(
+    given: str | os.PathLike[str] | Iterable[Mapping[str, Any]], name: str | None
+) -> tuple[Path, Iterable[Mapping[str, Any]] | None]:
+    """The path of a manifest; or what to call rows that have none, and the rows."""
+    if isinstance(given, str | os.PathLike):
+        return Path(given), None
+    if isinstance(given, Iterator):
+        raise UsageError("rows are gone through more than once: give a list or a dataset, not a generator")
+    # What `datasets` knows a dataset by; other rows must be told apart by their run's name.
+    mark = name or getattr(given, "_fingerprint", None)
+    if not mark:
+        raise UsageError("rows have no name of their own: give the run one with name=...")
+    return Path(f"rows-{mark}"), given
 
 
 def _words(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,123 @@
+"""Rows of typed columns: Parquet files, and datasets of Hugging Face on disk or in memory; a few pictures at a time."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import importlib
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from editjudge.edit import IMAGE_ROLES
+from editjudge.errors import ManifestError
+
+_FEW, _MANY = 16, 4096
+"""Rows at a time: with pictures of some megabytes each, and without."""
+
+Say = Callable[[str], None]
+
+
+def holds(folder: Path) -> bool:
+    """Whether a folder is a dataset, and not one with a folder a model."""
+    saved = any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+    return saved or any(folder.glob("*.parquet"))
+
+
+def read(path: Path, place: str, say: Say) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file, of a folder of them, or of what `save_to_disk` wrote."""
+    if (path / "dataset_dict.json").is_file():
+        path = _only_split(path, place)
+    if (path / "state.json").is_file():
+        return _saved(path, place, say)
+    return _parquet(sorted(path.glob("*.parquet")) if path.is_dir() else [path], place, say)
+
+
+def _parquet(files: Iterable[Path], place: str, say: Say) -> Iterator[dict[str, Any]]:
+    parquet = _needed("pyarrow.parquet", "Parquet", "parquet", place)
+    for path in files:
+        try:
+            # Page by page: without a buffer a row group is read at once, with pictures some hundred megabytes.
+            with parquet.ParquetFile(path, buffer_size=2**20) as file:
+                wanted, heavy = _wanted(file.schema_arrow, place, say)
+                say = _nobody  # of further files the same would be said
+                for batch in file.iter_batches(batch_size=_FEW if heavy else _MANY, columns=wanted):
+                    yield from batch.to_pylist()
+        except importlib.import_module("pyarrow").ArrowException as error:
+            where = place if path.name in place else f"{place}: {path.name}"
+            raise ManifestError(f"{where}: not a Parquet file that can be read: {error}") from None
+
+
+def _saved(path: Path, place: str, say: Say) -> Iterator[dict[str, Any]]:
+    datasets = _needed("datasets", "a Hugging Face dataset", "hf", place)
+    try:
+        found = datasets.load_from_disk(str(path))
+    except Exception as error:  # whatever the library makes of a file that is no dataset
+        raise ManifestError(f"{place}: not a dataset that can be read: {error}") from None
+    wanted, heavy = _wanted(found.data.schema, place, say)
+    # As Arrow has them: pictures stay encoded, and come from the mapped file as they are needed.
+    for table in found.select_columns(wanted).with_format("arrow").iter(batch_size=_FEW if heavy else _MANY):
+        yield from table.to_pylist()
+
+
+def _only_split(path: Path, place: str) -> Path:
+    try:
+        splits = [Path(name).name for name in json.loads((path / "dataset_dict.json").read_bytes())["splits"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ManifestError(f"{place}: dataset_dict.json cannot be read: {error!r}") from None
+    if len(splits) != 1:
+        raise ManifestError(f"{place}: has the splits {', '.join(splits)}; name one of these folders")
+    return path / splits[0]
+
+
+def undecoded(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """A dataset with its pictures as they were encoded: decoding and encoding them again would be an edit."""
+    for name, feature in (getattr(rows, "features", None) or {}).items():
+        if type(feature).__name__ == "Image" and feature.decode:
+            rows = rows.cast_column(name, type(feature)(decode=False))  # type: ignore[attr-defined]  # a dataset's
+    return rows
+
+
+def _wanted(schema: Any, place: str, say: Say) -> tuple[list[str], bool]:
+    """The columns that are read, and whether pictures are among them."""
+    heavy = {column.name for column in schema if holds_bytes(column.type)}
+    for name in sorted(heavy - {*IMAGE_ROLES}):
+        say(f'{place}: "{name}" holds bytes and is none of the pictures; it is left out')
+    return [name for name in schema.names if name not in heavy or name in IMAGE_ROLES], bool(heavy & {*IMAGE_ROLES})
+
+
+def holds_bytes(kind: Any) -> bool:
+    types = importlib.import_module("pyarrow.types")
+    if types.is_nested(kind):
+        return any(holds_bytes(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with the values that JSON has; pictures as they are."""
+    return {key: value if key in IMAGE_ROLES else _plain(value) for key, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"found {value}, expected a finite number or null")
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    return str(value) if isinstance(value, decimal.Decimal | datetime.timedelta) else value
+
+
+def _needed(module: str, what: str, extra: str, place: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ManifestError(f"{place}: {what} needs an extra: pip install 'editjudge[{extra}]'") from None
+
+
+def _nobody(_: str) -> None:
+    """Takes what was said already."""

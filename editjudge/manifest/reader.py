@@ -1,0 +1,295 @@
+"""One row becomes one edit, or the reason why not; pictures stay inside the manifest's folder."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from editjudge import images
+from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, ImageSource
+from editjudge.errors import ImageError, ManifestError
+
+Notify = Callable[[str], None]
+"""Takes what a user should hear that is no error; by default a warning in the log."""
+
+LABELS = ("model", "edit_type", "group")
+FIELDS = ("id", *IMAGE_ROLES, *TEXT_ROLES, *LABELS)
+_TEXTS = (*TEXT_ROLES, *LABELS)
+
+_MAX_ID = 512
+_blake = hashlib.blake2b
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+# What other projects call these fields. Only looked at where the field itself never occurs.
+_ALIASES = {
+    "input": ("input_image", "source_image", "original_image", "original", "before", "image_in", "src"),
+    "edited": ("edited_image", "output_image", "output", "edit", "result", "after", "image_out", "edited_path"),
+    "instruction": ("edit_instruction", "editing_instruction", "instruction_text", "edit_prompt", "prompt"),
+    "ground_truth": ("gt", "ground_truth_image", "gt_image"),
+    "mask": ("mask_image", "edit_mask"),
+    "id": ("item", "item_id", "edit_id", "uid", "key"),
+}
+_MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
+
+
+class LineError(ManifestError):
+    """A line that cannot be understood, with what an audit lists beside the message."""
+
+    def __init__(self, place: str, line: int, name: str, message: str, kind: str = "bad_line") -> None:
+        about = f'field "{images.name_of(name[:80])}": ' if name else ""
+        super().__init__(f"{place}:{line}: {about}{message}" if line else f"{place}: {about}{message}")
+        self.line, self.field, self.kind, self.id = line, name, kind, ""
+
+
+Row = tuple[int, dict[str, Any] | LineError]
+
+
+class Reader:
+    """Turns rows into edits; holds what must be remembered from one line to the next."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        allow_outside: bool = False,
+        allow_urls: bool = False,
+        notify: Notify | None = None,
+        unit: str = "line",
+    ) -> None:
+        self.place = images.name_of(str(path))
+        self.base = Path(path).parent
+        self.unit = unit
+        """What the numbers count."""
+        self.notify = notify or _log
+        self._allow_outside, self._allow_urls = allow_outside, allow_urls
+        self._ids: dict[bytes, int] = {}
+        self._shapes: set[tuple[str, ...]] = set()
+        self._seen: set[str] = set()
+        self._told: set[str] = set()
+        self._folders: dict[str, _Folder] = {}
+        self._recent: dict[str, Path] = {}
+        """Several models edit one input, and their lines stand together."""
+
+    @functools.cached_property
+    def _root(self) -> str:
+        return os.path.realpath(self.base)
+
+    def edit(self, line: int, row: dict[str, Any]) -> Edit:
+        shape = tuple(row)
+        if shape not in self._shapes:
+            self._look_at_names(line, shape)
+        take = row.pop
+        identifier = self._id(line, take("id", None))
+        try:
+            pictures = [
+                None if (value := take(role, None)) is None else self._image(line, role, value) for role in IMAGE_ROLES
+            ]
+            texts = [
+                value if (value := take(name, None)) is None or type(value) is str else self._text(line, name, value)
+                for name in _TEXTS
+            ]
+        except LineError as error:
+            error.id = identifier
+            raise
+        source, edited, ground_truth, mask = pictures
+        instruction, referring, model, edit_type, group = texts
+        return Edit(
+            identifier,
+            source,
+            edited,
+            instruction or "",
+            ground_truth,
+            mask,
+            referring or "",
+            model,
+            edit_type,
+            group,
+            row,
+        )
+
+    def wrong(self, line: int, name: str, message: str, kind: str = "bad_line") -> LineError:
+        return LineError(self.place, line, name, message, kind)
+
+    def _look_at_names(self, line: int, shape: tuple[str, ...]) -> None:
+        """A misspelt `edited` would be a model that produced nothing, a thousand times over."""
+        self._seen.update(shape)
+        others = [key for key in shape if key not in FIELDS]
+        absent = [name for name in FIELDS if name not in self._seen]
+        for name in absent:
+            if name in _MUST_NOT_BE_MISSPELT and (wrote := _meant(name, others)):
+                raise self.wrong(line, wrote, f'did you mean "{name}"? Rename it, or add "{name}", if only as null')
+        for name in absent:
+            wrote = _meant(name, others) or next((key for key in others if key.startswith(f"{name}_")), None)
+            if wrote and wrote not in self._told:
+                self._told.add(wrote)
+                self.notify(f'{self.place}:{line}: "{wrote}" is kept as metadata; did you mean "{name}"?')
+        if len(self._shapes) > 1000:  # rows that are all different: stop remembering, keep looking
+            self._shapes.clear()
+        self._shapes.add(shape)
+
+    def _id(self, line: int, value: Any) -> str:
+        # A whole number is an id in Parquet and in hand-written JSON; CSV and ratings files name it by the same digits.
+        text = str(value) if type(value) is int else self._text(line, "id", value)
+        if text is None:
+            text = f"{self.unit}-{line}"
+            if "id" not in self._told:
+                self._told.add("id")
+                self.notify(f"{self.place}:{line}: no id; ids are made from the {self.unit}'s number, such as {text}")
+        if not text or len(text) > _MAX_ID or (not text.isprintable() and _CONTROL.search(text)):
+            found = f"{len(text):,} characters" if text and len(text) > _MAX_ID else repr(text)
+            expected = f"expected 1 to {_MAX_ID} characters without control characters"
+            raise self.wrong(line, "id", f"found {found}, {expected}")
+        # Sixteen bytes an id, so that a million of them fit into memory.
+        first = self._ids.setdefault(_blake(text.encode(), digest_size=16).digest(), line)
+        if first != line:
+            message = f"{text!r} stands on {self.unit} {first} and again on {self.unit} {line}; expected unique ids"
+            error = self.wrong(line, "id", message, "duplicate_id")
+            error.id = text
+            raise error
+        return text
+
+    def _text(self, line: int, name: str, value: Any) -> str | None:
+        if value is None or type(value) is str:
+            return value
+        raise self.wrong(line, name, f"found {described(value)}, expected text")
+
+    def _image(self, line: int, name: str, value: Any) -> ImageSource | None:
+        if type(value) is str:
+            return self._recent.get(value) or (self._locate(line, name, value) if value else None)
+        if value is None:
+            return None
+        if isinstance(value, dict) and value.keys() <= {"bytes", "path"}:  # as Hugging Face writes pictures
+            inside, path = value.get("bytes"), value.get("path")
+            if inside is None and (path is None or isinstance(path, str)):
+                return self._image(line, name, path)
+            value = inside if isinstance(inside, bytes) else value
+        if isinstance(value, bytes):
+            if len(value) > images.BOUNDS.max_bytes:
+                message = f"found {len(value):,} bytes, expected at most {images.BOUNDS.max_bytes:,}"
+                raise self.wrong(line, name, message)
+            return value
+        advice = "; load it undecoded: cast_column(..., datasets.Image(decode=False))" if hasattr(value, "save") else ""
+        raise self.wrong(line, name, f"found {described(value)}, expected a path, a data: URL or bytes{advice}")
+
+    # --- where a picture lies -----------------------------------------------------------------------------
+
+    def _locate(self, line: int, name: str, text: str) -> ImageSource:
+        if ":" in text and (source := self._address(line, name, text)) is not None:
+            return source
+        if os.sep != "/":
+            text = text.replace(os.sep, "/")
+        cut = text.rfind("/") + 1
+        file = text[cut:]
+        if file in ("", ".", "..") or "\0" in text:
+            raise self.wrong(line, name, f"found {text!r:.200}, expected the path of a file")
+        try:
+            folder = self._folders.get(text[:cut]) or self._folder(text[:cut])
+            if not self._allow_outside and folder.has_link(file):
+                self._confine(folder.text + file)
+        except _OutsideError:
+            advice = "move the picture there, or allow paths outside"
+            raise self.wrong(line, name, f"{text!r:.200} lies outside the manifest's folder; {advice}") from None
+        if len(self._recent) > 500:
+            self._recent.clear()
+        path = self._recent[text] = folder.path.joinpath(file)
+        return path
+
+    def _address(self, line: int, name: str, text: str) -> ImageSource | None:
+        if text.startswith("data:"):
+            try:
+                return images.from_data_url(text)
+            except ImageError as error:
+                raise self.wrong(line, name, str(error)) from None
+        if images.is_url(text):
+            if self._allow_urls and text.isprintable() and " " not in text:
+                return text
+            why = "not an address" if self._allow_urls else "addresses are not fetched unless that is allowed"
+            raise self.wrong(line, name, f"found {text[:200]!r}: {why}; expected a path")
+        scheme = text.partition("://")[0]
+        if scheme != text and scheme.isalnum():
+            raise self.wrong(line, name, f"found {text[:200]!r}, expected a path, a data: URL or an http(s) address")
+        return None
+
+    def _folder(self, prefix: str) -> _Folder:
+        """The folder of a path; confined once, however many files lie in it."""
+        folder = _Folder(os.path.join(self.base, prefix), crooked=".." in prefix.split("/"))
+        if prefix and not self._allow_outside and self._may_lead_out(prefix):
+            self._confine(folder.text)
+        if len(self._folders) > 50_000:  # one folder an edit: remembering them all helps nobody
+            self._folders.clear()
+        self._folders[prefix] = folder
+        return folder
+
+    def _may_lead_out(self, prefix: str) -> bool:
+        if prefix.startswith("/") or ".." in prefix.split("/"):
+            return True
+        # Its parent is inside, so that only a link can lead out: a fifth of what resolving all of it costs.
+        parent, slash, name = prefix.rstrip("/").rpartition("/")
+        return (self._folders.get(parent + slash) or self._folder(parent + slash)).has_link(name)
+
+    def _confine(self, path: str) -> None:
+        real = os.path.realpath(path)
+        if real != self._root and not real.startswith(self._root.rstrip(os.sep) + os.sep):
+            raise _OutsideError
+
+
+def _log(message: str) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning(message)
+
+
+class _OutsideError(Exception):
+    """A path that leaves the manifest's folder."""
+
+
+class _Folder:
+    """A folder with pictures, and whether entries of it are links: the only ones that can lead elsewhere."""
+
+    __slots__ = ("_asked", "_crooked", "_linkless", "path", "text")
+
+    def __init__(self, text: str, crooked: bool) -> None:
+        self.text = os.path.join(text, "")
+        self.path = Path(text)
+        self._asked = 0
+        self._crooked = crooked
+        """`x/../y` is nowhere while x is no folder, and may be anywhere once it is: each such path is resolved."""
+        self._linkless = False
+
+    def has_link(self, name: str) -> bool:
+        if self._linkless or self._crooked:
+            return self._crooked
+        self._asked += 1
+        try:
+            # Asking about one entry takes 2 us, going through all 0.4 us each: worth it where many are wanted.
+            if self._asked == 200:
+                with os.scandir(self.text) as entries:
+                    self._linkless = not any(entry.is_symlink() for entry in entries)
+            return stat.S_ISLNK(os.lstat(self.text + name).st_mode)
+        except OSError:
+            return False  # not there: nothing that could be read
+
+
+def _meant(name: str, others: Iterable[str]) -> str | None:
+    """The key that somebody wrote for this field, if one looks like it."""
+    for key in others:
+        plain = key.strip().casefold().replace(" ", "_").replace("-", "_")
+        if plain == name or plain in _ALIASES.get(name, ()):
+            return key
+        # `edited_a`, `edited_at`: something about the field, and not the field.
+        alike = difflib.SequenceMatcher(None, plain, name).ratio() >= 0.8
+        if alike and not plain.startswith(f"{name}_"):
+            return key
+    return None
+
+
+def described(value: Any) -> str:
+    kinds = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return f"{kinds.get(type(value), type(value).__name__)} ({value!r:.80})"
