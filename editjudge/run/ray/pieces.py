@@ -102,16 +102,14 @@ def edits_of(piece: Piece, job: Job) -> Iterator[Edit]:
             if _ROW in row:
                 yield reader.edit(row[_LINE], json.loads(row[_ROW]))
                 continue
-            line, plain = manifest._plain_row(position + 1, row, reader)
+            line, plain = manifest.plain_row(position + 1, row, reader)
             if isinstance(plain, ManifestError):
                 raise plain
             yield reader.edit(line, plain)
 
 
 def _heavy(file: Any) -> set[str]:
-    from pyarrow import types
-
-    return {column.name for column in file.schema_arrow if manifest._holds_bytes(column.type, types)}
+    return {column.name for column in file.schema_arrow if manifest.columnar.holds_bytes(column.type)}
 
 
 def _converted(job: Job, folder: str) -> str:
