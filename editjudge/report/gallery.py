@@ -89,7 +89,7 @@ def _top(names: Sequence[str], value: Floats, least: float = -np.inf) -> list[st
     if len(known) > CARDS:
         limit = np.partition(value[known], -CARDS)[-CARDS]
         known = known[value[known] >= limit]
-    ordered = sorted(known, key=lambda n: (-value[n], _lot(names[n])))
+    ordered = sorted(map(int, known), key=lambda n: (-value[n], _lot(names[n])))
     return [names[n] for n in ordered[:CARDS]]
 
 

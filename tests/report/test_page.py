@@ -1,0 +1,216 @@
+"""The report as one page: opened from disk in a real browser."""
+
+from __future__ import annotations
+
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser import chromium, page
+from cli.stores import Call, Spec, call
+from cli.stores import made as by_hand
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from playwright.sync_api import Browser, Page
+
+from editjudge.cli.report import looked_at
+from editjudge.cli.shown import load_run
+from editjudge.report.charts import Dot, dots, heat, histograms, shares
+from editjudge.report.markup import ROWS, clipped, tag, visible
+from editjudge.report.means import measure
+from editjudge.stats.answer import Interval
+
+from .made import Made, made
+
+__all__ = ["call", "chromium", "page"]
+
+HOSTILE = (
+    "<script>window.hacked=1</script><img src=x onerror=\"window.hacked=1\"><a href='javascript:window.hacked=1'>x</a>"
+    "</style><style>body{display:none}</style></pre></td></p>--><svg onload=window.hacked=1>\u202eevil\x1b[31m\x00"
+)
+WROTE = re.compile(r"wrote ")
+
+
+@pytest.fixture(scope="module")
+def houses(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("houses"), Made(3))
+
+
+@pytest.fixture(scope="module")
+def written(houses: Path) -> Path:
+    """Its page."""
+    path = houses.with_name("report.html")
+    path.write_text(looked_at(measure(load_run(str(houses), "1")), str(houses)), "utf-8")
+    return path
+
+
+@pytest.fixture
+def report(call: Call, tmp_path: Path) -> Any:
+    """Writes the page of a store, and answers where."""
+
+    def write(store: Path, name: str = "report.html") -> Path:
+        done = call("report", "1", "--store", store, "-o", tmp_path / name)
+        assert done.code == 0 and WROTE.match(done.out), done.err
+        return tmp_path / name
+
+    return write
+
+
+def test_the_page_says_what_was_judged_by_whom_and_what_failed_before_any_score(written: Path) -> None:
+    text = written.read_text("utf-8")
+    assert "server model of openai/painter" in text and "painter-2026-10" in text
+    assert "rubric preservation" in text and "preparation of input" in text and " UTC" in text
+    assert text.index("Coverage and failures") < text.index("Mean by factor and model")
+    for section in ("failed", "contradicted", "disputed", "best", "worst", "people", "questions", "left-out"):
+        assert f'id="{section}"' in text, section
+    assert "[image: edited]" in text, "the question as asked"
+    assert "34% of the picture outside the region did" in text
+
+
+def test_nothing_is_requested_and_every_picture_and_style_is_allowed(written: Path, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(written.as_uri())
+    assert [url for url in asked if not url.startswith("data:")] == [page.url]
+    assert page.locator("script").count() == 0 and page.locator("[style]").count() == 0
+    pictures = page.locator("img")
+    assert pictures.count() == 27, "input, edited and what changed of nine edits"
+    assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "no sideways scrolling"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(written: Path, chromium: Browser, scheme: Any) -> None:
+    context = chromium.new_context(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
+    opened = context.new_page()
+    opened.goto(written.as_uri())
+    if "EDITJUDGE_SCREENSHOTS" in os.environ:  # for the documents
+        opened.screenshot(path=Path(__file__).parents[2] / "docs" / "img" / f"report-{scheme}.png")
+    opened.evaluate("document.querySelectorAll('.card:first-child > details').forEach(d => d.open = true)")
+    # Only colours depend on the scheme, and looking at everything takes seconds.
+    options = {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
+    found = Axe().run(opened, options=options).response["violations"]
+    context.close()
+    assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
+
+
+def test_a_strangers_words_are_text_and_nothing_runs(report: Any, tmp_path: Path, page: Page) -> None:
+    strange = {"edited": str(tmp_path / "a<script>window.hacked=1<" / "b.png")}
+    store = made(
+        tmp_path / "x", Made(2, name=HOSTILE, instruction=HOSTILE, model=HOSTILE, reply=HOSTILE, files=strange)
+    )
+    path = report(store)
+    raw = path.read_text("utf-8")
+    assert not set(raw) & set("\u202e\x1b\x00") and "\\x202e" in raw
+    page.goto(path.as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("script, iframe, object, embed, base, form, [onerror], [onload]").count() == 0
+    assert page.locator("style").count() == 1 and page.locator("a:not([href^='#'])").count() == 0
+    assert "<script>window.hacked=1</script>" in page.locator(".instruction").first.inner_text()
+    assert page.locator("h1").is_visible(), "no style of theirs applies"
+
+
+def test_pictures_that_cannot_be_shown_are_words(report: Any, call: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "x"
+    store = made(folder, Made(2))
+    (folder / "clean-0.png").unlink()
+    (folder / "leaky-0.png").write_bytes(b"no picture")
+    Image.new("RGB", (50, 50)).save(folder / "sloppy-0.png")
+    (folder / "clean-1.png").unlink()
+    (folder / "clean-1.png").symlink_to("/etc/hostname")
+    text = report(store).read_text("utf-8")
+    assert "clean-0.png: cannot be read: No such file" in text
+    assert text.count("is another picture than the one that was judged") == 2, "replaced, whatever it is now"
+    assert "clean-1.png: lies outside" in text
+
+
+def test_a_run_without_pictures_or_without_judgements_has_a_page_too(report: Any, call: Call, tmp_path: Path) -> None:
+    text = report(made(tmp_path / "x", Made(2, pictures=False))).read_text("utf-8")
+    assert "the editing model produced no picture" in text and "<img" not in text
+    assert "0 judgements" in report(by_hand(tmp_path / "e.db", Spec(), lambda *_: "pending"), "e.html").read_text(
+        "utf-8"
+    )
+
+
+def test_the_same_store_gives_the_same_bytes(report: Any, houses: Path, written: Path) -> None:
+    assert report(houses).read_bytes() == written.read_bytes()
+
+
+def test_size_does_not_grow_with_the_run_and_what_is_left_out_is_said(report: Any, tmp_path: Path) -> None:
+    few = report(made(tmp_path / "few", Made(30, pictures=False)), "few.html").read_text("utf-8")
+    many = report(made(tmp_path / "many", Made(300, pictures=False)), "many.html").read_text("utf-8")
+    assert len(many) < 1.1 * len(few)
+    assert "8 of 900 shown, 892 left out." in many and "What was left out" in many
+
+
+def test_every_form_has_the_same_figures(written: Path, call: Call, houses: Path) -> None:
+    text = re.sub(r"<[^>]+>", "|", written.read_text("utf-8"))
+    prose = call("report", "1", "--store", houses, "--format", "md").out
+    shown = [line for part in prose.split("\n\n") for line in part.splitlines()[2 : 2 + ROWS]]
+    figures = set(re.findall(r"\d\.\d+ \[\d\.\d+, \d\.\d+\]", "\n".join(shown)))
+    assert len(figures) > 30 and [figure for figure in figures if f"|{figure}|" not in text] == []
+    document = call("report", "1", "--store", houses, "--json").document
+    checked = sum(count["checked"] for count in document["contradictions"])
+    assert checked and {c["factor"] for c in document["contradictions"]} == {"unchanged_regions"}
+    for form in ("md", "latex"):
+        assert "Contradicted by what was measured" in call("report", "1", "--store", houses, "--format", form).out
+    assert "checked,contradicted" in call("report", "1", "--store", houses, "--format", "csv").out
+
+
+def test_it_prints_without_its_navigation_and_with_whole_tables(written: Path, page: Page) -> None:
+    page.goto(written.as_uri())
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+    assert page.evaluate("getComputedStyle(document.querySelector('.table .scroll')).maxHeight") == "none"
+    assert page.pdf().startswith(b"%PDF")
+
+
+# --- markup and charts ----------------------------------------------------------------------------------------
+
+
+class _Read(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, name: str, attributes: Any) -> None:
+        self.seen.append((name, attributes))
+
+    def handle_data(self, data: str) -> None:
+        self.seen.append(data)
+
+
+@given(st.text(st.characters() | st.sampled_from("<>&\"'`=/ \n\x00\u202e"), min_size=1))
+def test_whatever_is_not_markup_is_text(text: str) -> None:
+    name, *data = _Read(tag("p", text, title=text)).seen
+    assert name == ("p", [("title", visible(text))]) and "".join(data) == visible(text)
+    assert all(char.isprintable() or char == "\n" for char in visible(text))
+
+
+def test_a_long_text_says_how_much_is_left_out() -> None:
+    assert clipped("a" * 12, 10) == "a" * 10 + "… (2 more characters left out)" and clipped("a" * 10, 10) == "a" * 10
+
+
+def test_charts_are_drawings_with_a_mark_for_each_figure() -> None:
+    found = [Dot(row, series, 3.5, Interval(3, 4)) for row in ("f<", "g") for series in ("a", "b", "c")]
+    cells = {("a", "f"): 1.0, ("b", "f"): 7.0, ("a", "g"): 4.0}
+    drawn = {
+        "dots": dots("t", found, 1, 7, [1, 7]),
+        "heat": heat("t", cells, 1, 7),
+        "bars": histograms("t", {("f", "a"): {"1": 1, "2": 3}}),
+        "shares": shares("t", [("f", "a", 1, 4), ("g", "a", 0, 0)]),
+    }
+    for name, markup in drawn.items():
+        assert ElementTree.fromstring(markup).tag == "figure", name  # noqa: S314  # our own
+    assert drawn["dots"].count('class="interval') == 6 and "f&lt;" in drawn["dots"]
+    assert drawn["heat"].count('class="heat h') == 4 and "hnone" in drawn["heat"], "no score is not a score"
+    assert "25.0% (1 of 4)" in drawn["shares"]
