@@ -8,15 +8,19 @@ import io
 import json
 import logging
 import os
+import sys
 import tracemalloc
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import datasets
+import pyarrow as arrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from pyarrow import parquet
 
 from editjudge import manifest
 from editjudge.audit import Audit
@@ -31,6 +35,9 @@ def picture(colour: str = "red", size: tuple[int, int] = (8, 6), codec: str = "P
     out = io.BytesIO()
     Image.new("RGB", size, colour).save(out, codec, **options)
     return out.getvalue()
+
+
+PNG = picture()
 
 
 def jsonl(folder: Path, *rows: Mapping[str, Any] | str | bytes, name: str = "edits.jsonl") -> Path:
@@ -384,8 +391,6 @@ def test_a_broken_table_is_refused_by_line(tmp_path: Path, text: bytes, why: str
 
 
 def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "edits.parquet"
     columns = {
         "id": ["a", "b"],
@@ -406,8 +411,6 @@ def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
 
 
 def test_broken_parquet_and_its_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "edits.parquet"
     path.write_bytes(b"PAR1 nonsense")
     with pytest.raises(ManifestError, match="not a Parquet file"):
@@ -415,6 +418,88 @@ def test_broken_parquet_and_its_numbers_that_are_none_are_refused(tmp_path: Path
     parquet.write_table(arrow.table({"id": ["a", "b"], "score": [1.0, float("nan")]}), path)
     with pytest.raises(ManifestError, match="parquet:2: found nan, expected a finite number or null"):
         edits(path)
+
+
+def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for number, name in enumerate(("b", "a")):
+        table = arrow.table({"input": [b"png"] * 2, "instruction": [name] * 2, "raw": [[b"x"]] * 2})
+        parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=number + 1)
+    said: list[str] = []
+    found = edits(tmp_path, notify=said.append)
+    assert [(edit.id, edit.instruction) for edit in found] == [
+        ("row-1", "a"),
+        ("row-2", "a"),
+        ("row-3", "b"),
+        ("row-4", "b"),
+    ]
+    assert said[0] == f'{tmp_path}: "raw" holds bytes and is none of the pictures; it is left out'
+    assert len(said) == 2  # and that ids are made
+    (tmp_path / "c.parquet").write_bytes(b"nonsense")
+    with pytest.raises(ManifestError, match=r"c\.parquet: not a Parquet file"):
+        edits(tmp_path)
+
+
+def test_pictures_are_read_a_few_at_a_time_however_large_the_file(tmp_path: Path) -> None:
+    kind = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
+    with parquet.ParquetWriter(tmp_path / "big.parquet", arrow.schema([("input", kind)]), compression="none") as file:
+        for _ in range(20):
+            pictures = [{"bytes": os.urandom(50_000), "path": "a.png"} for _ in range(40)]
+            file.write_table(arrow.table({"input": arrow.array(pictures, kind)}))
+    before, most = arrow.total_allocated_bytes(), 0
+    for edit in manifest.read(tmp_path / "big.parquet", notify=lambda _: None):
+        assert isinstance(edit.input, bytes)
+        most = max(most, arrow.total_allocated_bytes() - before)
+    assert most < (tmp_path / "big.parquet").stat().st_size / 4
+
+
+def saved(path: Path, **more: Any) -> Path:
+    """A dataset with pictures, as `datasets` keeps it."""
+    columns = {"id": ["a", "b"], "input": [PNG, PNG], "edited": [PNG, None], "instruction": ["x", "y"], **more}
+    made = datasets.Dataset.from_dict(columns)
+    pictures = {name: datasets.Image() for name in ("input", "edited")}
+    made = made.map(lambda row: {n: row[n] and {"bytes": row[n], "path": None} for n in pictures})
+    for name, feature in pictures.items():
+        made = made.cast_column(name, feature)
+    made.save_to_disk(str(path))
+    return path
+
+
+def test_what_save_to_disk_wrote_is_a_manifest_with_its_pictures_untouched(tmp_path: Path) -> None:
+    first, second = edits(saved(tmp_path / "set", seed=[1, 2]))
+    assert (first.id, first.input, first.edited, first.instruction) == ("a", PNG, PNG, "x")
+    assert (second.edited, second.metadata) == (None, {"seed": 2})
+
+
+def test_of_a_dataset_with_splits_one_is_named(tmp_path: Path) -> None:
+    whole = datasets.load_from_disk(str(saved(tmp_path / "set")))
+    datasets.DatasetDict({"train": whole}).save_to_disk(str(tmp_path / "one"))
+    datasets.DatasetDict({"train": whole, "test": whole}).save_to_disk(str(tmp_path / "two"))
+    assert [edit.id for edit in edits(tmp_path / "one")] == ["a", "b"]
+    assert [edit.id for edit in edits(tmp_path / "two" / "test")] == ["a", "b"]
+    with pytest.raises(ManifestError, match="has the splits train, test; name one"):
+        edits(tmp_path / "two")
+    (tmp_path / "set" / "data-00000-of-00001.arrow").write_bytes(b"nonsense")
+    with pytest.raises(ManifestError, match="not a dataset that can be read"):
+        edits(tmp_path / "set")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_dataset_in_memory_and_its_parquet_give_the_same_edits(tmp_path: Path, streaming: bool) -> None:
+    on_disk = datasets.load_from_disk(str(saved(tmp_path / "set")))
+    on_disk.to_parquet(str(tmp_path / "set.parquet"))
+    given = on_disk.to_iterable_dataset() if streaming else on_disk
+    found = list(manifest.from_rows(given))
+    assert found == edits(tmp_path / "set.parquet") == edits(tmp_path / "set")
+    assert found[0].input == PNG
+
+
+def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path / "set")
+    parquet.write_table(arrow.table({"id": ["a"]}), tmp_path / "edits.parquet")
+    for module, path, extra in (("datasets", "set", "hf"), ("pyarrow.parquet", "edits.parquet", "parquet")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ManifestError, match=rf"pip install 'editjudge\[{extra}\]'"):
+            edits(tmp_path / path)
 
 
 def test_rows_in_memory_become_edits(tmp_path: Path) -> None:
