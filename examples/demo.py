@@ -1,34 +1,51 @@
-"""What a judge is asked and what counts as an answer: shows the rubrics, and holds sample replies against one."""
+"""Three pretend editors at the same instructions, judged by the embedded judge: what `make demo` shows."""
 
 from __future__ import annotations
 
-import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
-from editjudge.rubrics.contract import Verdict, check
-from editjudge.rubrics.files import load, names
+import editjudge as ej
+from editjudge.probes.making import Album, pretend
+from editjudge.report.scored import load
+from editjudge.report.tables import Figure, Table
+from editjudge.stats.summary import summarise
+from editjudge.store.store import Store
 
-for name in names():
-    rubric = load(name)
-    scales = ", ".join(dict.fromkeys(factor.scale.words for factor in rubric.factors))
-    print(f"{name:<13} {len(rubric.factors):>2} x {scales:<25} {rubric.description}")
+FOLDER = Path("demo")
+STORE, REPORT = str(FOLDER / "editjudge.db"), str(FOLDER / "report.html")
 
-rubric = load("compliance")
-good = json.dumps({"reasoning": "A blue car was asked for; the left car went from red to blue.", "effect_score": 5})
-REPLIES = {
-    "one answer": good,
-    "in a code block, with prose": f"Here is my answer:\n```json\n{good}\n```",
-    "a decimal": good.replace("5}", "4.5}"),
-    "a score as text": good.replace("5}", '"5"}'),
-    "two different answers": good + good.replace("5}", "1}"),
-    "cut off": good[:-2],
-    "declined": "I'm sorry, but I can't help with that.",
-}
+# --- three editors, the same instructions ---
+shutil.rmtree(FOLDER, ignore_errors=True)
+album = Album(FOLDER)
+edits = [album.add(edit, "edits") for edit in pretend()]
+(manifest,) = album.close()
+print(f"{len(edits)} edits of five photographs by three pretend editors: clean does what was asked, leaky also")
+print("stains the rest of the picture, sloppy leaves hard rims, smears and a poor file. A first instruction:")
+print(f"  {edits[0].instruction}\n")
 
-print(f"\nReplies held against the contract of {rubric.name}:")
-for kind, reply in REPLIES.items():
-    outcome = check(rubric, reply)
-    if isinstance(outcome, Verdict):
-        said = f"accepted, {dict(outcome.scores)} {' '.join(r.code for r in outcome.violations)}"
-    else:
-        said = f"{outcome.status}: {outcome.reasons[0].message}"
-    print(f"  {kind:<28} {said}")
+# --- judged by measuring pixels: no key, no network ---
+run = ej.run(manifest, rubrics=["online"], judges=["measured"], store=STORE, name="demo")
+with Store.open(STORE, readonly=True) as store:
+    judged = load(store, "demo")
+cells = {(cell.factor, cell.model): cell for cell in summarise(judged.scores, scales=judged.scales)}
+models = judged.scores.model.present()
+rows = []
+for factor in judged.scores.factor.present():
+    shown = [cells[factor, model] for model in models]
+    silent = sum(cell.abstained for cell in shown)
+    rows.append((factor, *(Figure(cell.mean, cell.ci) for cell in shown), silent or None))
+caption = f"Scores from 1 to 7 by {', '.join(judged.scores.judge.present())}: mean with 95 % interval over photographs"
+print(Table.of(("factor", *models, "abstained"), rows, caption).text())
+print(f"{run.summary.total} judgements, {run.summary.failed} failed. It abstains from what takes understanding.\n")
+
+# --- the same as a page, and what to do next ---
+command = [sys.executable, "-m", "editjudge", "report", "demo", "--store", STORE, "-o", REPORT]
+subprocess.run(command, check=True)
+print(f"""
+Next: open {REPORT} to see every edit with its reasons, then
+  editjudge compare demo --store {STORE}      is a difference between two editors real?
+  editjudge probe                                    how far can this judge be trusted?
+  editjudge run edits.jsonl --judge openai/gpt-4.1   your own edits, in the form of {manifest}""")

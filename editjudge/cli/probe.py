@@ -93,7 +93,7 @@ def command(
     manner = Manner(concurrency=concurrency_of(concurrency), budget=budget)
     source = f"seed {seed}, {photos} photographs"
     with _folder(write) as folder:
-        probes = _made(photos, seed, folder)
+        probes = _made(photos, seed, rubrics, folder)
         from editjudge.probes.judging import jobs
 
         planned = jobs(probes, folder, spec, rubrics, options, layout, source)
@@ -133,13 +133,15 @@ def _folder(write: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _made(photos: int, seed: int, folder: Path) -> list[Probe]:
+def _made(photos: int, seed: int, rubrics: Sequence[str], folder: Path) -> list[Probe]:
     try:
         from editjudge.probes.judging import lay_out
         from editjudge.probes.making import probes
     except ImportError as error:
         raise UsageError(f"probes need {error.name}: pip install 'editjudge[probes]'") from None
-    return lay_out(probes(photos, seed), folder)
+    from editjudge.rubrics.files import resolve
+
+    return lay_out(probes(photos, seed, {rubric.name for rubric in resolve(rubrics)}), folder)
 
 
 def _forecast(planned: Sequence[ProbeJob], store_place: str, as_json: bool, *, err: bool) -> None:

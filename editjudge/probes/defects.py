@@ -265,7 +265,7 @@ FAMILIES = (
     Family("seamed", ("seamlessness",), "recolour", "step in lightness at a hard rim", (5, 10, 15, 20),
            _seamed, frozenset({"color_and_lighting"})),
     Family("off_colour", ("alignment", "effect_score"), "recolour", "degrees from the hue that was asked for",
-           (45, 90, 135, 180), _off_colour, frozenset({"completeness"})),
+           (30, 60, 95, 140), _off_colour, frozenset({"completeness"})),
     Family("off_target", ("alignment", "effect_score"), "recolour", "share of the edit on the wrong thing",
            (0.25, 0.5, 0.75, 1.0), _off_target, frozenset({"completeness", "unchanged_regions"})),
     Family("left_out", ("completeness",), "both", "share of the second part that is missing", (0.25, 0.5, 0.75, 1.0),

@@ -37,6 +37,9 @@ class Answered:
     scores: Mapping[str, int]
 
 
+Role = Literal["own", "also", "other"]
+
+
 @dataclass(frozen=True)
 class Movement(Answer):
     """How a factor moves with a defect's dose."""
@@ -44,7 +47,7 @@ class Movement(Answer):
     family: str
     rubric: str
     factor: str
-    role: Literal["own", "also", "other"]
+    role: Role
     """The factor that must fall; one that may; one that should stay."""
     n: int
     """Questions, over all photographs and doses."""
@@ -56,7 +59,7 @@ class Movement(Answer):
     slope: float | None
     """Points a dose: negative where the score falls."""
     ci: Interval | None
-    """Clustered on photographs."""
+    """Clustered on photographs. This and the correlations are of own factors only."""
     spearman: float | None
     """Of score and dose, over all photographs together."""
     spearman_ci: Interval | None
@@ -178,26 +181,29 @@ def _movements(family: Family, probes: Sequence[Probe], said: _Said, rubrics: Ma
 
 
 def _movement(family: Family, rubric: str, factor: str, ladders: _Ladders, said: _Said) -> Movement:
+    role: Role = "own" if factor in family.factors else "also" if factor in family.also else "other"
     asked = [a for row in ladders for probe in row if (a := said.get((probe.edit.id, rubric)))]
     failed = sum(a.status not in DONE for a in asked)
-    scores, names = _scores(rubric, factor, ladders, said), _groups(ladders)
-    scored = np.isfinite(scores)
-    ok = int(scored.sum())
-    slope, ci = _mean(*_slopes(scores, names))
-    codes = np.unique(names, return_inverse=True)[1]
-    row, dose = np.nonzero(scored)
-    pairs = Pairs(dose.astype(float), scores[scored], codes[row])
-    each = [pairs.take(row == i) for i in range(len(ladders))]
+    scores = _scores(rubric, factor, ladders, said)
+    ok = int(np.isfinite(scores).sum())
     columns = [column[np.isfinite(column)] for column in scores.T]
+    slopes, groups = _slopes(scores, _groups(ladders))
+    slope, ci = _mean(slopes, groups, drawn=role == "own")
     return Movement(
-        family.name, rubric, factor,
-        "own" if factor in family.factors else "also" if factor in family.also else "other",
-        len(asked), ok, len(asked) - ok - failed, failed,
+        family.name, rubric, factor, role, len(asked), ok, len(asked) - ok - failed, failed,
         [float(column.mean()) if len(column) else None for column in columns], slope, ci,
-        number(averaged([pairs], ["spearman"])["spearman"]),
-        intervals([pairs], len(set(names)), ["spearman"]).get("spearman"),
-        number(averaged(each, ["spearman"])["spearman"]),
+        *(_monotone(scores, _groups(ladders)) if role == "own" else (None, None, None)),
     )  # fmt: skip
+
+
+def _monotone(scores: Floats, groups: Sequence[str]) -> tuple[float | None, Interval | None, float | None]:
+    """Spearman of score and dose over all photographs with its interval, and the mean of that within each."""
+    row, dose = np.nonzero(np.isfinite(scores))
+    codes = np.unique(groups, return_inverse=True)[1]
+    pairs = Pairs(dose.astype(float), scores[row, dose], codes[row])
+    each = [pairs.take(row == i) for i in range(len(scores))]
+    pooled, within = (number(averaged(some, ["spearman"])["spearman"]) for some in ([pairs], each))
+    return pooled, intervals([pairs], len(set(groups)), ["spearman"]).get("spearman"), within
 
 
 def _scores(rubric: str, factor: str, ladders: _Ladders, said: _Said) -> Floats:
@@ -221,7 +227,8 @@ def _slopes(scores: Floats, groups: Sequence[str]) -> tuple[list[float], list[st
     for row, group in zip(scores, groups, strict=True):
         dose = np.flatnonzero(np.isfinite(row))
         if len(dose) >= LEAST_DOSES and dose[0] == 0:
-            found.append((float(np.polyfit(dose, row[dose], 1)[0]), group))
+            centred = dose - dose.mean()
+            found.append((float(centred @ row[dose] / (centred @ centred)), group))
     return [slope for slope, _ in found], [group for _, group in found]
 
 
@@ -251,10 +258,13 @@ def _peers(own: Movement, other: Movement) -> bool:
     return own.rubric == other.rubric if own.rubric not in SETS["online"] else other.rubric in SETS["online"]
 
 
-def _mean(values: Sequence[float], groups: Sequence[str]) -> tuple[float | None, Interval | None]:
+def _mean(
+    values: Sequence[float], groups: Sequence[str], *, drawn: bool = True
+) -> tuple[float | None, Interval | None]:
     if not values:
         return None, None
-    return float(np.mean(values)), interval(_draws(values, [0] * len(values), groups)[:, 0], len(set(groups)))
+    ci = interval(_draws(values, [0] * len(values), groups)[:, 0], len(set(groups))) if drawn else None
+    return float(np.mean(values)), ci
 
 
 def _draws(values: Sequence[float], cells: Sequence[int], groups: Sequence[str]) -> Floats:
