@@ -18,8 +18,10 @@ from editjudge.web.listing import Array, Column, Listing, Query, build
 PAGE = 50
 _KEPT = 4
 """Listings and searches held at a time."""
-_PATIENCE = 0.12
-"""Seconds that a page waits for a listing or a search before it shows what there is: small runs take less."""
+_PATIENCE = 0.1
+"""Seconds that a page waits for a listing or a search before it shows what there is."""
+_SMALL, _LONGER = 10_000, 3.0
+"""A run of no more edits is waited for so long: its listing takes a tenth of that on a machine that is not busy."""
 _SEARCHED = 20_000
 """Edits looked through at a time."""
 
@@ -45,6 +47,8 @@ class Page:
     listing: Listing | None
     ready: float
     """How much of what the query needs has been looked through: 1 is all."""
+    listed: float
+    """How much of the run is listed: before that, there are no models and types to choose from."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,10 @@ class Browser:
         self._searches: OrderedDict[tuple[int, str], _Search] = OrderedDict()
 
     def page(self, run: Run, query: Query) -> Page:
-        making = self._making(run, query.judge)
-        listing = making.wait(_PATIENCE)
+        making, total = self._making(run, query.judge), count(self._store, run)
+        listing = making.wait(_LONGER if total <= _SMALL else _PATIENCE)
         first = PAGE * (query.number - 1)
         if query.plain or listing is None:
-            total = count(self._store, run)
             found = self._at(run, range(first, first + PAGE)) if query.plain else []
             ready = 1.0 if query.plain else making.progress
         else:
@@ -90,7 +93,7 @@ class Browser:
             found = self.rows(run, listing, order[first : first + PAGE])
         small = build(self._store, run, query.judge, only=[item.item for item in found])
         rows = [_row(small, item) for item in found]
-        return Page(rows, small.columns, total if query.plain or listing else 0, listing, ready)
+        return Page(rows, small.columns, total if query.plain or listing else 0, listing, ready, making.progress)
 
     def order(self, run: Run, query: Query) -> tuple[Listing | None, Array, float]:
         """The whole of what is wanted, for those who compare."""
@@ -148,8 +151,10 @@ class Browser:
     def _by_position(self, run: Run, places: Any) -> list[tuple[int, Item]]:
         columns = [items.c[name] for name in Item.__slots__]
         here = sa.and_(items.c.run_id == run.id, items.c.position.in_(list(places)))
-        query = sa.select(items.c.position, *columns).where(here).order_by(items.c.position, items.c.item)
-        return [(row[0], Item(*row[1:])) for row in self._store._stream(query)]
+        # Sorted here: asked for this order, SQLite may walk through the whole run in it.
+        query = sa.select(items.c.position, *columns).where(here)
+        found = ((row[0], Item(*row[1:])) for row in self._store._stream(query))
+        return sorted(found, key=lambda pair: (pair[0], pair[1].item))
 
     # --- what is kept ---------------------------------------------------------------------------------------------
 

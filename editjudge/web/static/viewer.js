@@ -252,13 +252,13 @@ function show(mode) {
   const { names, differ } = labels();
   stage.dataset.mode = mode;
   if (mode === "evidence") measured();
-  else if (alone && !(one && two)) caption.textContent = "One of the two pictures is not there.";
+  else if (alone && (!one || !two || one === two)) caption.textContent = "There are no two pictures to compare.";
   else if (mode === "heat") {
     heat.hidden = false;
     const share = difference(one, two);
     caption.textContent = `Difference of ${names[0]} and ${names[1]}: dark is none, yellow is ${FULL} of 255 or more. `
       + `${(100 * share).toFixed(1)} % of the pixels differ by more than 16.${differ}`;
-  } else if (alone && one !== two) {
+  } else if (alone) {
     single.prepend(one, two);
     if (mode === "wipe") {
       edge.hidden = false;
@@ -267,7 +267,7 @@ function show(mode) {
       blink(false);
       blinking(true);
     }
-  } else if (alone) caption.textContent = "A and B are the same picture.";
+  }
   draw();
 }
 
