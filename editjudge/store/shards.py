@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,7 +24,6 @@ from editjudge.store.store import Item, Run
 
 try:
     import pyarrow as pa
-    import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 except ModuleNotFoundError as error:
     raise UsageError("Parquet needs an extra: pip install 'editjudge[parquet]'") from error
@@ -229,20 +227,23 @@ def read_table(
     wanted = TABLES[table].names if columns is None else [n for n in TABLES[table].names if n in columns]
     decode = _codec(pa.schema([TABLES[table].field(name) for name in wanted]), _DECODERS)
     for path in sorted((folder / table).glob("part-*.parquet")):
-        with _explaining(path):
-            shard = ds.dataset(path, format="parquet")
-            _check_types(path, shard.schema, TABLES[table])
-            # One fragment ahead and not sixteen: shards of a cluster may have row groups of any size.
-            batches = shard.to_batches(columns=wanted, batch_size=_READ, fragment_readahead=1, batch_readahead=2)
-            number = 0
-            for batch in batches:
-                for row in batch.to_pylist():
-                    number += 1
-                    try:
-                        decode(row)
-                    except (ValueError, RecursionError) as error:
-                        raise ManifestError(f"{path}:{number}: not what it claims to be: {error}") from None
-                    yield (path, number), row
+        for number, row in enumerate(_read_shard(path, TABLES[table], wanted), 1):
+            try:
+                decode(row)
+            except (ValueError, RecursionError) as error:
+                raise ManifestError(f"{path}:{number}: not what it claims to be: {error}") from None
+            yield (path, number), row
+
+
+def _read_shard(path: Path, expected: pa.Schema, wanted: list[str]) -> Iterator[dict[str, Any]]:
+    try:
+        with pq.ParquetFile(path) as shard:
+            _check_types(path, shard.schema_arrow, expected)
+            for group in range(shard.num_row_groups):  # asked for all of them, Arrow holds on to most of the file
+                for batch in shard.iter_batches(batch_size=_READ, row_groups=[group], columns=wanted):
+                    yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise ManifestError(f"{path}: not a Parquet file that can be read: {error}") from None
 
 
 def _check_types(path: Path, found: pa.Schema, expected: pa.Schema) -> None:
@@ -258,14 +259,6 @@ def _alike(kind: pa.DataType) -> tuple[pa.DataType, ...]:
     if kind == pa.string():
         return pa.string(), pa.large_string(), pa.string_view(), pa.null()
     return (pa.int32(), pa.int64()) if kind in (pa.int32(), pa.int64()) else (kind, pa.null())
-
-
-@contextmanager
-def _explaining(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise ManifestError(f"{path}: not a Parquet file that can be read: {error}") from None
 
 
 def encoded(table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
