@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from editjudge.store.schema import checks, contradictions, items, judgements, tasks
+from editjudge.store.schema import checks, contradictions, items, judgements, tasks, upsert
 from editjudge.store.store import Run, Store, _chunks
 
 EMBEDDED = "measured"
@@ -99,13 +100,18 @@ def keep(store: Store, found: Iterable[Check]) -> int:
             for c in new.values()
             for factor, says, measured in c.found
         ]
-        with store._writing() as connection:
-            for table, rows in ((checks, held), (contradictions, against)):
-                connection.execute(sa.delete(table).where(table.c.key.in_(new)))
-                if rows:
-                    connection.execute(sa.insert(table), rows)
+        store._transact(functools.partial(_replace, dialect=store._dialect, keys=list(new), held=held, against=against))
         count += len(against)
     return count
+
+
+def _replace(
+    connection: sa.Connection, dialect: str, keys: list[str], held: list[dict[str, Any]], against: list[dict[str, Any]]
+) -> None:
+    for table, rows in ((checks, held), (contradictions, against)):
+        connection.execute(sa.delete(table).where(table.c.key.in_(keys)))
+        if rows:  # not a plain insertion: on a server another run may hold the same verdicts at this moment
+            connection.execute(upsert(dialect, table), rows)
 
 
 def counts(store: Store, run: Run) -> list[Count]:
