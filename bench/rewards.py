@@ -67,7 +67,7 @@ def serve(store_place: str, stub: str) -> None:
     with Store.open(store_place) as store, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         site = Site(store, "openai-compatible/stub", Options(base_url=f"{stub}/v1"), terms=terms)
-        config = uvicorn.Config(create(site), log_level="error", access_log=False, timeout_graceful_shutdown=5)
+        config = uvicorn.Config(create(site), log_level="error", access_log=False, timeout_graceful_shutdown=20)
         print(listener.getsockname()[1], flush=True)
         uvicorn.Server(config).run(sockets=[listener])
 
@@ -230,7 +230,7 @@ async def hang_up(arguments: argparse.Namespace, edits: list[Any], url: str, pid
             task.cancel()
         os.kill(pid, signal.SIGTERM)
         answers = await asyncio.gather(*asked[1::2])
-        return 1 + sum(len(answer["rewards"]) for answer in answers)
+        return 1 + sum(reward["status"] == "ok" for answer in answers for reward in answer["rewards"])
 
 
 def rss_mb(pid: int) -> int:

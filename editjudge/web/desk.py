@@ -363,7 +363,8 @@ class Batch:
 
     async def wait(self, seconds: float) -> None:
         """Until all is judged, or so long, and at least until it is known what is to be judged."""
-        await asyncio.wait({self.task}, timeout=seconds)
+        with contextlib.suppress(asyncio.CancelledError):  # the server has no more time: what there is now is answered
+            await asyncio.wait({self.task}, timeout=seconds)
         await self.planned.wait()
         if self.task.cancelled():
             raise Refused(503, "the server is being stopped")

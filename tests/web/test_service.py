@@ -217,6 +217,19 @@ def test_a_server_that_is_stopped_gently_finishes_what_it_took_in(tmp_path: Path
         assert [row["status"] for row in served.rows()] == ["ok"] * 3
 
 
+def test_who_still_waits_when_the_server_must_end_is_told_what_there_is(tmp_path: Path) -> None:
+    with stub(Behaviour(latency=3.0)) as judge, serving(tmp_path / "s.db") as served:
+        served.server.config.timeout_graceful_shutdown = 1
+        found: list[Any] = []
+        ask = threading.Thread(target=lambda: found.extend(served.rewards(edit(0))))
+        ask.start()
+        until(lambda: judge.ledger.in_flight == 3)
+        served.stop()
+        ask.join()
+        assert [(reward["reward"], reward["status"]) for reward in found] == [(None, "pending")]
+        assert [row["status"] for row in served.rows()] == ["ok"] * 3
+
+
 def test_draining_is_bounded(tmp_path: Path) -> None:
     with stub(Behaviour(timeout=1.0)), serving(tmp_path / "s.db", terms=Terms(drain=0.1)) as served:
         served.rewards(edit(0), deadline=0.05)
