@@ -178,28 +178,53 @@ def test_fixed_concurrency_is_never_exceeded() -> None:
     assert wind(use()) == 5
 
 
-def test_a_real_limit_is_found_and_used_without_losing_a_question() -> None:
-    """A bucket that fills 50 times a second; what is sent beyond it is turned away."""
-    tokens, filled, turned_away = 5.0, 0.0, 0
+class Bucket:
+    """A server that answers so many a second, and turns away at once what is sent beyond."""
 
-    async def send() -> str:
-        nonlocal tokens, filled, turned_away
-        tokens, filled = min(5.0, tokens + (now() - filled) * 50), now()
-        if tokens < 1:
-            turned_away += 1
-            raise rate_limit(0.2)
-        tokens -= 1
-        await asyncio.sleep(0.1)
+    def __init__(self, rate: float, latency: float, burst: float) -> None:
+        self.rate, self.latency, self.burst, self.tokens, self.filled = rate, latency, burst, burst, 0.0
+        self.log: list[tuple[float, bool]] = []
+
+    async def send(self) -> str:
+        self.tokens, self.filled = min(self.burst, self.tokens + (now() - self.filled) * self.rate), now()
+        self.log.append((now(), self.tokens >= 1))
+        if self.tokens < 1:
+            raise rate_limit(1.0)
+        self.tokens -= 1
+        await asyncio.sleep(self.latency)
         return "reply"
 
-    async def use() -> tuple[list[str | BaseException], float]:
-        replies = await ask_all(Pace("j", seed=1), 2000, send)
-        return replies, now()
+    def after(self, warm_up: float) -> tuple[float, float]:
+        """Answers as a share of what the limit allows, and the share that was turned away."""
+        end = self.log[-1][0] - 5
+        answers = [answered for at, answered in self.log if warm_up < at < end]
+        return sum(answers) / (end - warm_up) / self.rate, 1 - sum(answers) / len(answers)
 
-    replies, seconds = wind(use())
-    assert replies == ["reply"] * 2000
-    assert 2000 / seconds > 0.75 * 50
-    assert turned_away < 0.25 * 2000
+
+LIMITS = [(50, 0.1, 50), (50, 0.1, 5), (50, 0.5, 50), (100, 0.5, 100), (20, 2.0, 20), (5, 1.0, 5)]
+
+
+@pytest.mark.parametrize(("rate", "latency", "burst"), LIMITS)
+def test_a_limit_is_found_and_kept_and_used(rate: float, latency: float, burst: float) -> None:
+    server = Bucket(rate, latency, burst)
+    count = int(90 * rate)
+    assert wind(ask_all(Pace("j", seed=1), count, server.send)) == ["reply"] * count
+    used, turned_away = server.after(warm_up=30)
+    assert used > 0.9
+    assert turned_away < 0.02
+
+
+def test_a_limit_that_is_raised_is_used_after_a_while() -> None:
+    server = Bucket(20, 0.2, 20)
+
+    async def use() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask_all(Pace("j", seed=1), 6000, server.send))
+            await asyncio.sleep(60)
+            server.rate = server.burst = 100.0
+
+    wind(use())
+    assert server.after(warm_up=120)[0] > 0.9
 
 
 # --- slots ----------------------------------------------------------------------------------------------------
