@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 ARGUMENTS = (
     "--no-sandbox",  # containers of build servers run as root
@@ -51,9 +51,14 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 def watch(page: Page, noticed: Noticed) -> None:
     page.on("pageerror", lambda error: noticed.append(f"error: {error}"))
-    page.on("console", lambda message: noticed.append(message.text) if message.type == "error" else None)
+    page.on("console", lambda message: noticed.append(message.text) if _is_error(message) else None)
     page.on("dialog", lambda dialog: (noticed.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: None if _near(request.url) else noticed.append(f"request: {request.url}"))
+
+
+def _is_error(message: ConsoleMessage) -> bool:
+    """An answer such as 404 is no error of the page's: tests that care for it look at it themselves."""
+    return message.type == "error" and not message.text.startswith("Failed to load resource")
 
 
 def _near(url: str) -> bool:

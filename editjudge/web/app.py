@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from editjudge.errors import EditjudgeError
-from editjudge.web import guard
+from editjudge.web import guard, wording
 from editjudge.web.site import FOLDER, Site
 
 _PARTS = ("review", "rating", "service")
@@ -59,7 +59,7 @@ def _wants_page(request: Request) -> bool:
 
 def _told(request: Request, status: int, words: str, headers: dict[str, str] | None = None) -> Response:
     if not _wants_page(request):
-        return JSONResponse({"error": words}, status, headers)
+        return JSONResponse({"error": wording.whole(words)}, status, headers)
     site: Site = request.app.state.site
     return HTMLResponse(site.page("error.html", status=status, words=words), status, headers)
 
