@@ -1,0 +1,399 @@
+"""The same job on a real cluster: three nodes, one of them killed, a driver killed, one pace for all workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.stub import Behaviour, Stub, serve_in_thread
+from editjudge.errors import ManifestError, StoreError
+from editjudge.judges.registry import Options
+from editjudge.run.job import Cluster, Job, Manner, Outcome, execute
+from editjudge.run.pace import JudgeDown
+from editjudge.run.planning import Tally
+from editjudge.run.ray.conductor import Conductor
+from editjudge.run.ray.folder import Folder, is_folder
+from editjudge.run.ray.pieces import Source, edits_of
+from editjudge.run.ray.worker import Borrowed
+from editjudge.store.shards import Shards
+from editjudge.store.store import Store
+
+from .clockwork import now, wind
+from .made import SEED, edits, expected, picture, rows_of, start, until, write_old
+from .test_pace import LIMITS, Bucket, trouble
+
+JUDGE = "openai-compatible/stub"
+
+
+# --- who conducts, without a cluster --------------------------------------------------------------------------
+
+
+class Handle:
+    """A conductor as workers see it: every call is on its way while others go on."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+
+    def __getattr__(self, name: str) -> Any:
+        class Method:
+            @staticmethod
+            def remote(*arguments: Any) -> asyncio.Task[Any]:
+                return asyncio.create_task(getattr(self._conductor, name)(*arguments))
+
+        return Method
+
+
+async def ask(pace: Borrowed, send: Callable[[], Any]) -> Any:
+    async with pace.slot():
+        return await pace.persist(send)
+
+
+@pytest.mark.parametrize("workers", [1, 8])
+@pytest.mark.parametrize(("rate", "latency", "burst"), LIMITS[::2])
+def test_a_limit_is_kept_and_used_by_all_workers_together(
+    workers: int, rate: float, latency: float, burst: float
+) -> None:
+    server, count = Bucket(rate, latency, burst), int(80 * rate)
+
+    async def use() -> list[Any]:
+        handle = Handle(Conductor(["j"]))
+        paces = [Borrowed("j", handle, f"w{n}") for n in range(workers)]
+        return await asyncio.gather(*(ask(paces[n % workers], server.send) for n in range(count)))
+
+    assert len(wind(use())) == count
+    used, turned_away = server.after(warm_up=30)
+    assert used > 0.9
+    assert turned_away < 0.02
+
+
+def test_a_429_anywhere_slows_all() -> None:
+    async def use() -> tuple[int, int]:
+        conductor = Conductor(["j"])
+        handle = Handle(conductor)
+        one, other = Borrowed("j", handle, "one"), Borrowed("j", handle, "other")
+        problems = iter([trouble("rate limit")])
+
+        async def refused() -> str:
+            if problem := next(problems, None):
+                raise problem
+            return "reply"
+
+        before = int(conductor._paces["j"].limit)
+        await ask(one, refused)
+        slots = [other.slot() for _ in range(20)]
+        entered = [asyncio.ensure_future(slot.__aenter__()) for slot in slots]
+        await asyncio.sleep(1)
+        return before, sum(task.done() for task in entered)
+
+    before, allowed = wind(use())
+    assert 0 < allowed < before
+
+
+def test_what_a_dead_worker_held_is_given_back() -> None:
+    async def use() -> float:
+        handle = Handle(Conductor(["j"], concurrency=1, silence=15))
+        slot = Borrowed("j", handle, "dead").slot()
+        await slot.__aenter__()
+        waiting = asyncio.create_task(ask(Borrowed("j", handle, "alive"), lambda: asyncio.sleep(0, "reply")))
+        while not waiting.done():
+            await asyncio.sleep(1)
+            await handle.news.remote()
+        return now()
+
+    assert 15 <= wind(use()) <= 18
+
+
+def test_a_judge_that_ends_the_run_ends_it_for_all() -> None:
+    async def refused() -> str:
+        raise trouble("key")
+
+    async def use() -> list[Any]:
+        handle = Handle(Conductor(["j"]))
+        one, other = Borrowed("j", handle, "one"), Borrowed("j", handle, "other")
+        first = await asyncio.gather(ask(one, refused), return_exceptions=True)
+        return first + await asyncio.gather(ask(other, refused), return_exceptions=True)
+
+    first, second = wind(use())
+    assert isinstance(first, JudgeDown) and isinstance(second, JudgeDown)
+
+
+def test_one_purse_is_never_overspent_and_what_the_dead_owe_counts() -> None:
+    async def use() -> tuple[list[bool], str | None]:
+        conductor = Conductor(["j"], budget=1.0, silence=5)
+        afforded = [await conductor.afford("one", "a", 0.4), await conductor.afford("dead", "b", 0.4)]
+        waiting = asyncio.create_task(conductor.afford("one", "c", 0.4))
+        await asyncio.sleep(1)
+        afforded.append(waiting.done())
+        await conductor.pay("one", "a", 0.1)
+        afforded.append(await waiting)
+        last = asyncio.create_task(conductor.afford("one", "d", 0.4))
+        await conductor.pay("one", "c", 0.3)
+        await asyncio.sleep(10)
+        news = await conductor.news()
+        afforded.append(await last)
+        return afforded, (await conductor.news()).stopping or news.stopping
+
+    afforded, ending = wind(use())
+    assert afforded == [True, True, False, True, False]
+    assert ending == "budget"
+
+
+def test_nothing_is_begun_once_the_run_stops() -> None:
+    async def use() -> list[object]:
+        conductor = Conductor(["j"])
+        begun = await conductor.begin("w", 1)
+        await conductor.stop("interrupted")
+        refused, busy = await conductor.begin("w", 2), (await conductor.news()).busy
+        await conductor.finish("w", 1, Tally(cached=3))
+        news = await conductor.news()
+        return [begun, refused, busy, news.busy, news.tally.cached, news.stopping]
+
+    assert wind(use()) == [True, False, 1, 0, 3, "interrupted"]
+
+
+# --- pieces ---------------------------------------------------------------------------------------------------
+
+
+def in_pieces(job: Job, folder: Path, size: int) -> list[Any]:
+    return [edit for piece in Source(job, str(folder)).pieces(size) for edit in edits_of(piece, job)]
+
+
+def as_parquet(manifest: Path, *, inside: bool, **options: Any) -> Path:
+    """The same edits in Parquet, their pictures by path or in the rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = rows_of(manifest)
+    if inside:
+        rows = [r | {name: (manifest.parent / r[name]).read_bytes() for name in ("input", "edited")} for r in rows]
+    path = manifest.with_name(f"{'inside' if inside else 'paths'}.parquet")
+    pq.write_table(pa.Table.from_pylist(rows), path, **options)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "paths", "inside", "folder"])
+@pytest.mark.parametrize("limit", [None, 21])
+def test_pieces_are_the_manifest_however_it_is_cut(kind: str, limit: int | None, tmp_path: Path) -> None:
+    manifest = edits(tmp_path, 37)
+    if kind == "folder":
+        for n in range(10):
+            for role in ("input", "m"):
+                write_old(tmp_path / "f" / role / f"{n}.png", picture(role, n))
+        manifest = tmp_path / "f"
+    elif kind != "jsonl":
+        manifest = as_parquet(manifest, inside=kind == "inside", row_group_size=16)
+    job = Job(manifest, ("online",), ("measured",), limit=limit)
+    for size in (1, 5, 64):
+        assert in_pieces(job, tmp_path / "converted", size) == list(job.edits())
+
+
+def test_a_folder_of_parquet_files_is_one_manifest(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    for n, name in enumerate(("a", "b")):
+        (tmp_path / name).mkdir()
+        rows = [row | {"id": f"{name}{row['id']}"} for row in rows_of(edits(tmp_path / name, 5))]
+        (tmp_path / name / "edits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        as_parquet(tmp_path / name / "edits.jsonl", inside=True).rename(tmp_path / "all" / f"{n}.parquet")
+    job = Job(tmp_path / "all", ("online",), ("measured",))
+    assert in_pieces(job, tmp_path, 3) == list(job.edits())
+    assert len(list(job.edits())) == 10
+
+
+def test_an_id_that_stands_twice_is_found_before_anything_is_asked(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": ["a", "b", "a"], "input": ["x.png"] * 3}), tmp_path / "edits.parquet")
+    with pytest.raises(ManifestError, match="stands twice"):
+        Source(Job(tmp_path / "edits.parquet", ("online",), ("measured",)), str(tmp_path))
+
+
+def test_a_store_is_told_from_a_folder(tmp_path: Path) -> None:
+    places = ["a.db", "sqlite:///a.db", "postgresql://h/d", "shards/", str(tmp_path), "s3://bucket/run", "gs://b/r"]
+    assert [is_folder(place) for place in places] == [False, False, False, True, True, True, True]
+
+
+# --- a cluster ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """Three nodes on this machine, which reach nothing but loopback."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    os.environ |= {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_health_check_period_ms": "1000"}
+    import ray
+    from ray.cluster_utils import Cluster as Nodes
+
+    nodes = Nodes()
+    try:
+        for _ in range(3):
+            nodes.add_node(num_cpus=2, object_store_memory=100 * 2**20, include_dashboard=False)
+        ray.init(nodes.address, logging_level="ERROR", log_to_driver=False)
+        yield nodes
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Stub]:
+    with serve_in_thread(seed=SEED) as stub:
+        yield stub
+
+
+def job_for(manifest: Path, server: Stub, judge: str = JUDGE) -> Job:
+    return Job(manifest, ("online",), (judge,), options=Options(base_url=f"{server.url}/v1", timeout=60))
+
+
+def judge_all(job: Job, place: Path, cluster: Cluster | None = None, **manner: Any) -> tuple[Outcome, list[Any]]:
+    with Store.open(place) as store:
+        outcome = asyncio.run(execute(job, store, Manner(cluster=cluster, **manner)))
+        return outcome, list(timeless(store.judgements(outcome.run_id)))
+
+
+def timeless(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What was said, less when."""
+    return ({name: value for name, value in row.items() if name != "created"} for row in rows)
+
+
+@contextmanager
+def after(true: Callable[[], bool], then: Callable[[], object]) -> Iterator[None]:
+    """Do something in the middle of what follows."""
+    failed: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            until(true, 120)
+            then()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    yield
+    thread.join()
+    assert not failed
+
+
+def test_with_a_node_killed_in_the_middle_the_result_is_that_of_the_local_engine(
+    nodes: Any, server: Stub, tmp_path: Path
+) -> None:
+    check_node_killed(nodes, server, tmp_path, JUDGE, 120)
+
+
+def check_node_killed(nodes: Any, server: Stub, folder: Path, judge: str, count: int) -> None:
+    manifest = edits(folder, count)
+    job = job_for(manifest, server, judge)
+    server.reset()
+    server.behaviour = Behaviour(latency=0.2)
+    seen: list[Tally] = []
+    last = nodes.list_all_nodes()[-1]
+    with after(lambda: bool(seen and seen[-1].asked > count // 2), lambda: nodes.remove_node(last, False)):
+        outcome, rows = judge_all(
+            job, folder / "ray.db", Cluster(workers=3), observe=seen.append, control=control.append
+        )
+    paid = server.ledger.paid
+    server.behaviour = Behaviour()
+    assert (outcome.ending, outcome.summary.total, outcome.summary.failed) == ("finished", 3 * count, 0)
+    assert len({row["key"] for row in rows}) == 3 * count
+    assert rows == judge_all(job, folder / "local.db")[1]
+    if judge == JUDGE:
+        assert 3 * count <= paid < 3.5 * count
+        assert {(row["item"], row["rubric"]): row["scores"] for row in rows} == expected(manifest)
+    nodes.add_node(num_cpus=2, object_store_memory=100 * 2**20, include_dashboard=False)
+
+
+def test_shards_are_what_a_store_would_have_been_and_resume_by_key(nodes: Any, server: Stub, tmp_path: Path) -> None:
+    manifest = as_parquet(edits(tmp_path, 24), inside=True, row_group_size=8)
+    job = job_for(manifest, server)
+    server.reset()
+    server.behaviour = Behaviour(garbage=1.0, sticky=frozenset({"garbage"}))
+    first = into_shards(job, tmp_path)
+    assert (first.ending, first.summary.failed) == ("finished", 72)
+    server.reset()
+    server.behaviour = Behaviour()
+    second = into_shards(job, tmp_path)
+    assert (second.tally.asked, second.tally.cached, server.ledger.paid) == (72, 0, 72)
+    third = into_shards(job, tmp_path)
+    assert (third.tally.asked, third.tally.cached, server.ledger.paid) == (0, 72, 72)
+    _, rows = judge_all(job, tmp_path / "local.db")
+    shards = Shards(tmp_path / "out")
+    assert sorted(timeless(shards.judgements(1)), key=_place) == sorted(rows, key=_place)
+    assert [item.item for item in shards.items(1)] == [row["id"] for row in rows_of(tmp_path / "edits.jsonl")]
+    assert third.summary.as_json() == shards.find_run(1).summary
+    with pytest.raises(StoreError, match="another spec or name"):
+        into_shards(Job(manifest, ("quality",), (JUDGE,), options=job.options), tmp_path)
+
+
+def _place(row: dict[str, Any]) -> tuple[int, str]:
+    return row["position"], row["judge"]
+
+
+def into_shards(job: Job, folder: Path) -> Outcome:
+    store: Any = Folder(str(folder / "out"))
+    return asyncio.run(execute(job, store, Manner(cluster=Cluster(workers=2))))
+
+
+def test_a_budget_holds_for_the_whole_cluster(nodes: Any, server: Stub, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("as_of: 2026-01-01\nmodels:\n  openai-compatible/stub: {input: 1000.0, output: 1000.0}\n")
+    options = Options(base_url=f"{server.url}/v1", prices=prices)
+    job = Job(edits(tmp_path, 40), ("online",), (JUDGE,), options=options)
+    server.behaviour = Behaviour()
+    outcome, rows = judge_all(job, tmp_path / "s.db", Cluster(workers=3), budget=60.0)
+    spent = sum(row["cost"] or 0.0 for row in rows)
+    assert outcome.ending == "budget"
+    assert 0 < spent <= 60.0
+    assert abs(outcome.tally.cost - spent) < 0.01
+
+
+# --- the driver -----------------------------------------------------------------------------------------------
+
+
+def test_a_driver_that_is_killed_or_interrupted_goes_on_where_it_was(server: Stub, tmp_path: Path) -> None:
+    """On a cluster of its own, as the command starts one."""
+    manifest, count = edits(tmp_path, 60), 180
+    server.reset()
+    server.behaviour = Behaviour(latency=0.4)
+    words = ("run", manifest, "--judge", JUDGE, "--base-url", f"{server.url}/v1", "--store", tmp_path / "s.db")
+    words = (*words, "--engine", "ray", "--workers", "2", "--concurrency", "8", "--json")
+    with start(*words, folder=tmp_path) as process:
+        until(lambda: server.ledger.paid > count // 4, 120)
+        process.send_signal(signal.SIGKILL)
+    with start(*words, folder=tmp_path) as process:
+        until(lambda: server.ledger.paid > count // 2 + 20, 120)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "finishing what is in flight" in said
+    assert json.loads(out)["statuses"]["pending"] > 0
+    server.behaviour = Behaviour()
+    with start(*words, folder=tmp_path) as process:
+        out, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    assert json.loads(out)["statuses"] == {"ok": count}
+    assert json.loads(out)["cached"] >= count // 2
+    assert count <= server.ledger.paid <= count + 8  # what was in flight when the driver was killed
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        rows = list(store.judgements(1))
+    assert {(row["item"], row["rubric"]): row["scores"] for row in rows} == expected(manifest)
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['ray'] = None; from editjudge.cli import main; main()"
+    words = ["run", str(edits(tmp_path, 1)), "--engine", "ray", "--judge", JUDGE, "--base-url", "http://127.0.0.1:9/v1"]
+    command = [sys.executable, "-c", code, *words, "--store", str(tmp_path / "s.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'editjudge[ray]'" in done.stderr
