@@ -1,7 +1,8 @@
 """How fast the store keeps and finds judgements, and how much room one takes, as JSON.
 
-python -m bench.store            100,000 judgements
-python -m bench.store --million  1,000,000
+python -m bench.store                        100,000 judgements in SQLite, and as Parquet
+python -m bench.store --million              1,000,000
+python -m bench.store --server postgresql:// 100,000 on a server, in a database with nothing in it
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 
 from editjudge.judgement import Exchange, Judgement, Task, Usage
 from editjudge.rubrics.contract import Remark
+from editjudge.store.export import export_parquet
+from editjudge.store.shards import Shards
 from editjudge.store.store import Item, Store
 from editjudge.store.writer import Writer
 
@@ -147,16 +150,45 @@ def measure(count: int) -> dict[str, Any]:
                 "writes_per_s": writes,
                 "done_lookups_per_s": finding(store, count),
                 **reading(store, count),
+                **tables(store, count, Path(folder) / "tables"),
                 "bytes_per_item_and_task": before / count,
                 "bytes_per_judgement": (path.stat().st_size - before) / count,
             }
         return {**figures, "writer_puts_per_s": writer_speeds(Path(folder)), "sqlite": sqlite3.sqlite_version}
 
 
+def tables(store: Store, count: int, folder: Path) -> dict[str, float]:
+    """Out as Parquet, and read in the place of a store."""
+    run = store.find_run("bench")
+    started = time.perf_counter()
+    export_parquet(store, run, folder)
+    between = time.perf_counter()
+    fields = ("item", "judge", "scores")
+    assert sum(1 for _ in Shards(folder).judgements(run, fields=fields)) == count
+    size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+    return {
+        "parquet_rows_written_per_s": count / (between - started),
+        "parquet_score_rows_read_per_s": count / (time.perf_counter() - between),
+        "parquet_bytes_per_judgement": size / count,
+    }
+
+
+def measure_server(url: str, count: int) -> dict[str, Any]:
+    with Store.open(url) as store:
+        figures = {"judgements": count, **planning(store, count), "writes_per_s": writing(store, count)}
+        figures |= {"done_lookups_per_s": finding(store, count), **reading(store, count)}
+        started = time.perf_counter()
+        store.remove_run(store.find_run("bench"))
+        return {**figures, "removed_per_s": count / (time.perf_counter() - started)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--million", action="store_true")
-    figures = measure(1_000_000 if parser.parse_args().million else 100_000)
+    parser.add_argument("--server", metavar="URL")
+    given = parser.parse_args()
+    count = 1_000_000 if given.million else 100_000
+    figures = measure_server(given.server, count) if given.server else measure(count)
     rounded = json.loads(json.dumps(figures), parse_float=lambda text: round(float(text), 2))
     print(json.dumps(rounded, indent=2))
 

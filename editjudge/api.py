@@ -154,7 +154,7 @@ def _rows(
     mark = name or getattr(given, "_fingerprint", None)
     if not mark:
         raise UsageError("rows have no name of their own: give the run one with name=...")
-    return Path(f"rows-{mark}"), given
+    return Path(f"rows-{mark}".replace(os.sep, "-")), given
 
 
 def _words(given: str | Sequence[str]) -> tuple[str, ...]:
