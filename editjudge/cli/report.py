@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,7 @@ class Sight:
         self._layout: Any = run.spec.get("layout", "images-first")
         self._rubrics = store.rubrics()
         self._reading, self._lost = _reading(run.spec)
+        self._folder = str(Path(str(run.spec.get("manifest", "."))).parent)
 
     def picture(self, item: Item, role: str) -> bytes | str | None:
         try:
@@ -137,7 +139,7 @@ class Sight:
                 return "the editing model produced no picture" if role == "edited" else None
             return _small(self._read(item, role), role)
         except ImageError as error:
-            return str(error)
+            return self._private(str(error))
 
     def question(self, item: Item, rubric_hash: str) -> str | None:
         """From the rubric as it was kept, whatever its file says today."""
@@ -153,6 +155,10 @@ class Sight:
         edit = Edit(item.item, instruction=item.instruction, referring_expression=item.referring_expression)
         digests = {role: str(entry.get("digest") or "") for role, entry in item.images.items()}
         return str(ask(rubric, edit, digests, self._layout))
+
+    def _private(self, words: str) -> str:
+        """Without the folder: a report is sent around, and where somebody keeps their files is nobody's business."""
+        return words.replace(f"{self._folder}{os.sep}", "").replace(self._folder, "the manifest's folder")
 
     def _read(self, item: Item, role: str) -> bytes:
         """As it was judged, or words: a picture that is another one by now is not shown in its place."""

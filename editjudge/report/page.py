@@ -106,16 +106,28 @@ def _figures(means: Means) -> Markup:
 
 
 def _facts(means: Means) -> Iterator[tuple[str, str]]:
-    run, known = means.judged.run, dict(means.judged.provenance)
-    yield "edits from", str(run.spec.get("manifest", ""))
+    run, known = means.judged.run, means.judged.provenance
+
+    def about(prefix: str) -> dict[str, str]:
+        found = {name.removeprefix(prefix): value for name, value in known.items() if name.startswith(prefix)}
+        return {name: value for name, value in found.items() if value not in ("", "None", "{}")}
+
+    def listed(found: Mapping[str, str]) -> str:
+        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
+
+    # The name alone: a report is sent around, and where somebody keeps their files is nobody's business.
+    yield "edits from", Path(str(run.spec.get("manifest", ""))).name
     yield "judged", f"{_date(run.created)} to {_date(run.updated)}, {run.state}"
-    yield "judges", known.pop("judges", "")
-    version = known.pop("version", "")
-    order = ("server", "rubric", "preparation", "schema", "layout", "repeats", "fuse", "option")
-    for name in sorted(known, key=lambda name: order.index(name.split()[0])):
-        if known[name] not in ("", "None", "{}"):
-            yield name.replace("_", " "), known[name]
-    yield "editjudge", version
+    ran, schema = about("server model of "), about("schema of ")
+    for judge in run.spec.get("judges", ()):
+        told = [f"server ran {ran[judge]}"] if judge in ran else []
+        told += [f"schema {schema[judge]}"] if judge in schema else []
+        yield "judge", "; ".join([judge, *told])
+    yield "rubrics", listed(about("rubric "))
+    yield "pictures sent", listed(about("preparation of "))
+    yield "settings", listed({name: known[name] for name in ("layout", "repeats", "fuse") if name in known})
+    yield "options", listed(about("option "))
+    yield "editjudge", run.version
 
 
 def _date(seconds: float) -> str:

@@ -122,7 +122,7 @@ def _judgements(item: Item, rubrics: Any, rng: random.Random, spec: Made) -> Ite
                 why = dict.fromkeys(
                     keys, spec.instruction or "The walls changed as asked; grass and sky stay, upper right."
                 )
-                exchange = Exchange("{}", "ok", model="painter-2026-10")
+                exchange = Exchange("{}", "ok", model="painter-2026-10" if judge == JUDGES[0] else None)
                 yield task, Judgement(status="ok", scores=scores, justifications=why, exchanges=(exchange,), **said)
 
 

@@ -24,6 +24,7 @@ from editjudge.cli.shown import load_run
 from editjudge.report.charts import Dot, dots, heat, histograms, shares
 from editjudge.report.markup import ROWS, clipped, tag, visible
 from editjudge.report.means import measure
+from editjudge.rubrics.files import load
 from editjudge.stats.answer import Interval
 
 from .made import Made, made
@@ -64,8 +65,9 @@ def report(call: Call, tmp_path: Path) -> Any:
 
 def test_the_page_says_what_was_judged_by_whom_and_what_failed_before_any_score(written: Path) -> None:
     text = written.read_text("utf-8")
-    assert "server model of openai/painter" in text and "painter-2026-10" in text
-    assert "rubric preservation" in text and "preparation of input" in text and " UTC" in text
+    assert "openai/painter; server ran painter-2026-10" in text and " UTC" in text
+    assert f"preservation {load('preservation').hash[:12]}" in text and "input as-is, edited as-is" in text
+    assert str(written.parent) not in text, "where somebody keeps their files is nobody's business"
     assert text.index("Coverage and failures") < text.index("Mean by factor and model")
     for section in ("failed", "contradicted", "disputed", "best", "worst", "people", "questions", "left-out"):
         assert f'id="{section}"' in text, section
@@ -128,7 +130,7 @@ def test_pictures_that_cannot_be_shown_are_words(report: Any, call: Call, tmp_pa
     text = report(store).read_text("utf-8")
     assert "clean-0.png: cannot be read: No such file" in text
     assert text.count("is another picture than the one that was judged") == 2, "replaced, whatever it is now"
-    assert "clean-1.png: lies outside" in text
+    assert "clean-1.png: lies outside" in text and str(folder) not in text
 
 
 def test_a_run_without_pictures_or_without_judgements_has_a_page_too(report: Any, call: Call, tmp_path: Path) -> None:
