@@ -269,7 +269,7 @@ FAMILIES = (
     Family("off_target", ("alignment", "effect_score"), "recolour", "share of the edit on the wrong thing",
            (0.25, 0.5, 0.75, 1.0), _off_target, frozenset({"completeness", "unchanged_regions"})),
     Family("left_out", ("completeness",), "both", "share of the second part that is missing", (0.25, 0.5, 0.75, 1.0),
-           lambda scene, _, share: scene.partly_both(1 - share), frozenset({"alignment", "effect_score"})),
+           lambda scene, _, share: scene.partly_both(1 - share), frozenset({"alignment"})),
     Family("misspelt", ("alignment", "effect_score"), "text", "letters that are wrong", (1, 2, 3, 4),
            _misspelt, frozenset({"completeness"})),
     Family("malformed", ("alignment", "effect_score"), "text", "of its height by which lettering bends",

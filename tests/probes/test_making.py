@@ -61,8 +61,8 @@ def test_a_dose_changes_more_than_the_one_before(family: Family, index: int) -> 
     one = scene(index)
     clean = one.clean(family.base)
     far = [apart(clean, family.make(one, clean, dose)) for dose in family.doses]
-    if family.name == "misplaced":  # once it is elsewhere, how far says nothing to pixels
-        assert far[0] > 0.1
+    if family.name in ("misplaced", "misspelt"):  # how far away, and how many letters, says little to pixels
+        assert min(far) > 0.02
     else:
         assert far == sorted(far) and far[0] > 0 and far[-1] > 1.3 * far[0], far
 
