@@ -1,0 +1,176 @@
+"""Edits a second, memory and the cost of a cluster: one process, two of them, and Ray, on the same edits in one run.
+
+    python -m bench.scale [--edits 1000 10000] [--judge stub measured] [--resume 100000] [--shards]
+
+The stub answers at once, on the same machine, so that what is measured is what a judgement costs besides its judge;
+`measured` is asked about pictures of 64 x 64. Each contender is a process of its own, with what it starts: seconds and
+CPU are those after its start, memory is the peak of each of its processes, added up. `--resume` makes a store in which
+that many keys are done, and runs again over it. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.resume import NOBODY, answers, make_manifest
+
+ROOT = Path(__file__).parents[1]
+CONTENDERS = ("local", "ray-1", "ray-2")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edits", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--judge", nargs="+", choices=["stub", "measured"], default=["stub"])
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--shards", action="store_true", help="Ray into shards instead of a store")
+    parser.add_argument("--resume", type=int, metavar="KEYS", help="also resume a run of that many finished keys")
+    parser.add_argument("--as", dest="contender", help=argparse.SUPPRESS)
+    parser.add_argument("--in", dest="folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.contender:
+        print(json.dumps(contend(asked.contender, asked.judge[0], asked.folder, asked.url, asked.shards)))
+        return
+    found: dict[str, Any] = {judge: [compare(judge, count, asked) for count in asked.edits] for judge in asked.judge}
+    if asked.resume:
+        found["resume"] = resume(asked)
+    print(json.dumps({"cores": os.cpu_count(), "load": os.getloadavg()[0]} | found, indent=2))
+
+
+def compare(judge: str, count: int, asked: argparse.Namespace) -> dict[str, Any]:
+    figures: dict[str, Any] = {"edits": count}
+    with tempfile.TemporaryDirectory() as name:
+        make_manifest(Path(name), count)
+        for contender in asked.contenders:
+            figures[contender] = one(contender, judge, Path(name), asked.shards)
+    if "local" in figures:
+        for contender in asked.contenders:
+            figures[contender]["seconds_to_local"] = figures[contender]["seconds"] / figures["local"]["seconds"]
+            figures[contender]["cpu_to_local"] = figures[contender]["cpu_ms"] / figures["local"]["cpu_ms"]
+    return _rounded(figures)
+
+
+def resume(asked: argparse.Namespace) -> dict[str, Any]:
+    """All keys are done: nothing may be asked, and nobody is there to be."""
+    from editjudge.run.job import Job
+    from editjudge.store.store import Store
+
+    count = -(-asked.resume // 3)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        job = Job(make_manifest(folder, count), ("online",), ("openai-compatible/none",), options=NOBODY)
+        with Store.open(folder / "store.db") as store:
+            said = asyncio.run(answers(job))
+            for start in range(0, len(said), 1000):
+                store.write(said[start : start + 1000])
+        figures: dict[str, Any] = {"keys": len(said)}
+        for contender in asked.contenders:
+            for time_of in ("first", "again"):
+                done = one(contender, "nobody", folder, False)
+                figures.setdefault(contender, {})[time_of] = done
+    return _rounded(figures)
+
+
+def one(contender: str, judge: str, folder: Path, shards: bool) -> dict[str, Any]:
+    stub = [sys.executable, "-m", "bench.stub", "--port", "0"]
+    server = subprocess.Popen(stub, stdout=subprocess.PIPE, text=True, cwd=ROOT) if judge == "stub" else None
+    try:
+        url = server.stdout.readline().strip() if server and server.stdout else "http://127.0.0.1:9"
+        command = [sys.executable, "-m", "bench.scale", "--as", contender, "--in", str(folder), "--url", url]
+        command += ["--judge", "measured" if judge == "measured" else "stub", *(["--shards"] if shards else [])]
+        environment = os.environ | {"BENCH_SCALE_NOBODY": "1"} if judge == "nobody" else None
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT, env=environment)
+        figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return figures
+    finally:
+        if server:
+            server.terminate()
+            server.wait()
+
+
+def contend(contender: str, judge: str, folder: Path, url: str, shards: bool) -> dict[str, Any]:
+    """Judge the manifest; figures of this process and of those it started."""
+    from editjudge.judges.registry import Options
+    from editjudge.run.job import Cluster, Job, Manner, execute
+    from editjudge.run.ray.folder import Folder
+    from editjudge.store.store import Store
+
+    nobody = bool(os.environ.get("BENCH_SCALE_NOBODY"))
+    spec = "measured" if judge == "measured" else "openai-compatible/none" if nobody else "openai-compatible/stub"
+    job = Job(folder / "edits.jsonl", ("online",), (spec,), options=NOBODY if nobody else Options(base_url=f"{url}/v1"))
+    place = folder / ("store.db" if nobody else f"{contender}-{time.time_ns()}.db")
+    cluster = Cluster(workers=int(contender[-1])) if contender != "local" else None
+    began: list[float] = []
+    memory = Memory()
+    store: Any = Folder(f"{place}/") if shards and cluster else Store.open(place)
+    with store, memory:
+        started = time.monotonic()
+        observe = lambda tally: began.append(time.monotonic()) if tally.total and not began else None  # noqa: E731
+        outcome = asyncio.run(execute(job, store, Manner(cluster=cluster, observe=observe)))
+        seconds = time.monotonic() - started
+    assert outcome.ending == "finished" and not (nobody and outcome.tally.asked), outcome
+    begun = began[0] - started if began else 0.0
+    judged = outcome.summary.total
+    return {
+        "seconds": seconds,
+        "until_the_first": begun,
+        "edits_per_second": judged / 3 / seconds,
+        "edits_per_second_once_begun": judged / 3 / max(seconds - begun, 1e-9),
+        "cpu_ms": 1000 * memory.cpu / judged,
+        "peak_mb": memory.peak,
+        "peak_mb_of_largest": memory.largest,
+    }
+
+
+class Memory:
+    """Memory and CPU of a process and all that it started, looked at every quarter of a second."""
+
+    peak = largest = cpu = 0.0
+
+    def __enter__(self) -> Memory:
+        self._over = threading.Event()
+        self._spent: dict[int, float] = {}
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self.cpu = sum(self._spent.values())
+
+    def _watch(self) -> None:
+        import psutil
+
+        me = psutil.Process()
+        while not self._over.wait(0.25):
+            sizes = []
+            for process in (me, *me.children(recursive=True)):
+                try:
+                    sizes.append(process.memory_info().rss / 2**20)
+                    spent = process.cpu_times()
+                    self._spent[process.pid] = spent.user + spent.system
+                except psutil.Error:
+                    continue  # it has ended
+            self.peak, self.largest = max(self.peak, sum(sizes)), max(self.largest, *sizes)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    return round(value, 3) if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main()
