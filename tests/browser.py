@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, sync_playwright
 
 ARGUMENTS = (
     "--no-sandbox",  # containers of build servers run as root
@@ -50,9 +50,13 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 def watch(page: Page, noticed: Noticed) -> None:
+    def dialog(opened: Dialog) -> None:
+        noticed.append(f"dialog: {opened.message}")
+        opened.dismiss()
+
     page.on("pageerror", lambda error: noticed.append(f"error: {error}"))
     page.on("console", lambda message: noticed.append(message.text) if _is_error(message) else None)
-    page.on("dialog", lambda dialog: (noticed.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("dialog", dialog)
     page.on("request", lambda request: None if _near(request.url) else noticed.append(f"request: {request.url}"))
 
 

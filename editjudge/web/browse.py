@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
@@ -14,6 +15,8 @@ import sqlalchemy as sa
 from editjudge.store.schema import items, ratings, tasks
 from editjudge.store.store import Item, Run, Store
 from editjudge.web.listing import Array, Column, Listing, Query, build
+
+T = TypeVar("T")
 
 PAGE = 50
 _KEPT = 4
@@ -161,11 +164,11 @@ class Browser:
     def _making(self, run: Run, judge: str) -> _Making:
         with self._lock:
             known = self._listings.get((run.id, judge))
-            if known is None or known.stale(run):
-                self._listings[run.id, judge] = _Making(self._store, run, judge, self._listings.get((run.id, judge)))
+            if known is not None and known.stale(run):
+                self._listings[run.id, judge] = _Making(self._store, run, judge, known)
         return self._kept(self._listings, (run.id, judge), lambda: _Making(self._store, run, judge, None))
 
-    def _kept(self, kept: OrderedDict[Any, Any], key: Any, make: Any) -> Any:
+    def _kept(self, kept: OrderedDict[tuple[int, str], T], key: tuple[int, str], make: Callable[[], T]) -> T:
         with self._lock:
             value = kept[key] if key in kept else kept.setdefault(key, make())
             kept.move_to_end(key)
@@ -184,7 +187,7 @@ class _Making:
     def __init__(self, store: Store, run: Run, judge: str, earlier: _Making | None) -> None:
         self._store, self._run, self._judge = store, run, judge
         self.progress, self._seconds, self._begun = 0.0, 0.0, time.monotonic()
-        self._listing = earlier._listing if earlier else None
+        self._listing: Listing | None = earlier._listing if earlier else None
         self._error: Exception | None = None
         self._done = threading.Event()
         threading.Thread(target=self._make, name="editjudge-listing", daemon=True).start()

@@ -132,8 +132,9 @@ def _matched(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Arr
 
 
 def _picked(listing: Listing, columns: list[Column], rows: Array) -> Array:
-    numbers = [listing.columns.index(column) for column in columns]
-    return listing.mean[np.ix_(numbers, rows)] if numbers else np.zeros((0, len(rows)), np.float32)
+    numbers = np.array([listing.columns.index(column) for column in columns], np.int64)
+    picked: Array = listing.mean[numbers][:, rows]
+    return picked
 
 
 def _sorted(gap: Array, columns: list[Column], sort: str) -> Array:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from browser import chromium, page
+
 from web.sample import made
 from web.served import Served, serving
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
+from run.made import picture
 from starlette.testclient import TestClient
 
 from editjudge.judgement import Exchange, Judgement, Task
@@ -20,8 +21,7 @@ from editjudge.web.app import create
 from editjudge.web.guard import cookie_value
 from editjudge.web.site import Site
 from editjudge.web.wording import edit_url
-from tests.run.made import picture
-from tests.web.served import Served, serving
+from web.served import Served, serving
 
 TOKEN = "a-token-that-nobody-guesses"  # noqa: S105  (of these tests alone)
 PAGES = ("/", "/runs/1", "/runs/1/edits/brush-2%2F0", "/compare?a=1&b=2", "/static/style.css", "/nowhere", "/healthz")
@@ -113,7 +113,7 @@ def test_with_a_token_nothing_is_told_without_it(guarded: Served, path: str) -> 
     answer = httpx.get(guarded.url + path)
     assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
     for wrong in ("x", TOKEN[:-1], TOKEN + "x", "ü"):
-        headers = {"authorization": f"Bearer {wrong}".encode()}
+        headers = {b"authorization": f"Bearer {wrong}".encode()}
         assert httpx.get(guarded.url + path, headers=headers).status_code == 401
     assert httpx.get(guarded.url + path, cookies={"editjudge": TOKEN}).status_code == 401
 

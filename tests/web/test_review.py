@@ -13,8 +13,8 @@ from playwright.sync_api import Page, expect
 from editjudge.store.store import Store
 from editjudge.web.browse import Browser
 from editjudge.web.listing import Query
-from tests.web.sample import EDITS, JUDGES, MODELS
-from tests.web.served import Served
+from web.sample import EDITS, JUDGES, MODELS
+from web.served import Served
 
 FIRST = "/runs/1/edits/brush-2%2F0"
 

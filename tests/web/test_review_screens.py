@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page
 
-from tests.web.served import Served
+from web.served import Served
 
 IMAGES = Path(__file__).parents[2] / "docs" / "img"
 PAGES = {
