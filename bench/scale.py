@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,25 +152,33 @@ class Memory:
         self.cpu = sum(self._spent.values())
 
     def _watch(self) -> None:
-        import psutil
-
-        me = psutil.Process()
         while not self._over.wait(0.25):
-            sizes = []
-            for process in (me, *me.children(recursive=True)):
-                try:
-                    sizes.append(process.memory_info().rss / 2**20)
-                    spent = process.cpu_times()
-                    self._spent[process.pid] = spent.user + spent.system
-                except psutil.Error:
-                    continue  # it has ended
+            family = _family(os.getpid())
+            self._spent |= {pid: cpu for pid, (_, cpu) in family.items()}
+            sizes = [size for size, _ in family.values()]
             self.peak, self.largest = max(self.peak, sum(sizes)), max(self.largest, *sizes)
 
 
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(part) for key, part in value.items()}
-    return round(value, 3) if isinstance(value, float) else value
+def _family(root: int) -> dict[int, tuple[float, float]]:
+    """Megabytes and CPU seconds of a process and of all that it started, those that they started included."""
+    page, tick = os.sysconf("SC_PAGE_SIZE") / 2**20, os.sysconf("SC_CLK_TCK")
+    found: dict[int, tuple[int, float, float]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            words = path.read_text().rpartition(")")[2].split()
+            cpu = (int(words[11]) + int(words[12])) / tick
+            found[int(path.parent.name)] = (int(words[1]), int(words[21]) * page, cpu)
+    mine = {root}
+    while more := {pid for pid, (parent, *_) in found.items() if parent in mine} - mine:
+        mine |= more
+    return {pid: found[pid][1:] for pid in mine if pid in found}
+
+
+def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _rounded(value) if isinstance(value, dict) else round(value, 3) if isinstance(value, float) else value
+        for key, value in figures.items()
+    }
 
 
 if __name__ == "__main__":

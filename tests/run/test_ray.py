@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -136,8 +137,7 @@ def test_a_judge_that_ends_the_run_ends_it_for_all(clock: None) -> None:
     async def use() -> list[Any]:
         handle = Handle(Conductor(["j"]))
         one, other = Borrowed("j", handle, "one"), Borrowed("j", handle, "other")
-        first = await asyncio.gather(ask(one, refused), return_exceptions=True)
-        return first + await asyncio.gather(ask(other, refused), return_exceptions=True)
+        return [(await asyncio.gather(ask(pace, refused), return_exceptions=True))[0] for pace in (one, other)]
 
     first, second = wind(use())
     assert isinstance(first, Problem) and isinstance(second, JudgeDown)
@@ -254,11 +254,11 @@ def nodes() -> Iterator[Any]:
     try:
         for _ in range(3):
             nodes.add_node(num_cpus=2, object_store_memory=100 * 2**20, include_dashboard=False)
-        ray.init(nodes.address, logging_level="ERROR", log_to_driver=False)
+        ray.init(nodes.address, logging_level=logging.ERROR, log_to_driver=False)
         yield nodes
     finally:
         ray.shutdown()
-        nodes.shutdown()
+        nodes.shutdown()  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")
@@ -379,8 +379,8 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on_where_it_was(server: Stu
     manifest, count = edits(tmp_path, 60), 180
     server.reset()
     server.behaviour = Behaviour(latency=0.4)
-    words = ("run", manifest, "--judge", JUDGE, "--base-url", f"{server.url}/v1", "--store", tmp_path / "s.db")
-    words = (*words, "--engine", "ray", "--workers", "2", "--concurrency", "8", "--json")
+    words = ["run", manifest, "--judge", JUDGE, "--base-url", f"{server.url}/v1", "--store", tmp_path / "s.db"]
+    words += ["--engine", "ray", "--workers", "2", "--concurrency", "8", "--json"]
     with start(*words, folder=tmp_path) as process:
         until(lambda: server.ledger.paid > count // 4, 120)
         process.send_signal(signal.SIGKILL)
