@@ -58,6 +58,11 @@ def command(
     full precision. HTML is one file with charts and the edits worth looking at.
     """
     form = _form(output, form, as_json)
+    if form == "html" and (Path(run) / "judgements").is_dir():
+        raise UsageError(
+            f"{safe(run)}: a page looks edits up one by one, which shards are not made for: "
+            f"bring the run into a store with `editjudge import-run`, and report from there"
+        )
     judged = load_run(store_place, run, by)
     from editjudge.report.means import document, measure, tables
 

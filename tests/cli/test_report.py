@@ -84,6 +84,12 @@ def test_a_form_that_cannot_be_meant_is_told(call: Call, store: Path) -> None:
     assert (done.code, done.out) == (2, "") and 'no run "none"' in done.err
 
 
+def test_a_page_of_shards_is_refused_with_the_way_to_one(call: Call, store: Path) -> None:
+    (store.parent / "out" / "judgements").mkdir(parents=True)
+    done = call("report", store.parent / "out", "--store", store, "--format", "html")
+    assert (done.code, done.out) == (2, "") and "import-run" in done.err
+
+
 def test_metadata_can_be_sliced_by(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", Spec(metadata=lambda n: {"size": "large" if n % 3 else "small"}))
     document = call("report", "r", "--store", store, "--by", "size", "--json").document

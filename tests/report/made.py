@@ -22,7 +22,7 @@ from editjudge.store.store import Item, Store
 
 JUDGES = ("openai/painter", "replay:critic.jsonl")
 MODELS = {"clean": 6.2, "leaky": 4.6, "sloppy": 3.0}
-KINDS = {"recolour": "make the house {}", "light": "give the house a {} glow", "sky": "make the sky behind it {}"}
+KINDS = {"recolour": "make the house {}", "light": "light the house in {}", "sky": "make the sky behind it {}"}
 COLOURS = ("teal", "orange", "purple", "gold", "crimson", "navy")
 
 
