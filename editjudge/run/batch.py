@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ class BatchEngine(Engine):
     async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
         if not isinstance(judge, Talker):
             raise UsageError(f"{judge.spec} has no batches")
-        async with Transport(timeout=3600.0) as transport:
+        async with Transport(timeout=900.0) as transport:  # 200 MB in a quarter of an hour
             counter = _Counter(self, judge, transport)
             planned = self._planner.batches(judge, iter(edits))
             while self.control.stopping is None and (works := await self._next(planned)) is not None:
@@ -207,7 +208,8 @@ class _Counter:
         self._open[batch.id] = batch
         self._works.update(zip(keys, works, strict=True))
         self._pause = LOOK[0]
-        self._say(f"{self._judge.spec}: batch {batch.provider_id} with {len(keys):,} questions is handed in")
+        if batch.provider_id:
+            self._say(f"{self._judge.spec}: batch {batch.provider_id} with {len(keys):,} questions is handed in")
 
     async def _hand_in(self, batch: Batch, part: wire.Part) -> Batch:
         """A batch whose arrival nobody confirmed may have arrived: it is looked for before it is sent again."""
@@ -215,16 +217,20 @@ class _Counter:
         for failures in itertools.count(1):
             try:
                 found = await self._desk.submit(self._calls, part)
+                if not found:
+                    raise Problem("server", "the provider gave the batch no id")
             except Problem as problem:
                 if not problem.passing:
                     await asyncio.to_thread(kept.withdraw, self._store, batch)
                 if not problem.passing or failures >= RETRY.tries:
                     raise JudgeError(f"{self._judge.spec}: no batch can be handed in: {problem}") from None
                 await self._control.rest(RETRY.pause(problem, failures, chance))
-                sought = await self._seek(batch)
-                while not sought.sure:
-                    await self._control.rest(LOOK[0])
+                sought = wire.Sought(sure=False)
+                while sought.id is None and not sought.sure:
+                    if self._control.stopping is not None:
+                        return batch  # the next run looks for it
                     sought = await self._seek(batch)
+                    await self._control.rest(0.0 if sought.sure else LOOK[0])
                 if sought.id is None:
                     continue
                 found = sought.id
@@ -396,6 +402,8 @@ class _Calls:
         return into.tell()
 
     def _address(self, path: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        if ".." in path or not re.fullmatch(r"[\x21-\x7e]+", path):  # ids in it are a server's words
+            raise Problem("server", "the provider named something that cannot be an id")
         return self._judge.endpoint.address(Request(path, (), headers))
 
     def _checked(self, response: Response) -> Response:

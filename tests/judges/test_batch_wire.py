@@ -93,6 +93,12 @@ def form_of(headers: dict[str, str], body: bytes) -> dict[str, Message]:
     return {str(part.get_param("name", header="content-disposition")): part for part in whole.walk()}
 
 
+def payload(part: Message) -> bytes:
+    found = part.get_payload(decode=True)
+    assert isinstance(found, bytes)
+    return found
+
+
 def test_openai(server: Stub) -> None:
     import openai
 
@@ -116,7 +122,7 @@ def test_openai(server: Stub) -> None:
         assert form.keys() == their_form.keys()
         assert form["purpose"].get_payload() == their_form["purpose"].get_payload()
         assert form["file"].get_content_type() == their_form["file"].get_content_type()
-        lines = [str(part["file"].get_payload()) for part in (form, their_form)]
+        lines = [payload(part["file"]) for part in (form, their_form)]
         assert json.loads(lines[0]) == json.loads(lines[1])
         assert json.loads(asked) | {"input_file_id": ""} == json.loads(their_asked) | {"input_file_id": ""}
         # What we read is what they read.

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 from editjudge.errors import UsageError
 from editjudge.judges.providers import split
 from editjudge.judges.registry import is_local
+from editjudge.judges.wire.pieces import mapping
 
 PROVIDERS = ("openai", "anthropic", "google")
 
@@ -116,6 +117,11 @@ def desk(spec: str) -> Desk:
     return cast(Desk, import_module(f"editjudge.judges.wire.batch_{name}"))
 
 
+def rows(value: object) -> list[dict[str, Any]]:
+    """The objects of a list."""
+    return [mapping(row) for row in value] if isinstance(value, list) else []
+
+
 def seconds_of(text: object) -> float:
     """A moment in RFC 3339 as seconds since 1970; far in the future where it is none, so that nothing is missed."""
     try:
@@ -124,5 +130,7 @@ def seconds_of(text: object) -> float:
         return float("inf")
 
 
+PAGES = 1_000
+"""Of a provider's list that are looked through; a server that never ends does not hold up a run for good."""
 SLACK = 600.0
 """Seconds that our clock and a provider's may differ by when a batch is looked for."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from editjudge.judges.wire.anthropic import VERSION
-from editjudge.judges.wire.batch import SLACK, Answer, Body, Calls, Job, Lost, Part, Sought, seconds_of
+from editjudge.judges.wire.batch import PAGES, SLACK, Answer, Body, Calls, Job, Lost, Part, Sought, rows, seconds_of
 from editjudge.judges.wire.pieces import count, mapping, string
 
 MOST_QUESTIONS = 100_000
@@ -57,12 +57,12 @@ async def find(calls: Calls, lost: Lost) -> Sought:
     """A batch here has no place for a mark but in its answers, which are there once it has ended: until then one of
     the same time and size may be ours, and nobody can tell."""
     page, sure = "", True
-    while True:
+    for _ in range(PAGES):
         listed = await calls.get(f"{_PATH}?limit=100{page}", HEADERS)
-        for batch in map(mapping, listed.get("data") or ()):
+        for batch in rows(listed.get("data")):
             if seconds_of(batch.get("created_at")) < lost.since - SLACK:
                 return Sought(sure=sure)
-            if sum(mapping(batch.get("request_counts")).values()) != lost.questions:
+            if sum(count(n) or 0 for n in mapping(batch.get("request_counts")).values()) != lost.questions:
                 continue
             id_ = string(batch.get("id"))
             if batch.get("processing_status") != "ended":
@@ -72,5 +72,6 @@ async def find(calls: Calls, lost: Lost) -> Sought:
             ):
                 return Sought(id_)
         if not listed.get("has_more"):
-            return Sought(sure=sure)
+            break
         page = f"&after_id={string(listed.get('last_id'))}"
+    return Sought(sure=sure)

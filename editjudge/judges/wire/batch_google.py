@@ -9,7 +9,7 @@ from typing import Any
 
 from editjudge.judges.conversation import Problem
 from editjudge.judges.wire import pieces
-from editjudge.judges.wire.batch import Answer, Body, Calls, Job, Lost, Part, Sought
+from editjudge.judges.wire.batch import PAGES, Answer, Body, Calls, Job, Lost, Part, Sought, rows
 from editjudge.judges.wire.pieces import count, mapping, string
 
 MOST_QUESTIONS = 50_000
@@ -89,12 +89,13 @@ def answer(line: Mapping[str, Any]) -> Answer:
 
 async def find(calls: Calls, lost: Lost) -> Sought:
     page = ""
-    while True:
+    for _ in range(PAGES):
         listed = await calls.get(f"v1beta/batches?pageSize=100{page}")
-        for batch in map(mapping, listed.get("operations") or ()):
+        for batch in rows(listed.get("operations")):
             if mapping(batch.get("metadata")).get("displayName") == lost.mark:
                 return Sought(string(batch.get("name")))
         token = string(listed.get("nextPageToken"))
         if not token:
-            return Sought()
+            break
         page = f"&pageToken={urllib.parse.quote(token, safe='')}"
+    return Sought()

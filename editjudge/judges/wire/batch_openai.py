@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from editjudge.judges.wire import pieces
-from editjudge.judges.wire.batch import SLACK, Answer, Body, Calls, Job, Lost, Part, Sought
+from editjudge.judges.wire.batch import PAGES, SLACK, Answer, Body, Calls, Job, Lost, Part, Sought, rows
 from editjudge.judges.wire.pieces import count, mapping, string
 
 MOST_QUESTIONS = 50_000
@@ -72,16 +72,21 @@ def answer(line: Mapping[str, Any]) -> Answer:
 
 async def find(calls: Calls, lost: Lost) -> Sought:
     page = ""
-    while True:
+    for _ in range(PAGES):
         listed = await calls.get(f"batches?limit=100{page}")
-        batches = [mapping(batch) for batch in listed.get("data") or ()]
+        batches = rows(listed.get("data"))
         for batch in batches:
             if mapping(batch.get("metadata")).get("editjudge") == lost.mark:
                 return Sought(string(batch.get("id")))
         # The newest come first.
-        if not batches or not listed.get("has_more") or (batches[-1].get("created_at") or 0) < lost.since - SLACK:
-            return Sought()
+        if (
+            not batches
+            or not listed.get("has_more")
+            or (count(batches[-1].get("created_at")) or 0) < lost.since - SLACK
+        ):
+            break
         page = f"&after={string(batches[-1].get('id'))}"
+    return Sought()
 
 
 def _json(document: Mapping[str, Any]) -> bytes:
