@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types check bench soak clean
+.PHONY: demo test lint types check browser bench soak clean
 
 $(VENV)/.dev: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -22,8 +22,13 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-check: $(VENV)/.dev
+check: $(VENV)/.dev browser
 	$(BIN)/pytest -n 2 -m "not soak"
+
+# Where we may, a browser is installed; where we may not, the tests that need one say how.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || [ "$$(id -u)" != 0 ] || \
+		(apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium) || true
 
 soak: $(VENV)/.dev
 	$(BIN)/pytest -m soak
@@ -36,6 +41,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench.resume
 	$(BIN)/python -m bench.store
 	$(BIN)/python -m bench.rewards
+	$(BIN)/python -m bench.web --million
 	$(BIN)/python -m bench.statistics
 
 clean:

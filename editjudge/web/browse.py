@@ -214,12 +214,11 @@ class _Making:
         return self._listing
 
     def stale(self, run: Run) -> bool:
-        """Whether the run went on. While it does, a twentieth of the time goes into looking at it again."""
+        """Whether the run may have gone on, or people rated: a twentieth of the time goes into looking again."""
         if not self._done.is_set():
             return False
-        if run.state == "running":
-            return time.monotonic() - self._begun > max(5.0, 20 * self._seconds)
-        return run.updated != self._run.updated or self._error is not None
+        old = time.monotonic() - self._begun > max(5.0, 20 * self._seconds)
+        return old or run.updated != self._run.updated or self._error is not None
 
 
 class _Search:

@@ -109,12 +109,13 @@ class Listing:
     def order(self, query: Query, found: Array | None = None) -> Array:
         """The rows that are wanted, in the order in which they are; `found` has those that a search found."""
         key = (query.address(page=None), None if found is None else int(found.sum()))
-        if key not in self._orders:
+        order = self._orders.get(key)
+        if order is None:
             rows = np.flatnonzero(self._wanted(query) if found is None else self._wanted(query) & found)
-            self._orders[key] = self._sorted(rows, query.sort).astype(np.int32)
-            while len(self._orders) > 4:
+            order = self._orders[key] = self._sorted(rows, query.sort).astype(np.int32)
+            if len(self._orders) > 4:
                 self._orders.popitem(last=False)
-        return self._orders[key]
+        return order
 
     def _wanted(self, query: Query) -> Array:
         wanted = self.there.copy()

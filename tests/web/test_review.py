@@ -170,7 +170,7 @@ def test_the_wheel_zooms_where_it_points(page: Page, sample: Served) -> None:
     at = (box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.25)
     page.mouse.move(*at)
     page.mouse.wheel(0, -300)
-    page.wait_for_function("document.querySelector('#zoom').textContent.startsWith('fit') === false")
+    expect(page.locator("#zoom")).not_to_contain_text("fit")
     after = page.locator(".pane:visible img").first.bounding_box()
     assert after
     assert ((at[0] - after["x"]) / after["width"], (at[1] - after["y"]) / after["height"]) == pytest.approx(

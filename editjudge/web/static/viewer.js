@@ -15,6 +15,7 @@ const [a, b, evidence] = ["a", "b", "evidence"].map((id) => document.getElementB
 const panes = new Map([...stage.querySelectorAll(".pane[data-role]")].map((pane) => [pane.dataset.role, pane]));
 const MODES = ["side", "wipe", "blink", "heat", "evidence"];
 const RIM = 12; // pixels
+const LABEL = 32; // pixels; the stylesheet moves pictures down by half of it
 const BLINK = 600; // milliseconds each: well under three flashes a second
 const state = { mode: "side", zoom: 1, x: 0.5, y: 0.5, blinking: false, second: false };
 let timer = 0;
@@ -57,10 +58,11 @@ function recall() {
 // --- zoom and position ---------------------------------------------------------------------------------------
 
 function fitted(element) {
-  const box = element.closest(".pane").getBoundingClientRect();
+  const pane = element.closest(".pane");
+  const box = (pane.hidden ? single : pane).getBoundingClientRect();
   const [width, height] = size(element);
-  // A rim of the stage's grey stays around a whole picture.
-  const scale = Math.min((box.width - 2 * RIM) / width, (box.height - 2 * RIM) / height);
+  // A rim of the stage's grey stays around a whole picture, and its label above it.
+  const scale = Math.min((box.width - 2 * RIM) / width, (box.height - LABEL - 2 * RIM) / height);
   return { width: width * scale, height: height * scale, scale, box };
 }
 
@@ -126,7 +128,7 @@ stage.addEventListener("wheel", (event) => {
   if (!element || !(event.ctrlKey || document.activeElement === stage || state.zoom > 1)) return;
   event.preventDefault();
   const { width, height, box } = fitted(element);
-  const at = [(event.clientX - box.x - box.width / 2) / width, (event.clientY - box.y - box.height / 2) / height];
+  const at = [(event.clientX - box.x - box.width / 2) / width, (event.clientY - box.y - (box.height + LABEL) / 2) / height];
   zoomTo(state.zoom * Math.exp(-event.deltaY / 300), at);
 }, { passive: false });
 
