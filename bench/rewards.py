@@ -230,7 +230,7 @@ async def hang_up(arguments: argparse.Namespace, edits: list[Any], url: str, pid
             task.cancel()
         os.kill(pid, signal.SIGTERM)
         answers = await asyncio.gather(*asked[1::2])
-        return 1 + sum(reward["status"] == "ok" for answer in answers for reward in answer["rewards"])
+        return 1 + sum(int(reward["status"] == "ok") for answer in answers for reward in answer["rewards"])
 
 
 def rss_mb(pid: int) -> int:

@@ -28,7 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def torment(served: Served, folder: Path, examples: int) -> None:
     (folder / "schemathesis.toml").write_text(CONFIG)
-    command = [Path(sys.executable).parent / "schemathesis", "run", f"{served.url}/openapi.json", "--seed", "1"]
+    command = [str(Path(sys.executable).parent / "schemathesis"), "run", f"{served.url}/openapi.json", "--seed", "1"]
     options = ["--max-examples", str(examples), "--workers", "2", "--no-color"]
     done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, timeout=3600, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
