@@ -49,7 +49,8 @@ class Folder:
                 "give this run another folder, or run with the same options to resume"
             )
         new = Run(1, name, dict(spec), spec_hash, "running", now, now, None, editjudge.__version__)
-        self._about = {**dataclasses.asdict(new), **self._about, "state": "running", "updated": now}
+        about = {**dataclasses.asdict(new), "contradictions": []} | self._about
+        self._about = about | {"state": "running", "updated": now}
         return Run(**{field: self._about[field] for field in Run.__slots__})
 
     def add_rubrics(self, added: Sequence[Rubric]) -> None:
