@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from scipy.stats import binomtest, rankdata
 
 from editjudge.store.store import PENDING, Store
 
@@ -68,6 +68,12 @@ def interval(values: list[float]) -> list[float]:
     return [round(float(low), 3), round(float(high), 3)]
 
 
+def with_chance(found: list[float], kept: int, of: int) -> list[float]:
+    """No resampling sees what a small count may have missed: at least as wide as the exact binomial interval."""
+    exact = binomtest(kept, of).proportion_ci()
+    return [round(min(found[0], exact.low), 3), round(max(found[1], exact.high), 3)]
+
+
 def told(cheap: Floats, dear: Floats, people: Floats, groups: NDArray[np.int64], cut: float, draws: int) -> Any:
     final, asked = cascade(cheap, dear, cut)
     best = people >= people.max() - 1e-9
@@ -91,7 +97,7 @@ def told(cheap: Floats, dear: Floats, people: Floats, groups: NDArray[np.int64],
         "agreement_lost": round(spearman(dear, people) - whole, 3),
         "agreement_lost_ci": interval(drawn["cost"]),
         "best_edits_kept": round(float(asked[best].mean()), 3),
-        "best_edits_kept_ci": interval(drawn["kept"]),
+        "best_edits_kept_ci": with_chance(interval(drawn["kept"]), int(asked[best].sum()), int(best.sum())),
     }
 
 
