@@ -10,7 +10,13 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-demo: $(VENV)/.dev
+# The demo needs a fraction of what the tests do.
+$(VENV)/.demo: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -e $(VENV)/.dev || $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[probes,web]'
+	touch $@
+
+demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py
 
 test: lint types check
