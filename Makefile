@@ -33,7 +33,8 @@ check: $(VENV)/.dev browser
 
 # Where we may, a browser is installed; where we may not, the tests that need one say how.
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null || [ "$$(id -u)" != 0 ] || \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || \
+		[ "$$(id -u)" != 0 ] || \
 		(apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium) || true
 
 soak: $(VENV)/.dev

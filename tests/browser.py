@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 ARGUMENTS = (
     "--no-sandbox",  # containers of build servers run as root
@@ -15,6 +15,11 @@ ARGUMENTS = (
     "--disable-dev-shm-usage",
     "--no-first-run",
 )
+
+
+_PATIENCE = 60_000
+"""Milliseconds: on a machine that does other things too, a page takes its time."""
+expect.set_options(timeout=_PATIENCE)
 
 
 def binary() -> str:
@@ -41,7 +46,7 @@ class Noticed(list[str]):
 def page(chromium: Browser) -> Iterator[Page]:
     """A page of 1280 x 800 that makes no noise: no error in its console, no dialog, no request to elsewhere."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(_PATIENCE)
     opened, noticed = context.new_page(), Noticed()
     watch(opened, noticed)
     yield opened
