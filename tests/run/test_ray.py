@@ -419,18 +419,18 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on_where_it_was(server: Stu
     words = ["run", manifest, "--judge", JUDGE, "--base-url", f"{server.url}/v1", "--store", tmp_path / "s.db"]
     words += ["--engine", "ray", "--workers", "2", "--concurrency", "8", "--json"]
     with start(*words, folder=tmp_path) as process:
-        until(lambda: server.ledger.paid > count // 4, 120)
+        until(lambda: server.ledger.paid > count // 4, 240)
         process.send_signal(signal.SIGKILL)
     with start(*words, folder=tmp_path) as process:
-        until(lambda: server.ledger.paid > count // 2 + 20, 120)
+        until(lambda: server.ledger.paid > count // 2 + 20, 240)
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=60)
+        out, said = process.communicate(timeout=240)
     assert process.returncode == 130, said
     assert "finishing what is in flight" in said
     assert json.loads(out)["statuses"]["pending"] > 0
     server.behaviour = Behaviour()
     with start(*words, folder=tmp_path) as process:
-        out, said = process.communicate(timeout=120)
+        out, said = process.communicate(timeout=240)
     assert process.returncode == 0, said
     assert json.loads(out)["statuses"] == {"ok": count}
     assert json.loads(out)["cached"] >= count // 2
