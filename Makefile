@@ -47,6 +47,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench.faults
 	$(BIN)/python -m bench.resume
 	$(BIN)/python -m bench.store
+	$(BIN)/python -m bench.scale --resume 100000
 	$(BIN)/python -m bench.rewards
 	$(BIN)/python -m bench.web --million
 	$(BIN)/python -m bench.statistics

@@ -358,9 +358,9 @@ def test_many_edits_with_a_node_killed_in_the_middle(
 
 def another(nodes: Any) -> Any:
     """A node that is not the driver's."""
-    import ray
+    from ray._private.worker import global_worker
 
-    mine = ray._private.worker.global_worker.node.raylet_socket_name
+    mine = getattr(global_worker.node, "raylet_socket_name", "")
     return next(node for node in nodes.worker_nodes if node.raylet_socket_name != mine)
 
 
