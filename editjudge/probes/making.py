@@ -60,7 +60,8 @@ def probes(photographs: int = len(NAMES), seed: int = 0, about: Container[str] =
 def attention(photographs: int = 2, seed: int = 0) -> Iterator[Probe]:
     """Controls alone, for people who rate: whoever looks gets them right."""
     for index in range(photographs):
-        yield from _Maker(Scene(photograph(index, seed), index, seed)).controls()
+        maker = _Maker(Scene(photograph(index, seed), index, seed))
+        yield from (*maker.controls(), *maker.lights())
 
 
 def _of(scene: Scene, about: Container[str]) -> Iterator[Probe]:
