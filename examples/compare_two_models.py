@@ -28,6 +28,4 @@ for found in differences(judged, "model", "clean", "sloppy"):
     if d.difference is None or d.ci is None:
         print(f"{d.factor}: nothing to compare, {d.n} edits have a score on both sides")
     else:
-        print(
-            f"{d.factor}: {d.difference:+.2f}, 95 % interval {d.ci.lo:+.2f} to {d.ci.hi:+.2f}, {d.n} edits, p {d.p_holm}"
-        )
+        print(f"{d.factor}: {d.difference:+.2f} [{d.ci.lo:+.2f}, {d.ci.hi:+.2f}] over {d.groups} photographs")

@@ -25,7 +25,7 @@ rubric = parse(RUBRIC)
 print(f"{rubric.name}, {rubric.hash[:12]}: {[(f.key, f.scale.words) for f in rubric.factors]}\n")
 print(answer_schema(rubric), "\n")
 for reply in (
-    '{"image_id": "edit-1", "shadow": {"score": 3, "justification": "Right direction, but it does not touch the foot."}}',
+    '{"image_id": "edit-1", "shadow": {"score": 3, "justification": "The direction is right, the foot untouched."}}',
     '{"image_id": "edit-1", "shadow": {"score": 4, "justification": "Nearly right."}}',
     "I would say 5 out of 5.",
 ):
