@@ -20,9 +20,9 @@ from bench.throughput import CONCURRENCY
 
 
 def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
-    from inspect_ai import Task, eval  # type: ignore[import-not-found] # noqa: A004  (in the peer's venv; its name)
-    from inspect_ai.dataset import MemoryDataset  # type: ignore[import-not-found]  # in the peer's venv
-    from inspect_ai.solver import generate  # type: ignore[import-not-found]  # in the peer's venv
+    from inspect_ai import Task, eval  # noqa: A004  (its name)
+    from inspect_ai.dataset import MemoryDataset
+    from inspect_ai.solver import generate
 
     os.environ["STUB_API_KEY"] = "none"
     task = Task(MemoryDataset([sample(a) for a in asked]), solver=generate(), scorer=fidelity(patient))
@@ -36,27 +36,34 @@ def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
         log_dir="logs",
         display="none",
     )
-    return {str(s.id): s.scores["fidelity"].value for s in log.samples or [] if scored(s)}
+    samples: list[Any] = log.samples or []
+    return {str(s.id): s.scores["fidelity"].value for s in samples if scored(s)}
 
 
 def sample(asked: Asked) -> Any:
     from inspect_ai.dataset import Sample
-    from inspect_ai.model import (  # type: ignore[import-not-found]  # in the peer's venv
+    from inspect_ai.model import (
         ChatMessageUser,
         ContentImage,
         ContentText,
     )
 
     before, after = (ContentImage(image=str(path)) for path in asked.pictures)
-    content = [ContentText(text="input"), before, ContentText(text="edited"), after, ContentText(text=asked.text)]
+    content: list[Any] = [
+        ContentText(text="input"),
+        before,
+        ContentText(text="edited"),
+        after,
+        ContentText(text=asked.text),
+    ]
     return Sample(id=asked.identifier, input=[ChatMessageUser(content=content)])
 
 
 def fidelity(patient: bool) -> Any:
     """A scorer as the documentation describes one of one's own: a dictionary of values, a mean of each."""
-    from inspect_ai.scorer import Score, mean, scorer  # type: ignore[import-not-found]  # in the peer's venv
+    from inspect_ai.scorer import Score, mean, scorer
 
-    @scorer(metrics={"*": [mean()]}, name="fidelity")  # type: ignore[untyped-decorator]  # in the peer's venv
+    @scorer(metrics={"*": [mean()]}, name="fidelity")
     def made() -> Any:
         async def score(state: Any, target: Any) -> Any:  # noqa: ARG001  (what a scorer is called with)
             try:

@@ -111,7 +111,7 @@ def command(
     sys.exit(code)
 
 
-next(option for option in command.params if option.name == "seed").help = "Another set of probes; 0 without it."  # type: ignore[attr-defined]
+next(option for option in command.params if option.name == "seed").help = "Another set of probes; 0 without it."
 
 
 def _seed(options: Options) -> tuple[int, Options]:
@@ -176,8 +176,8 @@ def _judged(
 
     from editjudge.probes.judging import answers
 
-    runs, failed, total, budget = [], 0, 0, manner.budget
-    code = 0
+    runs: list[int] = []
+    failed, total, budget, code = 0, 0, manner.budget, 0
     for job in planned:
         outcome = watched(job, store, replace(manner, budget=budget))
         if outcome is None:

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from . import painting
-from .photographs import Mask, Photograph, Picture, Place, cut, load, photograph
+from .photographs import Mask, Photograph, Picture, Place, cut, feathered, load, photograph
 
 Base = Literal["recolour", "both", "add", "text"]
 BASES: tuple[Base, ...] = ("recolour", "both", "add", "text")
@@ -96,8 +96,8 @@ class Scene:
         changed = (np.abs(clean - self.picture).max(axis=2, keepdims=True) > 0.03).astype(np.float32)
         kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * margin + 5, 2 * margin + 5))
         closed = cv2.morphologyEx(changed, cv2.MORPH_CLOSE, kernel)
-        grown = cv2.dilate(closed, kernel)[..., None].astype(np.float32) if margin else closed[..., None]
-        return painting.feathered(grown, soft) if soft else grown
+        grown = (cv2.dilate(closed, kernel) if margin else closed)[..., None].astype(np.float32)
+        return feathered(grown, soft) if soft else grown
 
     @property
     def number(self) -> int:

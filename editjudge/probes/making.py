@@ -248,7 +248,8 @@ class Album:
             if isinstance(data := getattr(edit, role), bytes):
                 row[role] = self._keep(data, edit.id if role == "edited" else f"{edit.id}-{role}")
         self._rows.setdefault(manifest, []).append(json.dumps(row))
-        return replace(edit, **dict.fromkeys(IMAGE_ROLES))
+        absent: dict[str, Any] = dict.fromkeys(IMAGE_ROLES)
+        return replace(edit, **absent)
 
     def _keep(self, data: bytes, name: str) -> str:
         if (mark := digest(data)) not in self._names:

@@ -55,13 +55,14 @@ def blurred(picture: Picture, sigma: float) -> Picture:
 
 def compressed(picture: Picture, quality: int) -> Picture:
     done = cv2.imencode(".jpg", levels(picture)[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
-    return (cv2.imdecode(done, cv2.IMREAD_COLOR)[..., ::-1] / 255).astype(np.float32)
+    return (np.asarray(cv2.imdecode(done, cv2.IMREAD_COLOR))[..., ::-1] / 255).astype(np.float32)
 
 
 def lit(picture: Picture, stops: NDArray[np.float32]) -> Picture:
     """Light brighter by so many stops: a product in linear light, with a soft shoulder instead of clipped white."""
     linear = picture**2.2 * 2.0**stops
-    return np.clip(np.where(linear > 0.8, 1 - 0.2 * np.exp((0.8 - linear) / 0.2), linear), 0, 1) ** (1 / 2.2)
+    shouldered = np.clip(np.where(linear > 0.8, 1 - 0.2 * np.exp((0.8 - linear) / 0.2), linear), 0, 1)
+    return (shouldered ** (1 / 2.2)).astype(np.float32)
 
 
 def slope(shape: tuple[int, ...], place: Place, towards: tuple[float, float]) -> NDArray[np.float32]:
@@ -69,7 +70,8 @@ def slope(shape: tuple[int, ...], place: Place, towards: tuple[float, float]) ->
     height, width = shape[:2]
     ys, xs = np.mgrid[0:height, 0:width].astype(np.float32)
     along = ((xs / width - place.x) / place.across * towards[0] + (ys / height - place.y) / place.down * towards[1]) / 2
-    return np.clip(along / np.hypot(*towards), -0.5, 0.5)[..., None]
+    sloped: NDArray[np.float32] = np.clip(along / np.hypot(*towards), -0.5, 0.5)[..., None]
+    return sloped
 
 
 def clouds(shape: tuple[int, ...], size: float, seed: int) -> NDArray[np.float32]:
@@ -84,7 +86,8 @@ def clouds(shape: tuple[int, ...], size: float, seed: int) -> NDArray[np.float32
 def grain(shape: tuple[int, ...], seed: int) -> NDArray[np.float32]:
     """Noise of standard deviation 1 with the softness of a sensor's."""
     noise = cv2.GaussianBlur(np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32), (0, 0), 0.6)
-    return (noise / noise.std()).astype(np.float32)
+    even: NDArray[np.float32] = (noise / noise.std()).astype(np.float32)
+    return even
 
 
 def moved(picture: Picture, place: Place, by: tuple[float, float]) -> Picture:

@@ -179,7 +179,7 @@ def _cut(file: str, crop: Place, place: Place) -> Mask:
     cv2.setRNGSeed(0)  # the clustering inside starts at random
     cv2.grabCut(np.ascontiguousarray(small), labels, None, *models, 3, cv2.GC_INIT_WITH_MASK)  # type: ignore[call-overload]
     thing = np.isin(labels, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.float32)
-    thing = cv2.morphologyEx(thing, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
+    thing = cv2.morphologyEx(thing, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8)).astype(np.float32)
     ellipse = place.drawn(small.shape)[..., 0]
     thing = thing if thing.sum() > _LEAST * ellipse.sum() else ellipse
     full = cv2.resize(thing, picture.shape[1::-1], interpolation=cv2.INTER_CUBIC)[..., None]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from editjudge.report.markup import Markup, table, tag
-from editjudge.report.tables import Figure, Table
+from editjudge.report.tables import Cell, Figure, Table
 from editjudge.rubrics.files import SETS
 from editjudge.stats.answer import Interval, said
 
@@ -80,7 +80,9 @@ def _two(value: float | None, ci: Interval | None) -> Figure:
 def _heat(result: Result, how: str) -> Table:
     cells = {(m.family, m.factor): m for m in result.movements if m.rubric in _MAPS[how]}
     families, factors = (list(dict.fromkeys(place[n] for place in cells)) for n in (0, 1))
-    rows = [(family, *(_marked(cells[family, factor]) for factor in factors)) for family in families]
+    rows: list[tuple[Cell, ...]] = [
+        (family, *(_marked(cells[family, factor]) for factor in factors)) for family in families
+    ]
     notes = ("[must lose], (may lose too); 0 under 0.05; negative: gained; blank: abstained or not asked",)
     caption = f"Heat map, {how}: points that each factor loses with a dose of each defect"
     return Table.of(("defect", *(_SHORT.get(factor, factor) for factor in factors)), rows, caption, notes=notes)
@@ -92,7 +94,7 @@ def _marked(m: Movement) -> Figure:
 
 
 def _controls(found: Sequence[Control]) -> Table:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for name in dict.fromkeys(c.control for c in found):
         here = [c for c in found if c.control == name]
         wrong = [
@@ -112,7 +114,7 @@ def _span(c: Control) -> str:
 
 
 def _attempts(result: Result) -> Table:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for name in dict.fromkeys(a.attempt for a in result.attempts):
         here = [a for a in result.attempts if a.attempt == name]
         counts = [

@@ -84,7 +84,7 @@ def test_every_factor_of_the_online_rubrics_has_a_defect() -> None:
 def test_a_clean_edit_changes_a_part_and_nothing_else(index: int) -> None:
     one = scene(index)
     for base in ("recolour", "add", "text"):
-        clean = one.clean(base)  # type: ignore[arg-type]
+        clean = one.clean(base)
         changed = np.abs(clean - one.picture).max(axis=2) > 1 / 255
         assert 0.002 < changed.mean() < 0.25, base
         outside = cv2.dilate(changed.astype(np.uint8), np.ones((31, 31), np.uint8)) == 0

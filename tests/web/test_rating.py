@@ -51,8 +51,8 @@ class Person:
     def post(self, path: str, **fields: object) -> httpx.Response:
         return self.client.post(path, data={name: str(value) for name, value in fields.items()})
 
-    def answer(self, number: int, score: object, study: int = 1, **reasons: str) -> httpx.Response:
-        return self.post(f"/rate/{study}/{number}", **dict.fromkeys(FACTORS, score), **reasons)
+    def answer(self, number: int, score: object, **reasons: str) -> httpx.Response:
+        return self.post(f"/rate/1/{number}", **dict.fromkeys(FACTORS, score), **reasons)
 
 
 def plan(served: Served, **more: object) -> None:
