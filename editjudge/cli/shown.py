@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ def load_run(place: str, word: str, by: Sequence[str] = ()) -> Judged:
     from editjudge.report.scored import load
 
     # A run in shards; one of the same name in the store can still be named by its id.
-    if (Path(word) / "judgements").is_dir():
+    if os.path.isdir(os.path.join(word, "judgements")):  # which no name is too long for, as a Path's method would find
         from editjudge.store.shards import Shards
 
         return load(Shards(Path(word)), word, by)
