@@ -46,6 +46,6 @@ command = [sys.executable, "-m", "editjudge", "report", "demo", "--store", STORE
 subprocess.run(command, check=True)
 print(f"""
 Next: open {REPORT} to see every edit with its reasons, then
-  editjudge compare demo --store {STORE}      is a difference between two editors real?
+  editjudge compare demo --store {STORE}   is a difference between two editors real?
   editjudge probe                                    how far can this judge be trusted?
   editjudge run edits.jsonl --judge openai/gpt-4.1   your own edits, in the form of {manifest}""")
