@@ -104,4 +104,4 @@ def test_an_export_that_fails_leaves_the_earlier_file_and_no_half_one(
     with pytest.raises(OSError, match="gone"):
         export_jsonl(store, run, tmp_path / "out")
     assert (tmp_path / "out" / "judgements.jsonl").read_bytes() == before
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["judgements.jsonl", "run.json"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["items.jsonl", "judgements.jsonl", "run.json"]

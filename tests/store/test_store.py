@@ -35,7 +35,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 # --- judgements and replies -----------------------------------------------------------------------------------
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50)  # in each database
 @given(judgements(), texts)
 def test_whatever_a_judge_said_comes_back_the_same(shared: Store, said: Judgement, item: str) -> None:
     run = shared.open_run("round trip", {})
