@@ -74,7 +74,7 @@ def command(
         app = create(Site(store, judge, options, token, terms))
         # Access logs would hold addresses with people's search words; the token never is in one.
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=10)
-        click.echo(f"editjudge: http://{address}:{listener.getsockname()[1]}/  (store {safe(store_place)})", err=True)
+        click.echo(f"editjudge: http://{address}:{listener.getsockname()[1]}/  (store {safe(store.place)})", err=True)
         click.echo("Ctrl-C stops it.", err=True)
         with contextlib.suppress(KeyboardInterrupt):  # raised again once everything is closed
             uvicorn.Server(config).run(sockets=[listener])

@@ -47,7 +47,7 @@ def _parquet(files: Iterable[Path], place: str, say: Say) -> Iterator[dict[str, 
                     few = _FEW if heavy else _MANY
                     for batch in file.iter_batches(batch_size=few, row_groups=[group], columns=wanted):
                         yield from batch.to_pylist()
-        except importlib.import_module("pyarrow").ArrowException as error:
+        except (importlib.import_module("pyarrow").ArrowException, OSError) as error:  # OSError: a damaged page
             where = place if path.name in place else f"{place}: {path.name}"
             raise ManifestError(f"{where}: not a Parquet file that can be read: {error}") from None
 
