@@ -51,27 +51,30 @@ CUTS: dict[str, list[tuple[str, list[tuple[float, float]]]]] = {
     # Points taken off at each value of a measure. First value: seen in clean edits and re-encoded copies. Last: the
     # strongest dose of the defect on photographs. Between them the doses are spread over the scale.
     "unchanged_regions": [
-        ("change.stray", [(0.002, 0), (0.06, 1.5), (0.3, 4.0), (0.7, 6.0)]),
+        ("change.stray", [(0.002, 0), (0.06, 1.5), (0.11, 2.7), (0.2, 4.2), (0.3, 5.2), (0.7, 6.0)]),
         ("change.mean outside", [(2.5, 0), (8, 1.2), (20, 3.0)]),
         ("change.tint", [(3, 0), (40, 1.0)]),
     ],
-    "global_consistency": [("style.recoloured", [(1.5, 0), (8, 1.5), (20, 3.5), (50, 5.5), (90, 6.0)])],
+    "global_consistency": [
+        ("style.turned", [(4, 0), (25, 0.8), (50, 1.8), (75, 3.0), (100, 4.2)]),
+        ("style.tinted", [(1.5, 0), (5, 1.2), (10, 2.6), (15, 4.0), (20, 5.4)]),
+    ],
     "identity_preservation": [
         ("structure.lost inside", [(0.04, 0), (0.25, 1.8), (0.6, 4.5), (0.9, 6.0)]),
         ("structure.lost outside", [(0.06, 0), (0.25, 1.5), (0.7, 4.5)]),
     ],
-    # Of the quality factors the first values are higher: real edits that people rate well have as much.
     "texture_and_detail": [
-        ("texture.lost", [(0.5, 0), (1.2, 1.8), (2.4, 6.0)]),
-        ("texture.gained", [(0.3, 0), (0.9, 1.3), (1.4, 2.6), (2.2, 4.5), (3.6, 6.0)]),
+        ("texture.lost", [(0.2, 0), (0.55, 1.2), (0.9, 2.5), (1.15, 3.4), (1.4, 4.3), (2.0, 5.2), (2.8, 6.0)]),
+        ("texture.noise", [(1.6, 0), (3.0, 1.1), (5.2, 2.4), (9.0, 3.8), (15.0, 5.5)]),
     ],
     "image_quality": [
-        ("overall.blocks", [(0.25, 0), (0.7, 2.0), (1.5, 5.0)]),
-        ("overall.blur", [(0.3, 0), (0.9, 1.5), (2.6, 6.0)]),
+        ("overall.blocks", [(0.25, 0), (0.45, 1.0), (0.8, 1.9), (1.3, 2.6), (2.0, 3.0)]),
+        ("overall.flat", [(0.08, 0), (0.2, 0.9), (0.26, 1.7), (0.36, 2.6), (0.5, 3.0)]),
+        ("overall.blur", [(0.3, 0), (0.7, 1.3), (1.25, 3.0), (1.7, 4.3), (2.4, 5.7)]),
         ("overall.noise", [(0.5, 0), (2.0, 2.0), (4.5, 6.0)]),
     ],
-    "color_and_lighting": [("light.slope against", [(1.3, 0), (2.4, 2.0), (4.0, 6.0)])],
-    "seamlessness": [("seam.step", [(0.3, 0), (1.5, 1.3), (3.0, 3.0), (7.0, 6.0)])],
+    "color_and_lighting": [("light.slope against", [(0.2, 0), (0.5, 1.1), (1.0, 2.6), (1.5, 4.0), (2.1, 5.5)])],
+    "seamlessness": [("seam.step", [(0.8, 0), (1.6, 1.2), (3.0, 2.3), (6.0, 3.7), (10.0, 4.9), (15.0, 6.0)])],
     "reference alignment": [("target.agreement missing", [(0.08, 0), (0.5, 2.5), (1.0, 6.0)])],
     "reference completeness": [("target.coverage missing", [(0.05, 0), (0.5, 3.0), (0.95, 6.0)])],
     "reference scale_realism": [("target.size", [(0.15, 0), (1.0, 3.0), (2.5, 6.0)])],

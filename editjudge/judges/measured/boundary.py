@@ -12,32 +12,44 @@ _REACH = 8
 """Pixels looked at on both sides of the rim: the region is known to a few pixels only."""
 _ALONG = 9
 """Pixels averaged along the rim: a seam runs along it, noise and texture do not."""
-_SOFT = 0.4
-"""Of the whole step: a transition feathered by a Gaussian of two pixels takes less than this within two."""
+_SOFT = 1.6
+"""Times the steps two pixels away: as much as a transition feathered by a Gaussian of two pixels has in its middle."""
 
+_OUTLINE = 0.5
+"""Of the steps that stood there before: a recoloured thing has as much more contrast at its outline."""
+_LEAKED = 5.0
+"""Where a fifth of the picture changed beside the edit, rims are those of what leaked, and say nothing of a seam."""
 _SHORT = 400
 """Pixels: a shorter rim is that of a small thing, where its own outline and a seam cannot be told apart."""
-_USUAL = 1.8
-"""Of sixteen steps, half of them in noise, the largest is about this many times the upper quartile."""
+_USUAL = 1.2
+"""Of eleven steps in noise, the largest is somewhat more than this many times the upper quartile."""
 
 
-def find_seam(scene: Scene, change: Change) -> dict[str, float]:
-    """The step that runs along the rim, in colour units, beyond what stood there, a soft transition and noise."""
+def find_seam(scene: Scene, change: Change, trust: float) -> dict[str, float]:
+    """The step that runs along the rim, in colour units, beyond what stood there, a soft transition and noise.
+
+    Of another thing the outline cannot be told from a seam: there the step is trusted less.
+    """
     profiles = _profiles(np.concatenate([scene.after.lab, change.expected], axis=2), change.region)
     if profiles is None:
         return {"step": 0.0, "sharp": 0.0, "length": 0.0}
     before = profiles[..., 3:]
     added = profiles[..., :3] - before
     steps = _steps(added)
-    beyond = steps - _steps(before)  # a thing recoloured up to its own outline has no seam
-    soft, usual = np.ptp(added, axis=1), np.quantile(steps, 0.75, axis=1)
-    excess = np.maximum(0.0, beyond.max(axis=1) - _SOFT * soft - _USUAL * usual)
+    soft = (steps[:, :-4] + steps[:, 4:]) / 2
+    # A thing recoloured up to its own outline has no seam.
+    beyond = steps[:, 2:-2] - _SOFT * soft - _OUTLINE * _steps(before)[:, 2:-2]
+    excess = np.maximum(0.0, beyond.max(axis=1) - _USUAL * np.quantile(steps, 0.75, axis=1))
     excess = np.linalg.norm(excess, axis=1)
     return {
-        "step": float(excess.mean()) * min(1.0, len(profiles) / _SHORT),
+        "step": float(excess.mean()) * trust * min(1.0, len(profiles) / _SHORT, max(0.0, 1 - _LEAKED * _stray(change))),
         "sharp": float((excess > 3.0).mean()),  # a line of 3 colour units is just seen on an even surface
         "length": float(len(profiles)),
     }
+
+
+def _stray(change: Change) -> float:
+    return float(((change.visible > 1) & (change.outside > 0)).mean())
 
 
 def _steps(profiles: Array) -> Array:

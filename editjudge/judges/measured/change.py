@@ -104,7 +104,7 @@ def _colour_transform(before: Array, after: Array) -> Array | None:
     small, b = (
         cv2.resize(p, size, interpolation=cv2.INTER_AREA).reshape(-1, 3).astype(np.float64) for p in (before, after)
     )
-    if np.mean(np.linalg.norm(small - b, axis=1) < _SAME) > 0.35:
+    if np.mean(np.linalg.norm(small - b, axis=1) < _SAME) > 0.5:
         return None
     x = np.c_[_powers(small[:, None, :])[:, 0], np.ones(len(small))]
     identity = np.zeros((10, 3))

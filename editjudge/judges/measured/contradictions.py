@@ -51,7 +51,7 @@ _RULES = (
         "global_consistency",
         lambda score: score >= 6,
         "the palette stayed",
-        "style.recoloured",
+        "change.tint",
         lambda units: units >= 15,
         "all colours moved by {:.0f} units",
     ),

@@ -101,16 +101,17 @@ def in_edit(detail: Detail) -> dict[str, float]:
     share = float(kept.sum() / max(1e-6, detail.inside.sum()))
     trust = trusted(share)
     if kept.sum() < 0.5 or trust == 0:
-        return {"lost": 0.0, "gained": 0.0, "odd": odd, "kept": share}
+        return {"lost": 0.0, "noise": 0.0, "odd": odd, "kept": share}
     fine, middle = (r - _expected(detail, r, around) for r in (detail.fine, detail.middle))
     # Detail is lost where there was some; noise shows everywhere.
     had = kept * detail.texture / (detail.texture + _SMOOTH)
-    lost = max(0.0, -_median(fine, had)) / 2 + max(0.0, -_median(middle, had)) / 2
-    gained = max(0.0, _median(fine, kept), _median(middle, kept))
-    return {"lost": trust * lost, "gained": trust * gained, "odd": odd, "kept": share}
+    lost = max(0.0, -weighted_median(fine, had)) / 2 + max(0.0, -weighted_median(middle, had)) / 2
+    added = detail.texture_after - detail.texture * 4.0 ** _expected(detail, detail.fine, around)
+    noise = float(np.sqrt(max(0.0, weighted_median(added, kept))))
+    return {"lost": trust * lost, "noise": trust * noise, "odd": odd, "kept": share}
 
 
-def _median(values: Array, weights: Array) -> float:
+def weighted_median(values: Array, weights: Array) -> float:
     """The weighted median, which a line along the rim does not move."""
     order = np.argsort(values, axis=None)
     heap = np.cumsum(weights.ravel()[order])

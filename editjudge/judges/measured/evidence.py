@@ -24,6 +24,8 @@ _UNITS = {
     "structure.lost": "share of recognisable structure",
     "style.layout": "correlation",
     "style.drawing": "octaves",
+    "style.turned": "degrees of hue",
+    "texture.noise": "levels of 255",
     "light.slope inside": "stops",
     "light.slope outside": "stops",
     "light.slope against": "stops",

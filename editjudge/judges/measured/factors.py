@@ -38,7 +38,7 @@ def _unchanged(m: Measures) -> str:
 def _consistency(m: Measures) -> str:
     v = m.values
     return (
-        f"All colours of the picture moved together by {v['style.recoloured']:.1f} units, its palette by "
+        f"All colours of the picture moved together by {v['change.tint']:.1f} units, its palette by "
         f"{v['style.palette']:.1f}; its layout correlates at {v['style.layout']:.2f}."
     )
 
@@ -53,11 +53,9 @@ def _identity(m: Measures) -> str:
 
 def _texture(m: Measures) -> str:
     v = m.values
-    lost, gained = v["texture.lost"], v["texture.gained"]
-    kind = "less" if lost >= gained else "more"
     return (
-        f"Inside the edit ({spot(m.change)}) fine detail is {max(lost, gained):.1f} octaves {kind} than around it; "
-        f"{percent(v['redrawn.parts'])} of the picture was redrawn."
+        f"Inside the edit ({spot(m.change)}) fine detail lost {v['texture.lost']:.1f} octaves more than around it and "
+        f"gained {v['texture.noise']:.0f} levels of noise."
     )
 
 

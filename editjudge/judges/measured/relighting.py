@@ -34,9 +34,13 @@ _LEAST = 0.001
 """Share of the picture from which a place with another structure is an object, not a highlight's edge."""
 
 
+_EVEN = 12.0
+"""Variance of colour among neighbours below which they were painted, not photographed; JPEG leaves some."""
+
+
 def differences(scene: Scene, change: Change) -> list[Difference]:
     """Every difference that can be told apart, with whether light explains it."""
-    found = list(_marks(scene, change))
+    found = list(_marks(scene))
     marks = np.zeros(scene.shape, np.uint8)
     for _, where in found:
         marks |= where
@@ -78,9 +82,14 @@ def _content(scene: Scene, ignored: Array) -> Iterator[Difference]:
 def _foreign(scene: Scene) -> Array:
     """Where the colour of the surface itself changed: hue turned by a lot while the rest of the picture did not."""
     before, after = (cv2.GaussianBlur(v.lab, (0, 0), 3.0) for v in (scene.before, scene.after))
-    delta = after[..., 1:] - before[..., 1:]
+    # More light on a surface scales its chroma as it scales L + 16: both go by the cube root of luminance.
+    stronger = (after[..., :1] + 16) / (np.maximum(before[..., :1], 0) + 16)
+    delta = after[..., 1:] - before[..., 1:] * stronger
     common = np.median(delta.reshape(-1, 2), axis=0)
     turned = np.linalg.norm(delta - common, axis=-1) > 30.0  # coloured light moves surfaces alike, within about 20
+    # Where one channel is clipped, orange turns yellow and yellow white; in black there was no hue.
+    clipped = cv2.cvtColor(scene.after.lab, cv2.COLOR_Lab2RGB).max(axis=-1) > 0.98
+    turned &= ~clipped & (np.minimum(before[..., 0], after[..., 0]) > 8)
     return cv2.morphologyEx(turned.astype(np.uint8), cv2.MORPH_OPEN, np.ones((5, 5), np.uint8))
 
 
@@ -92,29 +101,31 @@ def _places(part: Array, what: str, mark: Mark, least: float) -> Iterator[Differ
         yield Difference(f"{share} of the picture, {place(labels == k)}, {what}", mark)
 
 
-def _marks(scene: Scene, change: Change) -> Iterator[tuple[Difference, Array]]:
-    """Arrows and guides in the input: flat, vivid, thin shapes that the edited picture no longer has."""
+def _marks(scene: Scene) -> Iterator[tuple[Difference, Array]]:
+    """Arrows and guides in the input: vivid, thin shapes of one colour that no longer stand out."""
     lab = scene.before.lab
-    vivid = (np.linalg.norm(lab[..., 1:], axis=-1) > 50) & (change.visible > 1)
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(vivid.astype(np.uint8), connectivity=8)
+    mean = cv2.blur(lab, (3, 3))
+    spread = (cv2.blur(lab * lab, (3, 3)) - mean * mean).sum(axis=-1)
+    drawn = (np.linalg.norm(lab[..., 1:], axis=-1) > 45) & (spread < _EVEN)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(drawn.astype(np.uint8), connectivity=8)
     for k in range(1, count):
-        area = stats[k, cv2.CC_STAT_AREA]
-        if not 0.002 < area / vivid.size < 0.06:  # smaller is a leaf or a lamp, larger a thing
+        share = stats[k, cv2.CC_STAT_AREA] / drawn.size
+        if not 0.0008 < share < 0.06:  # smaller is a leaf or a lamp, larger a thing
             continue
-        part = labels == k
-        inner = cv2.erode(part.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
-        flat = inner.sum() >= 10 and float(np.linalg.norm(lab[inner].std(axis=0))) < 15
-        if not flat or _fill(part) > 0.72 or not _gone(scene, inner):
+        part = (labels == k).astype(np.uint8)
+        if float(np.linalg.norm(lab[part > 0].std(axis=0))) > 8 or _fill(part > 0) > 0.72 or not _gone(scene, part):
             continue
-        words = f"An instruction mark in the input, {place(part)}, {percent(area / vivid.size)} of the picture, is gone"
-        yield Difference(words, "ignored"), part.astype(np.uint8)
+        words = f"An instruction mark in the input, {place(part)}, {percent(share)} of the picture, is gone"
+        yield Difference(words, "ignored"), part
 
 
 def _gone(scene: Scene, part: Array) -> bool:
-    """Whether another colour stands there now; light would have left a darker or brighter one of the same hue."""
-    before, after = (v.lab[part][:, 1:].mean(axis=0) for v in (scene.before, scene.after))
-    along = float(before @ after / np.linalg.norm(before) ** 2)
-    return along < 0.5 or float(np.linalg.norm(after - along * before)) > 15
+    """Whether the shape no longer differs from what is around it, or no longer has one colour, whatever the light."""
+    ring = cv2.dilate(part, np.ones((15, 15), np.uint8)) - cv2.dilate(part, np.ones((7, 7), np.uint8))
+    views = (scene.before.lab, scene.after.lab)
+    apart = [float(np.linalg.norm(lab[part > 0].mean(axis=0) - lab[ring > 0].mean(axis=0))) for lab in views]
+    spread = [float(np.linalg.norm(lab[part > 0].std(axis=0))) for lab in views]
+    return apart[1] < 0.4 * apart[0] or spread[1] > 3 * spread[0] + 8
 
 
 def _fill(part: Array) -> float:

@@ -24,7 +24,7 @@ def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, flo
     ins, outs = _slope(ratio, kept), _slope(ratio, outside)
     trust = trusted(float(kept.sum() / max(1e-6, inside.sum())))
     # Light is read off surfaces: on a small thing a slope is as likely a part of the thing.
-    trust *= min(1.0, float(change.inside.mean()) / 0.05)
+    trust *= min(1.0, float(change.inside.mean()) / 0.02)
     return {
         "slope inside": trust * float(np.hypot(*ins)),
         "slope outside": float(np.hypot(*outs)),

@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 
 from editjudge.judges.measured.change import Change
+from editjudge.judges.measured.detail import weighted_median
 from editjudge.judges.measured.scene import Array, Scene
 
 
@@ -19,10 +20,21 @@ def find_style(scene: Scene, change: Change) -> dict[str, float]:
     return {
         "palette": _palette(a, b),
         "shift": float(np.linalg.norm(np.median(b - a, axis=0))),
-        "recoloured": change.tint,
+        **_transform(before, after, cv2.resize(change.expected, (64, 64), interpolation=cv2.INTER_AREA), outside),
         "layout": _layout(before[..., 0], after[..., 0]),
         "drawing": _drawing(scene),
     }
+
+
+def _transform(before: Array, after: Array, expected: Array, outside: Array) -> dict[str, float]:
+    """What happened to all colours: a turn of hues (degrees), and what the turn leaves of it (colour units)."""
+    was, now = (lab[..., 1] + 1j * lab[..., 2] for lab in (before, after))
+    # The median by vividness: grays have no hue that could turn, and a stain is not the palette.
+    angle = weighted_median(np.angle(now * was.conj())[outside], np.abs(was)[outside])
+    hues = was * np.exp(1j * angle)
+    rest = np.stack([before[..., 0], hues.real, hues.imag], axis=-1) - expected
+    moved = float(np.linalg.norm(expected - before, axis=-1).mean())
+    return {"turned": abs(np.degrees(angle)), "tinted": min(moved, float(np.linalg.norm(rest, axis=-1).mean()))}
 
 
 def _palette(a: Array, b: Array) -> float:

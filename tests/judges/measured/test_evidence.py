@@ -69,6 +69,18 @@ def test_an_arrow_in_the_input_is_ignored() -> None:
     assert "ignored" in _marks(marked, scene)
 
 
+@pytest.mark.parametrize("colour", [(255, 30, 30), (250, 220, 20)])
+def test_a_spotlight_is_allowed_also_where_an_arrow_asked_for_it(colour: tuple[int, int, int]) -> None:
+    before = photograph()
+    ys, xs = np.mgrid[: before.shape[0], : before.shape[1]]
+    spot = np.exp(-(((xs - 250) / 84) ** 2) - ((ys - 136) / 68) ** 2)[..., None]
+    lit = np.clip(before * (0.6 + 1.3 * spot), 0, 255).astype(np.uint8)
+    assert _marks(before, lit) == {"allowed"}
+    marked = before.copy()
+    cv2.arrowedLine(marked, (84, 68), (189, 136), colour, 7, cv2.LINE_AA, tipLength=0.3)
+    assert _marks(marked, lit) == {"allowed", "ignored"}
+
+
 @pytest.mark.parametrize(
     "same",
     [

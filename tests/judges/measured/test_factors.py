@@ -75,6 +75,9 @@ DEFECTS: dict[str, tuple[str, Callable[[Picture, float], Picture]]] = {
     "seamed": ("seamlessness", seamed),
 }
 
+ALSO = {"seamed": ("color_and_lighting",)}
+"""A rim inside which all is brighter is a fault of light too."""
+
 
 @pytest.mark.parametrize("seed", PHOTOGRAPHS)
 @pytest.mark.parametrize("defect", DEFECTS)
@@ -95,4 +98,5 @@ def test_other_factors_move_less_than_half_as_much(defect: str) -> None:
     clean = recoloured(before)
     first, last = scores(before, clean), scores(before, make(clean, 1.0))
     moved = {name: first[name] - last[name] for name in first}
-    assert all(moved[name] < moved[factor] / 2 for name in moved if name != factor), moved
+    allowed = {factor, *ALSO.get(defect, ())}
+    assert all(moved[name] < moved[factor] / 2 for name in moved if name not in allowed), moved
