@@ -47,7 +47,8 @@ def _parquet(files: Iterable[Path], place: str, say: Say) -> Iterator[dict[str, 
                     few = _FEW if heavy else _MANY
                     for batch in file.iter_batches(batch_size=few, row_groups=[group], columns=wanted):
                         yield from batch.to_pylist()
-        except (importlib.import_module("pyarrow").ArrowException, OSError) as error:  # OSError: a damaged page
+        # OSError: a damaged page; ValueError: text that is none; OverflowError: a date that no calendar has.
+        except (importlib.import_module("pyarrow").ArrowException, OSError, ValueError, OverflowError) as error:
             where = place if path.name in place else f"{place}: {path.name}"
             raise ManifestError(f"{where}: not a Parquet file that can be read: {error}") from None
 
