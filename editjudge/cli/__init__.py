@@ -70,7 +70,7 @@ def main() -> None:
         click.echo(f"editjudge: {safe(str(error))}", err=True)
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except click.ClickException as error:
-        error.message = safe(error.message)  # it repeats what was typed, or pasted
+        vars(error)["message"] = safe(error.message)  # it repeats what was typed, or pasted
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:

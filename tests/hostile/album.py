@@ -45,10 +45,10 @@ def tiff(*tags: tuple[int, int, int, int], then: int = 0, body: bytes = b"") -> 
     return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + struct.pack("<I", then) + body
 
 
-def grey_tiff(width: int, height: int, strip: int = 4096, **more: int) -> bytes:
+def grey_tiff(width: int, height: int, strip: int = 4096, then: int = 0) -> bytes:
     tags = ((256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1),
             (273, 4, 1, 200), (278, 4, 1, height), (279, 4, 1, strip))  # fmt: skip
-    return tiff(*tags, **more).ljust(200, b"\0") + b"\x80" * strip
+    return tiff(*tags, then=then).ljust(200, b"\0") + b"\x80" * strip
 
 
 def sixteen_bits() -> bytes:
