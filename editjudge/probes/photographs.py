@@ -137,7 +137,8 @@ def photograph(index: int, seed: int = 0) -> Photograph:
     one, variation = _PHOTOGRAPHS[index % len(_PHOTOGRAPHS)], index // len(_PHOTOGRAPHS)
     if seed == variation == 0:
         return one
-    left, top, right, bottom = np.random.default_rng([seed, index]).uniform(0, _JITTER, 4)
+    # Plain floats: NumPy's would widen every picture.
+    left, top, right, bottom = np.random.default_rng([seed, index]).uniform(0, _JITTER, 4).tolist()
     crop = Place((1 + left - right) / 2, (1 + top - bottom) / 2, (1 - left - right) / 2, (1 - top - bottom) / 2)
     things = {name: Thing(thing.name, thing.place.within(crop)) for name in ("target", "second")
               if (thing := getattr(one, name))}  # fmt: skip

@@ -67,6 +67,15 @@ def test_a_dose_changes_more_than_the_one_before(family: Family, index: int) -> 
         assert far == sorted(far) and far[0] > 0 and far[-1] > 1.3 * far[0], far
 
 
+@pytest.mark.parametrize("index", range(len(NAMES), 2 * len(NAMES)))
+def test_every_defect_can_be_made_of_a_cropped_photograph(index: int) -> None:
+    one = scene(index, seed=1)
+    for family in FAMILIES:
+        clean = one.clean(family.base)
+        worst = family.make(one, clean, family.doses[-1])
+        assert worst.shape == clean.shape and worst.dtype == clean.dtype and apart(clean, worst) > 0.02, family.name
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_every_factor_of_a_family_is_one_that_its_probes_are_asked(family: Family) -> None:
     asked = {f.key for probe in one_photograph() if probe.family == family.name for r in probe.rubrics
