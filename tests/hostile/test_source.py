@@ -1,0 +1,90 @@
+"""The source itself: runs no stranger's bytes, does nothing by being imported; and what its page says is true."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "editjudge").rglob("*.py"))
+PAGE = ROOT / "docs" / "reliability.md"
+
+IMPORTED = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "telnetlib", "xmlrpc", "imp"}
+CALLED = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "os.execv", "os.execvp", "os.spawnv",
+          "yaml.load", "yaml.unsafe_load", "yaml.full_load", "tempfile.mktemp", "subprocess.getoutput",
+          "pandas.read_pickle", "np.load", "numpy.load", "torch.load"}  # fmt: skip
+"""Each runs what it is given, or may."""
+NAMED = {("np.load", "allow_pickle=False"), ("numpy.load", "allow_pickle=False")}
+QUIET = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def runs_strangers_bytes(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] in IMPORTED)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in IMPORTED:
+            yield str(node.module)
+        elif isinstance(node, ast.Call):
+            called = dotted(node.func)
+            options = {f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords}
+            if called in CALLED and not any((called, option) in NAMED for option in options):
+                yield f"{called} on line {node.lineno}"
+            if "shell=True" in options:
+                yield f"a shell on line {node.lineno}"
+
+
+def happens_on_import(tree: ast.Module) -> Iterator[str]:
+    """Statements of a module that are neither definitions, imports, constants nor decorated commands."""
+    for node in tree.body:
+        if isinstance(node, QUIET) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'"):
+            continue
+        yield f"line {node.lineno}: {ast.unparse(node)[:80]}"
+
+
+def test_the_check_itself_finds_what_it_looks_for() -> None:
+    bad = "import pickle\neval('1')\nos.system('x')\nsubprocess.run('x', shell=True)\nyaml.load(x)\nnumpy.load(x)"
+    assert len(list(runs_strangers_bytes(ast.parse(bad)))) == 6
+    assert len(list(happens_on_import(ast.parse("x = 1\nprint(x)\nfor _ in ():\n    pass")))) == 2
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_runs_no_strangers_bytes_and_does_nothing_by_being_imported(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    assert list(runs_strangers_bytes(tree)) == []
+    if path.name != "__main__.py":
+        assert list(happens_on_import(tree)) == []
+
+
+# --- the page -------------------------------------------------------------------------------------------------
+
+
+def test_every_row_of_the_page_names_a_test_that_exists() -> None:
+    rows = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ") and "test_" in line]
+    assert len(rows) > 30
+    for row in rows:
+        for file, name in re.findall(r"`([\w/]+\.py)::(test_\w+)`", row) or [("", "")]:
+            assert file and re.search(rf"def {name}\(", (ROOT / "tests" / file).read_text("utf-8")), row
+
+
+def test_every_dependency_has_a_licence_on_its_page() -> None:
+    page = (ROOT / "docs" / "licences.md").read_text("utf-8")
+    needed = {
+        name[0]
+        for requirement in importlib.metadata.requires("editjudge") or ()
+        if "extra ==" not in requirement and (name := re.match(r"[\w.-]+", requirement))
+    }
+    assert len(needed) >= 7
+    assert [name for name in needed if f"| {name} |" not in page] == []
