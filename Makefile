@@ -37,7 +37,11 @@ browser:
 		[ "$$(id -u)" != 0 ] || \
 		(apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium) || true
 
+# MINUTES of load and fuzzing; the tests that are too long for `make test` come after them, at their own pace.
+MINUTES ?= 20
 soak: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(BIN)/python -m bench.soak --minutes $(MINUTES)
 	$(BIN)/pytest -m soak
 
 # Minutes each, on a quiet machine. Peers are measured where `python -m bench.peers.install` has put them.

@@ -19,18 +19,18 @@ def main() -> None:
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
         if name and name[0] != "editjudge" and (extra is None or extra[1] not in ("all", "dev", "fuzz")):
             wanted.setdefault(name[0], extra[1] if extra else "core")
-    for name, what in sorted(wanted.items(), key=lambda pair: (pair[1] != "core", pair[1], pair[0].lower())):
-        print(f"| {name} | {what} | {licence(name)} |")
+    for package, what in sorted(wanted.items(), key=lambda pair: (pair[1] != "core", pair[1], pair[0].lower())):
+        print(f"| {package} | {what} | {licence(package)} |")
 
 
 def licence(name: str) -> str:
     """The expression, else the classifier, else the first line of the field."""
     try:
-        told = metadata.metadata(name)
+        told = metadata.metadata(name).json
     except metadata.PackageNotFoundError:
         return "not installed here"
-    classified = [c.rsplit(" :: ", 1)[1] for c in told.get_all("Classifier", []) if c.startswith("License ::")]
-    stated = told.get("License-Expression") or ", ".join(classified) or told.get("License") or "not stated"
+    classified = [c.rsplit(" :: ", 1)[1] for c in told.get("classifier", []) if c.startswith("License ::")]
+    stated = told.get("license_expression") or ", ".join(classified) or told.get("license") or "not stated"
     return str(stated).splitlines()[0][:80].replace("|", "/")
 
 

@@ -471,7 +471,11 @@ def _said(values: tuple[int, ...]) -> str:
 
 
 def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
-    """Least and most words of a reason, as a text states them."""
+    """Least and most words of a reason, as a text states them; "60-20 words" states none."""
+    return ((least, most) for least, most in _stated_limits(text) if least <= most)
+
+
+def _stated_limits(text: str) -> Iterator[tuple[int, int]]:
     for match in re.finditer(rf"\b(\d{{1,4}})\s*(?:{TO}|and)\s*(\d{{1,4}})[ -]words?\b", text, re.IGNORECASE):
         yield int(match[1]), int(match[2])
     for match in re.finditer(rf"\b{_UPPER}\s+(\d{{1,4}})\s+words?\b", text, re.IGNORECASE):

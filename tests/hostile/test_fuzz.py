@@ -6,11 +6,14 @@ by their schema in `web/test_service_schema.py`.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -55,6 +58,24 @@ def test_any_bytes_are_answered_or_refused_in_words(name: str) -> None:
         TARGETS[name](data)
 
     hold()
+
+
+@pytest.mark.parametrize("name", ["manifest", "ratings"])
+def test_a_damaged_page_and_text_that_is_none_in_parquet_are_refused_in_words(name: str) -> None:
+    """Found by fuzzing: neither is an exception of Arrow's own."""
+    whole = next(seed for seed in seeds(name) if seed.startswith(b"\2"))
+    TARGETS[name](whole.replace(b"PAR1" + whole[5:13], b"PAR1" + b"\xff" * 8, 1))
+    text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\x8d")])
+    out = io.BytesIO()
+    columns = {"manifest": ["id", "input"], "ratings": ["item", "rater", "factor", "score"]}[name]
+    pq.write_table(pa.table(dict.fromkeys(columns, text)), out)
+    TARGETS[name](b"\2" + out.getvalue())
+
+
+def test_word_limits_the_wrong_way_round_are_none() -> None:
+    """Found by fuzzing."""
+    example = '{{"alignment": {{"score": <1-7>, "justification": "<83-60 words>"}}}}'
+    TARGETS["prompt"](f"Instruction: {{instruction}}\nScore from 1 to 7.\nAnswer with JSON: {example}\n".encode())
 
 
 # --- over HTTP ------------------------------------------------------------------------------------------------
