@@ -40,8 +40,8 @@ QUALITY = ("texture_and_detail", "image_quality", "color_and_lighting", "seamles
 FACTOR = "PQ"
 TREES, LEAF = 200, 6
 """Leaves of at least six edits: smaller ones learn single edits, larger ones blur (.48, .49, .48 for 3, 6, 10)."""
-POINTS = 3.0
-"""The most points that the forest takes off: half of the scale, so that a factor's own defect can move it twice."""
+POINTS = 4.0
+"""The most points that the forest takes off: with more, the other factors answer half as much to a thing replaced."""
 OFFSETS = dict(zip(QUALITY, (-0.375, -0.125, 0.125, 0.375), strict=True))
 """Evenly over one step of the scale."""
 OWN_MODEL = 0.8
@@ -65,7 +65,7 @@ CUTS: dict[str, list[tuple[str, list[tuple[float, float]]]]] = {
     ],
     "texture_and_detail": [
         ("texture.lost", [(0.2, 0), (0.55, 1.2), (0.9, 2.5), (1.15, 3.4), (1.4, 4.3), (2.0, 5.2), (2.8, 6.0)]),
-        ("texture.noise", [(1.6, 0), (3.0, 1.1), (5.2, 2.4), (9.0, 3.8), (15.0, 5.5)]),
+        ("texture.noise", [(2.2, 0), (3.5, 1.2), (5.2, 2.4), (9.0, 3.8), (15.0, 5.5)]),
     ],
     "image_quality": [
         ("overall.blocks", [(0.25, 0), (0.45, 1.0), (0.8, 1.9), (1.3, 2.6), (2.0, 3.0)]),
@@ -73,13 +73,20 @@ CUTS: dict[str, list[tuple[str, list[tuple[float, float]]]]] = {
         ("overall.blur", [(0.3, 0), (0.7, 1.3), (1.25, 3.0), (1.7, 4.3), (2.4, 5.7)]),
         ("overall.noise", [(0.5, 0), (2.0, 2.0), (4.5, 6.0)]),
     ],
-    "color_and_lighting": [("light.slope against", [(0.2, 0), (0.5, 1.1), (1.0, 2.6), (1.5, 4.0), (2.1, 5.5)])],
+    "color_and_lighting": [("light.slope against", [(0.35, 0), (0.6, 1.1), (1.0, 2.4), (1.5, 3.9), (2.1, 5.5)])],
     "seamlessness": [("seam.step", [(0.8, 0), (1.6, 1.2), (3.0, 2.3), (6.0, 3.7), (10.0, 4.9), (15.0, 6.0)])],
     "reference alignment": [("target.agreement missing", [(0.08, 0), (0.5, 2.5), (1.0, 6.0)])],
     "reference completeness": [("target.coverage missing", [(0.05, 0), (0.5, 3.0), (0.95, 6.0)])],
     "reference scale_realism": [("target.size", [(0.15, 0), (1.0, 3.0), (2.5, 6.0)])],
     "reference spatial_relationship": [("target.offset", [(0.01, 0), (0.1, 3.0), (0.3, 6.0)])],
 }
+TRUST = {
+    "texture_and_detail": "trust.edit",
+    "seamlessness": "trust.edit",
+    "color_and_lighting": "trust.light",
+    "image_quality": "trust.whole",
+}
+"""Factors whose measures compare a thing with itself, and the measure that says whether it still is itself."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +190,10 @@ def _nodes(fitted: Any) -> dict[str, Any]:
 
 def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
     """What the file holds."""
-    factors = {name: [{"measure": m, "cuts": cuts} for m, cuts in terms] for name, terms in CUTS.items()}
+    factors = {
+        name: [{"measure": measure, "cuts": cuts, "trust": TRUST.get(name, "")} for measure, cuts in terms]
+        for name, terms in CUTS.items()
+    }
     return {"version": 1, "factors": factors, "learnt": learnt}
 
 

@@ -25,11 +25,8 @@ _USUAL = 1.2
 """Of eleven steps in noise, the largest is somewhat more than this many times the upper quartile."""
 
 
-def find_seam(scene: Scene, change: Change, trust: float) -> dict[str, float]:
-    """The step that runs along the rim, in colour units, beyond what stood there, a soft transition and noise.
-
-    Of another thing the outline cannot be told from a seam: there the step is trusted less.
-    """
+def find_seam(scene: Scene, change: Change) -> dict[str, float]:
+    """The step that runs along the rim, in colour units, beyond what stood there, a soft transition and noise."""
     profiles = _profiles(np.concatenate([scene.after.lab, change.expected], axis=2), change.region)
     if profiles is None:
         return {"step": 0.0, "sharp": 0.0, "length": 0.0}
@@ -42,7 +39,7 @@ def find_seam(scene: Scene, change: Change, trust: float) -> dict[str, float]:
     excess = np.maximum(0.0, beyond.max(axis=1) - _USUAL * np.quantile(steps, 0.75, axis=1))
     excess = np.linalg.norm(excess, axis=1)
     return {
-        "step": float(excess.mean()) * trust * min(1.0, len(profiles) / _SHORT, max(0.0, 1 - _LEAKED * _stray(change))),
+        "step": float(excess.mean()) * min(1.0, len(profiles) / _SHORT, max(0.0, 1 - _LEAKED * _stray(change))),
         "sharp": float((excess > 3.0).mean()),  # a line of 3 colour units is just seen on an even surface
         "length": float(len(profiles)),
     }

@@ -26,9 +26,11 @@ class Term:
 
     measure: str
     cuts: Cuts
+    trust: str = ""
+    """The measure that says how far this one can be held against the edit."""
 
     def points(self, values: Values) -> float:
-        value = values.get(self.measure, 0.0)
+        value = values.get(self.measure, 0.0) * (values.get(self.trust, 1.0) if self.trust else 1.0)
         (x, y), *rest = self.cuts
         if value <= x:
             return y
@@ -98,7 +100,7 @@ def load(path: Path = FILE) -> Calibration:
 def calibration(content: Mapping[str, Any], digest: str = "") -> Calibration:
     """From the content of the file."""
     factors = {
-        name: tuple(Term(term["measure"], _cuts(term["cuts"])) for term in terms)
+        name: tuple(Term(term["measure"], _cuts(term["cuts"]), term.get("trust", "")) for term in terms)
         for name, terms in content["factors"].items()
     }
     learnt = _forest(content["learnt"]) if content.get("learnt") else None

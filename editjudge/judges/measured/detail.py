@@ -9,7 +9,6 @@ import numpy as np
 
 from editjudge.judges.measured.change import Change
 from editjudge.judges.measured.scene import Array, Scene
-from editjudge.judges.measured.structure import trusted
 
 _BLOCK = 16
 """Pixels at fine size: four periods of the coarsest band that is measured."""
@@ -99,8 +98,7 @@ def in_edit(detail: Detail) -> dict[str, float]:
     around = detail.outside > 0.5
     odd = _odd(detail, around)
     share = float(kept.sum() / max(1e-6, detail.inside.sum()))
-    trust = trusted(share)
-    if kept.sum() < 0.5 or trust == 0:
+    if kept.sum() < 0.5:
         return {"lost": 0.0, "noise": 0.0, "odd": odd, "kept": share}
     fine, middle = (r - _expected(detail, r, around) for r in (detail.fine, detail.middle))
     # Detail is lost where there was some; noise shows everywhere.
@@ -108,7 +106,7 @@ def in_edit(detail: Detail) -> dict[str, float]:
     lost = max(0.0, -weighted_median(fine, had)) / 2 + max(0.0, -weighted_median(middle, had)) / 2
     added = detail.texture_after - detail.texture * 4.0 ** _expected(detail, detail.fine, around)
     noise = float(np.sqrt(max(0.0, weighted_median(added, kept))))
-    return {"lost": trust * lost, "noise": trust * noise, "odd": odd, "kept": share}
+    return {"lost": lost, "noise": noise, "odd": odd, "kept": share}
 
 
 def weighted_median(values: Array, weights: Array) -> float:

@@ -14,7 +14,7 @@ from editjudge.judges.measured.detail import damage, everywhere, find_detail, in
 from editjudge.judges.measured.naturalness import find_content, find_naturalness
 from editjudge.judges.measured.scene import Scene, View
 from editjudge.judges.measured.shading import find_shading
-from editjudge.judges.measured.structure import find_structure, redrawn, structure_map, trusted, turned
+from editjudge.judges.measured.structure import find_structure, redrawn, structure_map, trust, turned
 from editjudge.judges.measured.style import find_style
 
 Values: TypeAlias = Mapping[str, float]
@@ -33,15 +33,17 @@ def measure(scene: Scene) -> Measures:
     likeness, weight = structure_map(scene)
     detail = find_detail(scene, change, likeness)
     overall, texture = everywhere(detail), in_edit(detail)
+    structure = find_structure(scene, change, likeness, weight)
     natural, content = _both(find_naturalness, scene), _both(find_content, scene)
     families = {
         "change": _spread(change, scene.mask is not None),
         "overall": overall | damage(scene),
         "texture": texture,
-        "seam": find_seam(scene, change, trusted(texture["kept"])),
+        "seam": find_seam(scene, change),
         "light": find_shading(scene, change, likeness),
         "style": find_style(scene, change),
-        "structure": find_structure(scene, change, likeness, weight),
+        "structure": structure,
+        "trust": trust(texture["kept"], structure["lost outside"], float(change.inside.mean())),
         "redrawn": redrawn(scene),
         "turned": turned(scene, change),
         "natural": natural,

@@ -62,7 +62,7 @@ def find_target(before: Array, truth: Array, edited: Array, mask: Array | None) 
         coverage,
         float(np.log2(areas[1] / areas[0])),
         _distance(regions[0], regions[1]),
-        wanted.located and made.located and wanted.share < 0.5 and made.share < 0.5,
+        all(c.located and c.share < 0.5 for c in (wanted, made)) and _compact(regions[1]) > 0.6 * _compact(regions[0]),
     )
 
 
@@ -72,6 +72,14 @@ def _progress(wish: Scene, deed: Scene, region: Array) -> tuple[float, float]:
     gone = np.linalg.norm(end - start, axis=-1)
     agreement = 1 - float(rest.sum()) / max(1e-6, float(whole.sum()))
     return max(-1.0, agreement), float((rest < gone).mean())
+
+
+def _compact(region: Array) -> float:
+    """Share of its hull that a region fills: stains over the picture have neither a size nor a place."""
+    if not region.any():
+        return 0.0
+    hull = cv2.convexHull(np.argwhere(region)[:, ::-1].astype(np.int32))
+    return float(region.sum() / max(1.0, cv2.contourArea(hull)))
 
 
 def _distance(a: Array, b: Array) -> float:

@@ -113,7 +113,7 @@ def _marks(scene: Scene) -> Iterator[tuple[Difference, Array]]:
         if not 0.0008 < share < 0.06:  # smaller is a leaf or a lamp, larger a thing
             continue
         part = (labels == k).astype(np.uint8)
-        if float(np.linalg.norm(lab[part > 0].std(axis=0))) > 8 or _fill(part > 0) > 0.72 or not _gone(scene, part):
+        if float(np.linalg.norm(lab[part > 0].std(axis=0))) > 5 or _fill(part > 0) > 0.72 or not _gone(scene, part):
             continue
         words = f"An instruction mark in the input, {place(part)}, {percent(share)} of the picture, is gone"
         yield Difference(words, "ignored"), part
@@ -125,7 +125,8 @@ def _gone(scene: Scene, part: Array) -> bool:
     views = (scene.before.lab, scene.after.lab)
     apart = [float(np.linalg.norm(lab[part > 0].mean(axis=0) - lab[ring > 0].mean(axis=0))) for lab in views]
     spread = [float(np.linalg.norm(lab[part > 0].std(axis=0))) for lab in views]
-    return apart[1] < 0.4 * apart[0] or spread[1] > 3 * spread[0] + 8
+    # Fainter shapes are parts of the scene: a mark is drawn to be seen.
+    return apart[0] > 25 and (apart[1] < 0.4 * apart[0] or spread[1] > 3 * spread[0] + 8)
 
 
 def _fill(part: Array) -> float:

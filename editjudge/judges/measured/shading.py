@@ -7,7 +7,6 @@ import numpy as np
 
 from editjudge.judges.measured.change import Change
 from editjudge.judges.measured.scene import Array, Scene
-from editjudge.judges.measured.structure import trusted
 
 _SIDE = 96
 """Longest side on which shading is seen; finer is texture."""
@@ -22,13 +21,10 @@ def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, flo
     # Where another thing stands now, light and surface cannot be told apart.
     kept = inside * np.clip(cv2.resize(likeness, inside.shape[::-1], interpolation=cv2.INTER_AREA) - 0.4, 0, 0.4) / 0.4
     ins, outs = _slope(ratio, kept), _slope(ratio, outside)
-    trust = trusted(float(kept.sum() / max(1e-6, inside.sum())))
-    # Light is read off surfaces: on a small thing a slope is as likely a part of the thing.
-    trust *= min(1.0, float(change.inside.mean()) / 0.02)
     return {
-        "slope inside": trust * float(np.hypot(*ins)),
+        "slope inside": float(np.hypot(*ins)),
         "slope outside": float(np.hypot(*outs)),
-        "slope against": trust * float(np.hypot(ins[0] - outs[0], ins[1] - outs[1])),
+        "slope against": float(np.hypot(ins[0] - outs[0], ins[1] - outs[1])),
         **_colours(before, after, inside, outside),
     }
 

@@ -53,8 +53,9 @@ def blurred(edit: Picture, dose: float) -> Picture:
 
 
 def relit(edit: Picture, dose: float) -> Picture:
+    """Up to 1.5 stops: where more of it clips, the thing is another drawing, and its light is not judged."""
     ramp = np.clip((np.arange(edit.shape[1]) - 150) / 120, 0, 1)[None, :, None] - 0.5
-    return mix(edit, np.clip(edit * 2 ** (3 * dose * ramp), 0, 255), region(edit.shape))
+    return mix(edit, np.clip(edit * 2 ** (1.5 * dose * ramp), 0, 255), region(edit.shape))
 
 
 def seamed(edit: Picture, dose: float) -> Picture:
