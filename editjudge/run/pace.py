@@ -314,10 +314,12 @@ class _Brake:
     """Answers at least whose times tell the rate."""
     _SOON = 10
     """Answers at least until a cut shows: what is refused before says nothing about it."""
-    _IN_VAIN = 5
-    """Cuts in a row that did not help: what is refused then is refused at any rate, as by chance."""
-    _IGNORED = 1000
-    """Answers after which it is tried again."""
+    _FIRST = 5
+    """Cuts until the rate is found: in a burst of answers it seems higher than it is."""
+    _IN_VAIN = 0.6
+    """Of the rate that was found: what is refused below that is refused at any rate, as by chance."""
+    _IGNORED = 4000
+    """Answers after which it is tried again; twice as many each time."""
     _CUT, _GROWTH = 0.97, 1 / 5000
     """Off the rate at a 429, and on it at each answer: some 300 answers from one 429 to the next."""
 
@@ -326,7 +328,9 @@ class _Brake:
         self._line = asyncio.Lock()
         self._next = 0.0
         self._times: deque[float] = deque(maxlen=2 * CEILING)
-        self._since = self._in_vain = self._ignored = 0
+        self._found = math.inf
+        self._since = self._ignored = self._cuts = 0
+        self._pause = self._IGNORED
         self._met = False
         """Whether there was a 429 yet."""
 
@@ -354,11 +358,14 @@ class _Brake:
         if len(self._times) < known or self._ignored > 0 or self._since < soon:
             return
         seconds = self._times[-1] - self._times[-known]
-        self._in_vain = self._in_vain + 1 if self._since < 2 * soon else 0
-        if self._in_vain == self._IN_VAIN:
-            self.rate, self._in_vain, self._ignored = math.inf, 0, self._IGNORED
-        elif seconds > 0:
+        if seconds > 0:
             self.rate = self._CUT * min(self.rate, (known - 1) / seconds)
+            self._cuts += 1
+        if self._cuts <= self._FIRST:
+            self._found = self.rate
+        elif self.rate < self._IN_VAIN * self._found:
+            self.rate, self._cuts, self._ignored = math.inf, 0, self._pause
+            self._pause *= 2
         self._since = 0
 
 

@@ -124,6 +124,30 @@ def test_429s_that_do_not_depend_on_the_load_leave_more_than_one_request_in_flig
     assert wind(use()) >= START
 
 
+@pytest.mark.parametrize("share", [0.02, 0.05, 0.2])
+def test_429s_by_chance_do_not_drive_the_rate_down(share: float) -> None:
+    async def told() -> tuple[float, float]:
+        pace, chance = Pace("j", seed=1), random.Random(1)
+        times: list[float] = []
+
+        async def send() -> str:
+            await asyncio.sleep(LATENCY)
+            if chance.random() < share:
+                raise rate_limit()
+            return "reply"
+
+        async def ask() -> None:
+            async with pace.slot():
+                await pace.persist(send)
+                times.append(now())
+
+        await asyncio.gather(*(ask() for _ in range(12_000)))
+        return times[2_000], times[-1] - times[-2_000]
+
+    early, late = wind(told())
+    assert late < 2 * early  # the last two thousand are not asked more slowly than the first
+
+
 def test_it_never_shrinks_below_one() -> None:
     async def use() -> float:
         pace = Pace("j", concurrency=2)
