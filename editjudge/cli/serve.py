@@ -87,6 +87,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, proto)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
+        listener.listen(2048)  # whoever reads the address may call at once
     except OSError as error:
         hint = "stop what uses it, or name another with --port (0 takes a free one)"
         raise WorldError(f"{host}:{port} cannot be listened on: {error.strerror or error}; {hint}") from None
