@@ -81,6 +81,7 @@ CUTS: dict[str, list[tuple[str, list[tuple[float, float]]]]] = {
     "reference spatial_relationship": [("target.offset", [(0.01, 0), (0.1, 3.0), (0.3, 6.0)])],
 }
 TRUST = {
+    "structure.lost inside": "trust.thing",
     "texture_and_detail": "trust.edit",
     "seamlessness": "trust.edit",
     "color_and_lighting": "trust.light",
@@ -191,7 +192,10 @@ def _nodes(fitted: Any) -> dict[str, Any]:
 def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
     """What the file holds."""
     factors = {
-        name: [{"measure": measure, "cuts": cuts, "trust": TRUST.get(name, "")} for measure, cuts in terms]
+        name: [
+            {"measure": measure, "cuts": cuts, "trust": TRUST.get(measure, TRUST.get(name, ""))}
+            for measure, cuts in terms
+        ]
         for name, terms in CUTS.items()
     }
     return {"version": 1, "factors": factors, "learnt": learnt}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +29,11 @@ _UNDERSTOOD = {
     "plausibility": "whether the result could exist takes understanding what it shows",
 }
 _TINY = "the picture is too small to be measured: under 16 pixels on a side, or far longer than wide"
+
+_DRAWN = re.compile(
+    r"\b(?:add|insert|write|remov|delet|eras|replac|swap)(?:e|es|s|ed|d|ing|ping|ped|ten)?\b", re.IGNORECASE
+)
+"""What an instruction of this kind is about is another thing afterwards, or none: that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,8 @@ class Subject:
     @cached_property
     def online(self) -> Measures:
         """The edited picture against the input."""
-        return measure(compose(self.pictures["input"], self.pictures["edited"], self.pictures.get("mask")))
+        found = measure(compose(self.pictures["input"], self.pictures["edited"], self.pictures.get("mask")))
+        return replace(found, values={**found.values, "trust.thing": 0.0 if _DRAWN.search(self.instruction) else 1.0})
 
     @cached_property
     def offline(self) -> Measures:

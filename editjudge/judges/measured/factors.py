@@ -45,6 +45,11 @@ def _consistency(m: Measures) -> str:
 
 def _identity(m: Measures) -> str:
     v = m.values
+    if not v.get("trust.thing", 1.0):
+        return (
+            f"Local structure is lost in {percent(v['structure.lost outside'])} of the picture around the edit; what "
+            f"was to be drawn or taken away ({spot(m.change)}) is not counted."
+        )
     return (
         f"Local structure is lost in {percent(v['structure.lost inside'])} of the edit ({spot(m.change)}) and in "
         f"{percent(v['structure.lost outside'])} of the rest of the picture."

@@ -9,6 +9,10 @@ import cv2
 import numpy as np
 import pytest
 
+from editjudge.judges.measured.assess import Subject, assess
+from editjudge.judges.measured.calibration import load
+from editjudge.rubrics.files import resolve
+
 from .made import Picture, jpeg, mix, photograph, recoloured, region, scores
 
 DOSES = (0.25, 0.5, 0.75, 1.0)
@@ -101,3 +105,21 @@ def test_other_factors_move_less_than_half_as_much(defect: str) -> None:
     moved = {name: first[name] - last[name] for name in first}
     allowed = {factor, *ALSO.get(defect, ())}
     assert all(moved[name] < moved[factor] / 2 for name in moved if name not in allowed), moved
+
+
+@pytest.mark.parametrize(
+    ("instruction", "counts"),
+    [
+        ("Make the middle blue.", True),
+        ("Keep the address on the sign.", True),
+        ("Add a dog to the middle.", False),
+        ("Removing the person would be nice", False),
+        ("replace the cup with a bowl", False),
+    ],
+)
+def test_what_was_to_be_drawn_anew_is_no_loss_of_identity(instruction: str, counts: bool) -> None:
+    before = photograph(0)
+    after = replaced(recoloured(before), 1.0)
+    (rubric,) = resolve(["preservation"])
+    found = assess(rubric, Subject({"input": before, "edited": after}, instruction), load()).scores
+    assert (found["identity_preservation"] <= 4) if counts else (found["identity_preservation"] >= 6)
