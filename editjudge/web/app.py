@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
@@ -17,16 +15,13 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from editjudge.errors import EditjudgeError
-from editjudge.web import guard, wording
+from editjudge.web import guard, rating, review, service, wording
 from editjudge.web.site import FOLDER, Site
-
-_PARTS = ("review", "rating", "service")
 
 
 def create(site: Site) -> Starlette:
     """The application."""
-    parts = {name: importlib.import_module(f"editjudge.web.{name}") for name in _PARTS if _there(name)}
-    routes: list[BaseRoute] = [route for part in parts.values() for route in part.routes(site)]
+    routes: list[BaseRoute] = [*review.routes(site), *rating.routes(site), *service.routes(site)]
     routes += [
         Route(guard.SIGN_IN, _sign_in, methods=["GET", "POST"]),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
@@ -35,8 +30,7 @@ def create(site: Site) -> Starlette:
     @asynccontextmanager
     async def lifespan(running: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            if "service" in parts:
-                running.state.desk = await stack.enter_async_context(parts["service"].desk(site))
+            running.state.desk = await stack.enter_async_context(service.desk(site))
             yield
 
     app = Starlette(
@@ -47,10 +41,6 @@ def create(site: Site) -> Starlette:
     )
     app.state.site = site
     return app
-
-
-def _there(name: str) -> bool:
-    return importlib.util.find_spec(f"editjudge.web.{name}") is not None
 
 
 def _wants_page(request: Request) -> bool:
