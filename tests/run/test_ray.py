@@ -422,14 +422,19 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on_where_it_was(server: Stu
     """On a cluster of its own, as the command starts one."""
     manifest, count = edits(tmp_path, 60), 180
     server.reset()
-    server.behaviour = Behaviour(latency=0.4)
+    # Answers are slow from the signal on, so that however late it is heard much is left to be asked.
+    quick, slow = Behaviour(latency=0.4), Behaviour(latency=5.0)
+    server.behaviour = quick
     words = ["run", manifest, "--judge", JUDGE, "--base-url", f"{server.url}/v1", "--store", tmp_path / "s.db"]
     words += ["--engine", "ray", "--workers", "2", "--concurrency", "8", "--json"]
     with start(*words, folder=tmp_path) as process:
         until(lambda: server.ledger.paid > count // 4, 240)
+        server.behaviour = slow
         process.send_signal(signal.SIGKILL)
+    server.behaviour = quick
     with start(*words, folder=tmp_path) as process:
         until(lambda: server.ledger.paid > count // 2 + 20, 240)
+        server.behaviour = slow
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=240)
     assert process.returncode == 130, said
