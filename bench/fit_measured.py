@@ -15,7 +15,6 @@ import argparse
 import csv
 import datetime
 import json
-import pickle
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -127,12 +126,12 @@ def read_rated(manifest: Path, ratings: Path, cache: Path | None) -> Rated:
 
 def _measured(manifest: Path, edits: list[dict[str, Any]], cache: Path | None) -> list[dict[str, float]]:
     if cache and cache.exists():
-        found: list[dict[str, float]] = pickle.loads(cache.read_bytes())  # noqa: S301  # our own, made by this script
+        found: list[dict[str, float]] = json.loads(cache.read_text())
         return found
     with ProcessPoolExecutor() as pool:
         found = list(pool.map(partial(_measure, manifest.parent), edits, chunksize=8))
     if cache:
-        cache.write_bytes(pickle.dumps(found))
+        cache.write_text(json.dumps(found))
     return found
 
 
@@ -294,7 +293,7 @@ def main() -> None:
     manifest = given.manifest or text_folder / "manifest.jsonl"
     if not manifest.exists():
         raise SystemExit(f"{manifest}: not there; name rated edits with --manifest and --ratings")
-    cached = (lambda name: given.cache / f"{name}.pickle") if given.cache else (lambda _: None)
+    cached = (lambda name: given.cache / f"{name}.json") if given.cache else (lambda _: None)
     text = read_rated(manifest, given.ratings or manifest.with_name("ratings.csv"), cached("rated"))
     own = given.manifest or not (mask_folder / "manifest.jsonl").exists()
     mask = None if own else read_rated(mask_folder / "manifest.jsonl", mask_folder / "ratings.csv", cached("mask"))
