@@ -241,8 +241,9 @@ def _listed(said: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _place(said: dict[str, Any], number: int) -> dict[str, Any]:
     """The edit of that number; those before it that nothing was said of are there, and empty."""
-    listed = said.setdefault("edits", [])
-    if not isinstance(listed, list):
-        return {}
+    listed = said.get("edits")
+    if not isinstance(listed, list) or not listed:
+        what = "pictures of a batch are there, and the part `request` has no list of edits"
+        raise Refused(422, "the request cannot be taken as it is", [("edits", what)])
     listed += [{} for _ in range(number + 1 - len(listed))]
     return listed[number] if isinstance(listed[number], dict) else {}

@@ -455,6 +455,15 @@ def test_a_body_that_is_not_understood_is_refused(
     assert answer.status_code == status and answer.json()["error"]
 
 
+@pytest.mark.parametrize("what", ["judge", "reward"])
+@pytest.mark.parametrize("words", ["{}", '{"edits": []}', '{"edits": null}'])
+def test_pictures_alone_make_no_batch(refusing: tuple[Served, Stub], what: str, words: str) -> None:
+    """Found by Schemathesis: the document requires the list of edits, and the server made one up."""
+    files = {"request": (None, words), "edits.0.edited": ("b.png", picture("edited-0.png"))}
+    answer = refusing[0].post(what, files=files)
+    assert answer.status_code == 422 and answer.json()["problems"][0]["where"] == "edits"
+
+
 @pytest.mark.parametrize(
     ("wrong", "where"),
     [
