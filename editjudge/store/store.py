@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -273,6 +273,25 @@ class Store:
     def add_tasks(self, run: Run | int, added: Iterable[Task], start: int = 0) -> int:
         """Keep tasks of a run at the positions from `start` on; answers the next position. Twice is once."""
         return self._add(tasks, Task, _id(run), added, start)
+
+    def append(self, run: Run | int, rows: Sequence[Item] | Sequence[Task]) -> None:
+        """Keep edits or tasks after all that the run has; those that it has stay at their positions, so that a run
+        without a manifest has no gaps either, which would be rows in whoever lists it."""
+        table = items if isinstance(rows[0], Item) else tasks
+        mine = table.c.run_id == _id(run)
+        where = [column for column in table.primary_key if column is not table.c.run_id]
+        known = sa.select(table.c.position, *where).where(mine, table.c.item.in_({row.item for row in rows}))
+
+        def work(connection: sa.Connection) -> None:
+            last = connection.scalar(sa.select(sa.func.max(table.c.position)).where(mine))
+            following = count(0 if last is None else last + 1)
+            kept = {tuple(place): position for position, *place in connection.execute(known)}
+            said = {_place(row): row for row in rows}
+            at = {place: kept[place] if place in kept else next(following) for place in said}
+            new = [_at(_id(run), at[place], row) for place, row in said.items()]
+            connection.execute(_refresh(self._dialect, table), new)
+
+        self._transact(work)
 
     def _add(self, table: sa.Table, kind: Callable[..., R], run_id: int, rows: Iterable[R], start: int) -> int:
         """Writes what is not kept just so already: on a run that is resumed nothing, and reading is far cheaper."""

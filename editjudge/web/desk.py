@@ -66,8 +66,6 @@ class Line:
     judge: Judge
     pace: Pace
     run: Run
-    position: int = 0
-    """Of the next task in the run."""
     waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
     open: int = 0
     left: asyncio.Event = field(default_factory=asyncio.Event)
@@ -77,13 +75,6 @@ class Line:
     def room(self) -> bool:
         paced = hasattr(self.judge, "pace")
         return self.open < (int(self.pace.limit) if paced else 2) + _AHEAD
-
-    def places(self, tasks: int) -> int:
-        """The first of so many places in the run, after all that were taken before, also by a server that has ended:
-        tenths of milliseconds since the run began, or more where more come."""
-        first = max(self.position, int((time.time() - self.run.created) * 10_000))
-        self.position = first + tasks
-        return first
 
     def try_again(self) -> None:
         """A judge that had given up on its server is asked again by whoever comes next."""
@@ -152,7 +143,7 @@ class Desk:
         line.try_again()
         asked = await asyncio.to_thread(self._plan, line, edits, rubrics)
         tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
-        await self._keep(line.run, [a.item for a in asked], tasks, line.places(len(tasks)))
+        await self._keep(line.run, [a.item for a in asked], tasks)
         batch.run, batch.asked = line.run, asked
         answers = await self._ask(line, [work for a in asked for work in a.works])
         batch.planned.set()
@@ -199,10 +190,10 @@ class Desk:
     def _kept_at(self, data: bytes, known: Known) -> str:
         return (self._album and self._album.keep(data, known)) or "sent, and not kept"
 
-    async def _keep(self, run: Run, items: list[Item], tasks: list[Task], position: int) -> None:
+    async def _keep(self, run: Run, items: list[Item], tasks: list[Task]) -> None:
         def keep() -> None:
-            self._site.store.add_items(run, items, position)
-            self._site.store.add_tasks(run, tasks, position)
+            self._site.store.append(run, items)
+            self._site.store.append(run, tasks)
 
         await self._writer.also(keep)
 

@@ -212,6 +212,17 @@ def test_tasks_come_in_order_and_without_a_judgement_they_are_pending(store: Sto
     assert store.counts(run) == {(JUDGE, RUBRIC, status): 1 for status in ("pending", "ok", "invalid")}
 
 
+def test_what_is_appended_follows_without_gaps_and_what_is_there_stays_at_its_place(shared: Store) -> None:
+    run = shared.open_run("appended", SPEC)
+    for numbers in ((0, 1, 0), (1, 2), (0, 3)):
+        shared.append(run, [Item(f"edit-{n}", model=str(numbers)) for n in numbers])
+        shared.append(run, [task(n) for n in numbers])
+    shown = [(r["item"], r["position"], r["model"]) for r in shared.judgements(run)]
+    said = ("(0, 3)", "(1, 2)", "(1, 2)", "(0, 3)")
+    assert shown == [(f"edit-{n}", n, model) for n, model in enumerate(said)], "and is as it was said last"
+    assert [item.item for item in shared.items(run)] == [f"edit-{n}" for n in range(4)]
+
+
 def test_an_answer_that_an_earlier_run_had_is_marked_as_cached(store: Store) -> None:
     earlier, later = store.open_run("earlier", {}), store.open_run("later", {"again": True})
     store.write([sample(1, created=(earlier.created + later.created) / 2)])

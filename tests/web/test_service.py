@@ -23,6 +23,7 @@ from editjudge.errors import StoreError
 from editjudge.judges.registry import Options
 from editjudge.rubrics.files import load
 from editjudge.store.store import Store
+from editjudge.web import browse, listing
 from editjudge.web.terms import Terms
 from web.served import STUB, Served, base64_of, edit, serving
 
@@ -87,6 +88,20 @@ def test_a_rubric_that_fails_leaves_no_reward_from_the_others(tmp_path: Path) ->
     for reward, found in zip(rewards, statuses, strict=True):
         assert (reward["reward"] is None) == (found != {"ok"})
         assert reward["status"] == ("ok" if found == {"ok"} else "invalid")
+
+
+def test_the_pages_of_rewards_count_and_list_each_edit_once(served: Served) -> None:
+    """Found by the soak: positions by the clock were rows of the table, 200 MB for each minute that passed."""
+    for asked in (
+        {"edits": [edit(0), edit(1)]},
+        {"edits": [edit(1), edit(2)]},
+        {"edits": [edit(1)], "rubrics": ["lighting"]},
+    ):
+        served.post("reward", asked)
+    (run,) = served.store.runs()
+    assert browse.count(served.store, run) == len(listing.build(served.store, run).there) == 3
+    page = served.client.get(f"{served.url}/runs/{run.id}").text
+    assert [page.count(f">{name}-") for name in ("e0", "e1", "e2")] == [1, 1, 1] and "3 edits" in page
 
 
 def test_strict_answers_503_with_the_same_body(served: Served) -> None:
