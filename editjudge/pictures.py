@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
@@ -112,11 +110,8 @@ class Encoded:
     base64: bytes
 
 
-_Value = TypeVar("_Value", bytes, Encoded)
-
-
 class Pictures:
-    """Pictures of one run: each is read and encoded once, however many tasks and threads ask for it."""
+    """Pictures of one run: each is read and encoded once, however many tasks ask for it."""
 
     def __init__(
         self,
@@ -128,35 +123,36 @@ class Pictures:
     ) -> None:
         self._budget, self._root, self._fetch, self._bounds = budget, root, fetch, bounds
         self._used = 0
-        self._held: OrderedDict[Any, Future[Any]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._held: OrderedDict[Any, asyncio.Task[Encoded]] = OrderedDict()
 
-    def raw(self, source: ImageSource) -> bytes:
-        """The picture as it lies on disk."""
-        return self._once(("raw", _identity(source)), lambda: self._read(source))
+    async def encoded(self, source: ImageSource, limits: Limits) -> Encoded:
+        """The picture prepared for a provider, by a thread."""
+        key = (_identity(source), limits)
+        if key not in self._held:
+            self._held[key] = asyncio.create_task(self._encoding(key, source, limits))
+        self._held.move_to_end(key)
+        # A caller that is cancelled must not cancel what others wait for.
+        return await asyncio.shield(self._held[key])
 
-    def encoded(self, source: ImageSource, limits: Limits) -> Encoded:
-        """The picture prepared for a provider."""
-        return self._once(("encoded", _identity(source), limits), lambda: self._encode(source, limits))
-
-    async def encoded_soon(self, source: ImageSource, limits: Limits) -> Encoded:
-        """The same for an event loop, which goes on while a thread works."""
-
-        key = ("encoded", _identity(source), limits)
-        future, mine = self._claim(key)
-        if mine:
-            # Not awaited itself: a caller that is cancelled must not cancel what others wait for.
-            asyncio.get_running_loop().run_in_executor(
-                None, self._fulfil, key, future, lambda: self._encode(source, limits)
-            )
-        result: Encoded = future.result() if future.done() else await asyncio.wrap_future(future)
-        return result
-
-    def _read(self, source: ImageSource) -> bytes:
-        return read(source, root=self._root, fetch=self._fetch, bounds=self._bounds)
+    async def _encoding(self, key: Any, source: ImageSource, limits: Limits) -> Encoded:
+        try:
+            encoded = await asyncio.to_thread(self._encode, source, limits)
+        except BaseException:
+            del self._held[key]
+            raise
+        size = len(encoded.base64)
+        if size > self._budget:  # alone too large to keep: it pushes nobody else out
+            del self._held[key]
+            return encoded
+        self._used += size
+        for other in [other for other, task in self._held.items() if task.done()]:
+            if self._used <= self._budget:
+                break
+            self._used -= len(self._held.pop(other).result().base64)
+        return encoded
 
     def _encode(self, source: ImageSource, limits: Limits) -> Encoded:
-        data, name = self._read(source), name_of(source)
+        data, name = read(source, root=self._root, fetch=self._fetch, bounds=self._bounds), name_of(source)
         prepared = prepare(data, probe(data, name=name, bounds=self._bounds), limits, name=name)
         return Encoded(
             digest(data),
@@ -167,52 +163,6 @@ class Pictures:
             base64.b64encode(prepared.data),
         )
 
-    def _once(self, key: Any, work: Callable[[], _Value]) -> _Value:
-        future, mine = self._claim(key)
-        if mine:
-            self._fulfil(key, future, work)
-        result: _Value = future.result()
-        return result
-
-    def _claim(self, key: Any) -> tuple[Future[Any], bool]:
-        """The future of a picture, and whether the caller is the one who must fulfil it."""
-        from concurrent.futures import Future
-
-        with self._lock:
-            if key in self._held:
-                self._held.move_to_end(key)
-                return self._held[key], False
-            future: Future[Any] = Future()
-            future.set_running_or_notify_cancel()  # from here on nobody can cancel it
-            self._held[key] = future
-            return future, True
-
-    def _fulfil(self, key: Any, future: Future[Any], work: Callable[[], Any]) -> None:
-        try:
-            value = work()
-        except BaseException as error:  # whoever waits must hear of it, whatever it is
-            with self._lock:
-                del self._held[key]
-            future.set_exception(error)
-            return
-        future.set_result(value)
-        with self._lock:
-            self._used += _weight(value)
-            if self._used > self._budget:
-                self._evict(key if _weight(value) > self._budget else None)
-
-    def _evict(self, too_large: Any) -> None:
-        """Drop what was used longest ago; what alone exceeds the budget pushes nobody else out."""
-        finished = [key for key, future in self._held.items() if future.done()]
-        for key in [too_large] if too_large else finished:
-            if self._used <= self._budget:
-                break
-            self._used -= _weight(self._held.pop(key).result())
-
 
 def _identity(source: ImageSource) -> str:
     return digest(source) if isinstance(source, bytes) else str(source)
-
-
-def _weight(value: bytes | Encoded) -> int:
-    return len(value.base64 if isinstance(value, Encoded) else value)

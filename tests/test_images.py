@@ -12,7 +12,6 @@ import os
 import struct
 import subprocess
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -654,29 +653,13 @@ class Counting:
         return self.data
 
 
-def test_threads_that_want_the_same_picture_have_it_encoded_once() -> None:
-    data = SAMPLES["png"](20, 10)
-    fetch = Counting(data)
-    pictures = Pictures(fetch=fetch)
-    barrier = threading.Barrier(8)
-
-    def ask(_: int) -> Encoded:
-        barrier.wait()
-        return pictures.encoded("http://example.org/a.png", UNLIMITED)
-
-    with ThreadPoolExecutor(8) as threads:
-        answers = set(threads.map(ask, range(8)))
-    assert fetch.calls == 1
-    assert answers == {Encoded(images.digest(data), "image/png", AS_IS, 20, 10, base64.b64encode(data))}
-
-
 def test_tasks_that_want_the_same_picture_have_it_encoded_once() -> None:
     fetch = Counting(SAMPLES["png"](20, 10))
     pictures = Pictures(fetch=fetch)
 
     async def ask_all() -> None:
-        await asyncio.gather(*(pictures.encoded_soon(f"http://example.org/{n % 2}", UNLIMITED) for n in range(50)))
-        await pictures.encoded_soon("http://example.org/0", UNLIMITED)
+        await asyncio.gather(*(pictures.encoded(f"http://example.org/{n % 2}", UNLIMITED) for n in range(50)))
+        await pictures.encoded("http://example.org/0", UNLIMITED)
 
     asyncio.run(ask_all())
     assert fetch.calls == 2
@@ -687,8 +670,8 @@ def test_a_task_that_gives_up_takes_nothing_from_the_others() -> None:
     pictures = Pictures(fetch=fetch)
 
     async def ask() -> Encoded:
-        first = asyncio.create_task(pictures.encoded_soon("http://example.org/a", UNLIMITED))
-        second = asyncio.create_task(pictures.encoded_soon("http://example.org/a", UNLIMITED))
+        first = asyncio.create_task(pictures.encoded("http://example.org/a", UNLIMITED))
+        second = asyncio.create_task(pictures.encoded("http://example.org/a", UNLIMITED))
         await asyncio.sleep(0.005)
         first.cancel()
         return await second
@@ -697,12 +680,21 @@ def test_a_task_that_gives_up_takes_nothing_from_the_others() -> None:
     assert fetch.calls == 1
 
 
+def asked(pictures: Pictures, *sources: Path | bytes | str, limits: Limits = UNLIMITED) -> list[Encoded]:
+    """One after another, in one event loop."""
+
+    async def ask() -> list[Encoded]:
+        return [await pictures.encoded(source, limits) for source in sources]
+
+    return asyncio.run(ask())
+
+
 def test_different_limits_are_different_pictures() -> None:
     pictures = Pictures()
     data = SAMPLES["png"](20, 10)
-    assert pictures.encoded(data, UNLIMITED).width == 20
-    assert pictures.encoded(data, Limits(max_side=10)).width == 10
-    assert base64.b64decode(pictures.encoded(data, UNLIMITED).base64) == pictures.raw(data) == data
+    (whole,) = asked(pictures, data)
+    assert whole == Encoded(images.digest(data), "image/png", AS_IS, 20, 10, base64.b64encode(data))
+    assert asked(pictures, data, limits=Limits(max_side=10))[0].width == 10
 
 
 def test_a_failure_reaches_everyone_and_is_not_kept(tmp_path: Path) -> None:
@@ -710,25 +702,25 @@ def test_a_failure_reaches_everyone_and_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "late.png"
     for _ in range(2):
         with pytest.raises(ImageError, match=r"late\.png: cannot be read"):
-            pictures.encoded(path, UNLIMITED)
+            asked(pictures, path)
     path.write_bytes(SAMPLES["png"](20, 10))
-    assert pictures.encoded(path, UNLIMITED).height == 10
+    assert asked(pictures, path)[0].height == 10
 
 
 def test_what_was_used_longest_ago_makes_room() -> None:
-    fetch = Counting(bytes(100))
-    pictures = Pictures(fetch=fetch, budget=250)
-    for name in ("a", "b", "a", "c", "a"):  # c pushes b out
-        pictures.raw(f"http://example.org/{name}")
+    data = SAMPLES["png"](20, 10)
+    fetch = Counting(data)
+    pictures = Pictures(fetch=fetch, budget=int(2.5 * len(base64.b64encode(data))))
+    asked(pictures, *(f"http://example.org/{name}" for name in "abaca"))  # c pushes b out
     assert fetch.calls == 3
-    pictures.raw("http://example.org/b")
+    asked(pictures, "http://example.org/b")
     assert fetch.calls == 4
 
 
 def test_a_picture_larger_than_the_budget_pushes_nobody_out() -> None:
-    fetch = Counting(bytes(100))
-    pictures = Pictures(fetch=fetch, budget=150)
-    pictures.raw("http://example.org/a")
-    assert pictures.raw(bytes(200)) == bytes(200)
-    pictures.raw("http://example.org/a")
+    small, large = SAMPLES["png"](20, 10), SAMPLES["bmp"](60, 40)
+    fetch = Counting(small)
+    pictures = Pictures(fetch=fetch, budget=len(base64.b64encode(small)))
+    (_, other, _) = asked(pictures, "http://example.org/a", large, "http://example.org/a")
+    assert other.width == 60 and len(other.base64) > len(base64.b64encode(small))
     assert fetch.calls == 1

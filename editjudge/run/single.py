@@ -49,7 +49,7 @@ async def judged(judge: Judge, work: Work, pictures: Pictures) -> Judgement:
         source = getattr(work.edit, role)
         if judge.limits is None:
             raise ImageError(f"{judge.spec} takes no pictures")
-        encoded = await pictures.encoded_soon(source, judge.limits)
+        encoded = await pictures.encoded(source, judge.limits)
         if encoded.digest != work.digests[role]:
             raise ImageError(f"the {role} of {work.edit.id} changed while it was being judged")
         return encoded
