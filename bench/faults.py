@@ -30,13 +30,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from bench import peers
-from bench.throughput import CONCURRENCY, ROOT, make_edits
+from bench.throughput import CONCURRENCY, ROOT, make_edits, stub
 
 MIX = {"hang_up": 0.02, "rate_limited": 0.20, "server_error": 0.10, "garbage": 0.10, "length_stop": 0.05}
 LATENCY = 0.1
@@ -91,17 +91,9 @@ def versions(present: list[str]) -> dict[str, str]:
     return own | {name: peers.version(name) for name in present}
 
 
-@contextmanager
-def server(seed: int) -> Iterator[str]:
+def server(seed: int) -> AbstractContextManager[str]:
     faults = [word for name, share in MIX.items() for word in ("--fault", f"{name}={share}")]
-    command = [sys.executable, "-m", "bench.stub", "--latency", str(LATENCY), "--seed", str(seed), *faults]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    try:
-        assert process.stdout
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait()
+    return stub("--latency", str(LATENCY), "--seed", str(seed), *faults)
 
 
 def run(name: str, manifest: Path, url: str, patient: bool) -> dict[str, Any]:

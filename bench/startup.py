@@ -1,9 +1,10 @@
-"""Start-up: `import editjudge` and `editjudge --help` beside bare Python, and beside peers in venvs of their own.
+"""Start-up: importing, `--help`, and a whole process that judges one edit, beside peers in venvs of their own.
 
-    python bench/startup.py [--venvs .venvs]
+    python -m bench.startup [--calls 15]
 
-A peer is measured where `VENVS/NAME/bin/python` exists, and is said to be absent elsewhere. Prints JSON: median wall
-milliseconds of 15 calls in turn, and how many that is over bare Python in the same run.
+The edit is judged by each contender's script of bench/throughput.py and bench/peers, from the start of Python to its
+end, against a stub that answers at once. A peer is measured where `python -m bench.peers.install` has put it, and is
+said to be absent elsewhere. Prints JSON: median wall milliseconds of calls in turn; bare Python's are among them.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-CALLS = 15
-PEERS = {"deepeval": "import deepeval", "inspect_ai": "import inspect_ai", "evalscope": "import evalscope"}
+from bench import peers
 
 
-def milliseconds(command: list[str]) -> float:
+def milliseconds(command: list[str], environment: dict[str, str]) -> float:
     started = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     return 1000 * (time.perf_counter() - started)
 
 
@@ -31,33 +32,46 @@ def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
+def commands(present: list[str], manifest: Path, url: str) -> dict[str, dict[str, list[str]]]:
+    """By contender, what is timed."""
+    given = ["--manifest", str(manifest), "--url", url]
+    python = Path(sys.executable)
+    ours = [str(python), "-m", "bench.throughput", "--as", "editjudge", *given]
+    found = {
+        "python": {"import": [str(python), "-c", "pass"]},
+        "editjudge": contender(python, "editjudge", "editjudge", ours),
+    }
+    for name in present:
+        peer, its = peers.PEERS[name], peers.python_of(name)
+        found[name] = contender(its, name, peer.command, [str(its), "-m", peer.module, *given])
+    return found
+
+
+def contender(python: Path, package: str, program: str | None, judging: list[str]) -> dict[str, list[str]]:
+    helped = {"help": [str(python.with_name(program)), "--help"]} if program else {}
+    return {"import": [str(python), "-c", f"import {package}"], **helped, "one_edit": judging}
+
+
 def main() -> None:
+    # Not above: bench.throughput is what the contenders import.
+    from bench.throughput import make_edits, stub
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--venvs", type=Path, default=Path(".venvs"))
-    venvs = parser.parse_args().venvs
-    python = sys.executable
-    commands = {
-        "python -c pass": [python, "-c", "pass"],
-        "import editjudge": [python, "-c", "import editjudge"],
-        "editjudge --help": [str(Path(python).with_name("editjudge")), "--help"],
-        "import click": [python, "-c", "import click"],
-    }
-    absent = []
-    for name, statement in PEERS.items():
-        peer = venvs / name / "bin" / "python"
-        if peer.exists():
-            commands[f"{name}: import"] = [str(peer), "-c", statement]
-        else:
-            absent.append(name)
-    times: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(CALLS):
-        for name, command in commands.items():
-            times[name].append(milliseconds(command))
-    bare = median(times["python -c pass"])
+    parser.add_argument("--calls", type=int, default=15)
+    calls = parser.parse_args().calls
+    present, absent = peers.installed()
+    with tempfile.TemporaryDirectory() as name, stub() as url:
+        timed = commands(present, make_edits(Path(name), "jpeg", 1), url)
+        times: dict[str, dict[str, list[float]]] = {who: {what: [] for what in each} for who, each in timed.items()}
+        for _ in range(calls):
+            for who, each in timed.items():
+                for what, command in each.items():
+                    with tempfile.TemporaryDirectory() as home:
+                        times[who][what].append(milliseconds(command, peers.environment(home)))
     told: dict[str, Any] = {
-        name: {"ms": round(median(t), 1), "over_python_ms": round(median(t) - bare, 1)} for name, t in times.items()
+        who: {what: round(median(each), 1) for what, each in found.items()} for who, found in times.items()
     }
-    print(json.dumps(told | {"absent": absent}, indent=2))
+    print(json.dumps({"calls": calls, "absent": absent, "milliseconds": told}, indent=2))
 
 
 if __name__ == "__main__":

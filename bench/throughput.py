@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -100,27 +102,24 @@ def _with_ratios(medians: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def one_round(contender: str, manifest: Path) -> dict[str, Any]:
-    stub = [sys.executable, "-m", "bench.stub", "--port", "0", "--latency", str(LATENCY)]
-    server = subprocess.Popen(stub, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    try:
-        assert server.stdout
-        url = server.stdout.readline().strip()
+    with stub("--latency", str(LATENCY)) as url:
         if contender in peers.PEERS:
             return peers.run(contender, manifest, url)
-        command = [
-            sys.executable,
-            "-m",
-            "bench.throughput",
-            "--as",
-            contender,
-            "--manifest",
-            str(manifest),
-            "--url",
-            url,
-        ]
+        given = ["--as", contender, "--manifest", str(manifest), "--url", url]
+        command = [sys.executable, "-m", "bench.throughput", *given]
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
         figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
         return figures
+
+
+@contextmanager
+def stub(*options: str) -> Iterator[str]:
+    """The URL of a server in a process of its own."""
+    command = [sys.executable, "-m", "bench.stub", "--port", "0", *options]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert server.stdout
+        yield server.stdout.readline().strip()
     finally:
         server.terminate()
         server.wait()

@@ -42,6 +42,8 @@ class Peer:
 
     module: str
     requirements: tuple[str, ...]
+    command: str | None
+    """Its program on the command line, where it has one."""
     patience: str
     """What it is told beyond its defaults when it is to be as stubborn as its documented settings allow."""
 
@@ -50,17 +52,26 @@ PEERS = {
     "inspect_ai": Peer(
         "bench.peers.inspect_contender",
         ("inspect_ai", "openai"),
+        "inspect",
         "retry_on_error=2, with a scorer that raises on an answer it cannot read",
     ),
     "deepeval": Peer(
         "bench.peers.deepeval_contender",
         ("deepeval", "openai"),
+        "deepeval",
         "DEEPEVAL_RETRY_MAX_ATTEMPTS=10",
     ),
     "evalscope": Peer(
         "bench.peers.evalscope_contender",
         ("evalscope", "openai"),
+        "evalscope",
         "retries=10, retry_interval=1",
+    ),
+    "pydantic_evals": Peer(
+        "bench.peers.pydantic_contender",
+        ("pydantic-evals", "pydantic-ai-slim[openai]"),
+        None,
+        "max_retries=10 of its OpenAI client, retries=10 of its agent",
     ),
 }
 
@@ -170,6 +181,15 @@ def read_scores(reply: str) -> dict[str, int]:
         return {factor: said["online_factor_results"][factor]["score"] for factor in FACTORS}
     except (KeyError, TypeError) as error:
         raise ValueError(f"no score of {error}") from None
+
+
+def answer_type() -> Any:
+    """The answer as a pydantic model, for the tools that ask for one."""
+    from pydantic import create_model
+
+    factor = create_model("Factor", score=(int, ...), justification=(str, ...))
+    factors = create_model("Factors", **dict.fromkeys(FACTORS, (factor, ...)))  # type: ignore[call-overload]
+    return create_model("Fidelity", image_id=(str, ...), online_factor_results=(factors, ...))
 
 
 def compete(judge: Judge, imports: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from bench.peers import FACTORS, Asked, Scores, compete
+from bench.peers import FACTORS, Asked, Scores, answer_type, compete
 from bench.throughput import CONCURRENCY
 
 
@@ -58,19 +58,11 @@ def test_case(asked: Asked) -> Any:
     return LLMTestCase(name=asked.identifier, input=f"{asked.text} input {before}", actual_output=f"edited {after}")
 
 
-def schema() -> Any:
-    from pydantic import BaseModel, create_model
-
-    factor = create_model("Factor", score=(int, ...), justification=(str, ...))
-    factors = create_model("Factors", **dict.fromkeys(FACTORS, (factor, ...)))  # type: ignore[call-overload]
-    return create_model("Fidelity", __base__=BaseModel, image_id=(str, ...), online_factor_results=(factors, ...))
-
-
 def metric() -> Any:
     """The class; a metric has one score, so the reason carries that of each factor."""
     from deepeval.metrics import BaseMetric  # type: ignore[import-not-found]  # in the peer's venv
 
-    answer = schema()
+    answer = answer_type()
 
     class Fidelity(BaseMetric):  # type: ignore[misc]  # a class in the peer's venv
         def __init__(self, model: Any) -> None:

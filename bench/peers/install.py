@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from bench.peers import PEERS, VENVS, python_of, version
 
@@ -27,23 +29,32 @@ def main() -> None:
 
 def install(name: str) -> str:
     """The version that is there in the end, or why there is none."""
-    python = str(python_of(name))
     if not python_of(name).exists():
         subprocess.run([sys.executable, "-m", "venv", str(VENVS / name)], check=True)
-    pip = ["nice", "-n", "10", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    dry = [*pip, "--dry-run", "--report", "-", *PEERS[name].requirements]
-    plan = subprocess.run(dry, check=False, capture_output=True, text=True)
-    if plan.returncode:
-        return f"could not be installed: {(plan.stderr.strip().splitlines() or ['pip says nothing'])[-1]}"
-    if heavy := HEAVY & planned(plan.stdout):
-        return f"left out: it needs {', '.join(sorted(heavy))}"
-    subprocess.run([*pip, *PEERS[name].requirements], check=True)
-    return version(name)
+    return into(python_of(name), PEERS[name].requirements) or version(name)
+
+
+def into(python: Path, requirements: tuple[str, ...]) -> str:
+    """Why they were not installed for that Python, or nothing."""
+    pip = ["nice", "-n", "10", sys.executable, "-m", "pip", "--python", str(python), "install"]
+    pip += ["--quiet", "--disable-pip-version-check"]
+    # Without what they need at first: where it is PyTorch, even asking what that needs may fetch a gigabyte.
+    for alone in (["--no-deps"], []):
+        dry = [*pip, "--dry-run", "--report", "-", *alone, *requirements]
+        plan = subprocess.run(dry, check=False, capture_output=True, text=True)
+        if plan.returncode:
+            return f"could not be installed: {(plan.stderr.strip().splitlines() or ['pip says nothing'])[-1]}"
+        if heavy := HEAVY & planned(plan.stdout):
+            return f"left out: it needs {', '.join(sorted(heavy))}"
+    subprocess.run([*pip, *requirements], check=True, stderr=subprocess.DEVNULL)
+    return ""
 
 
 def planned(report: str) -> set[str]:
-    """The distributions that pip would install, by its own report."""
-    return {item["metadata"]["name"].lower() for item in json.loads(report)["install"]}
+    """The distributions that pip would install, and those that they ask for without an extra, by its own report."""
+    found = [item["metadata"] for item in json.loads(report)["install"]]
+    asked = [need for item in found for need in item.get("requires_dist", []) if "extra ==" not in need]
+    return {re.split(r"[^\w.-]", name)[0].lower() for name in (*(item["name"] for item in found), *asked)}
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def test_absent_peers_are_said_to_be_absent(tmp_path: Path) -> None:
     python = peers.python_of("deepeval", tmp_path)
     python.parent.mkdir(parents=True)
     python.touch()
-    assert peers.installed(tmp_path) == (["deepeval"], ["inspect_ai", "evalscope"])
+    assert peers.installed(tmp_path) == (["deepeval"], ["inspect_ai", "evalscope", "pydantic_evals"])
 
 
 def test_a_peer_gets_no_key_and_no_proxy_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,3 +162,9 @@ def test_one_failed_round_stands_for_all() -> None:
 def test_what_pip_would_install_is_read_from_its_report() -> None:
     report = json.dumps({"install": [{"metadata": {"name": "Torch"}}, {"metadata": {"name": "evalscope"}}]})
     assert planned(report) == {"torch", "evalscope"}
+
+
+def test_what_it_asks_for_counts_unless_only_an_extra_does() -> None:
+    needs = ["torch>=2.1", "torchvision (>=0.16) ; extra == 'all'", "numpy"]
+    report = json.dumps({"install": [{"metadata": {"name": "lmms-eval", "requires_dist": needs}}]})
+    assert planned(report) == {"lmms-eval", "torch", "numpy"}
