@@ -3,16 +3,18 @@
     python -m bench.soak --minutes 20            (make soak MINUTES=20)
 
 For three fifths of the time: the engine in a process of its own, run after run against a stub with every fault, each
-score held against what the stub said; `editjudge serve` in another, with a hundred reviewers who look and rate and a
-reward client that never stops. For the rest: Atheris on each target, two at a time. Memory, open handles, connections
-and latency are sampled; after the warm-up, the last third must be as flat as the one before it. Prints a summary as
-JSON, and exits with 1 where something failed.
+score held against what the stub said; `editjudge serve` in another, with a hundred reviewers (bench/reviewers.py) who
+filter, page, look at edits, pictures and evidence, and rate, every answer checked, and a reward client that never
+stops, each reward worked out a second time. For the rest: Atheris on each target, two at a time. Memory, open handles,
+connections and latency are sampled once everything was touched; of what was sampled the first third is the warm-up,
+and the last must be as flat as the one before it. Prints a summary as JSON, and exits with 1 where something failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import hashlib
 import json
@@ -25,16 +27,21 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from bench.rewards import process, ready, rss_mb, sent
+import editjudge as ej
+from bench.reviewers import MODELS, Reviewer, Wrong
+from bench.rewards import process, rss_mb, sent
 from bench.stub import expected_scores
 from bench.throughput import make_edits
+from editjudge.store.store import Store
+from editjudge.store.studies import create_study, filled_in, find_study
+from fuzz.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]
 FAULTS = {"server_error": 0.03, "garbage": 0.05, "half_answer": 0.01, "refusal": 0.01,
@@ -45,15 +52,17 @@ EDITS = 200
 """Of one run of the engine."""
 REVIEWERS = 100
 BATCH = 4
+GALLERY = 120
+"""Edits that reviewers look at and rate: three pages of a table."""
+QUOTA, OVERLAP = 8, 10
+"""Edits for each rater, and raters for each edit: enough for everybody."""
 EVERY = 2.0
 """Seconds between samples."""
 PAUSE = (2.0, 8.0)
 """Seconds that a reviewer looks at a page."""
-FUZZED = ("contract", "manifest", "picture", "prompt", "ratings", "rubric")
 _SEED = 0
-_SLACK = {"mb": (1.15, 96), "handles": (1.25, REVIEWERS), "connections": (1.25, REVIEWERS), "seconds": (2.5, 0.25)}
-"""How far the last third may lie above the one before: times, plus. Each reviewer may keep a connection open. `serve`
-took one step of 60 to 95 MB in the second minute of each trial and then stayed; what it is for is not known yet."""
+_SLACK = {"mb": (1.1, 24), "handles": (1.1, 16), "connections": (1.1, 16), "seconds": (1.5, 0.25)}
+"""How far the last third may lie above the one before: times, plus."""
 
 
 def main() -> None:
@@ -74,8 +83,6 @@ def main() -> None:
 
 def drive(manifest: str, store: str, stub: str) -> None:
     """Runs without end; after each a line that says how many judgements there were, and how many were wrong."""
-    import editjudge as ej
-
     folder = Path(manifest).parent
     lines = [json.loads(line) for line in Path(manifest).read_text().splitlines()]
     digests = {
@@ -108,11 +115,15 @@ def drive(manifest: str, store: str, stub: str) -> None:
 
 def _right(digests: dict[str, str], folder: Path, said: tuple[str, str, str], rubric: str) -> dict[str, int]:
     """What the stub says of it, worked out from the files."""
-    instruction, before, after = said
-    content = {
-        role: digests[str(Path(path).relative_to(folder))] for role, path in (("input", before), ("edited", after))
-    }
-    canonical = json.dumps(content | {"instruction": instruction}, sort_keys=True)
+    instruction, *paths = said
+    names = (str(Path(path).relative_to(folder)) for path in paths)
+    return _expected(instruction, [digests[name] for name in names], rubric)
+
+
+def _expected(instruction: str, pictures: Sequence[str], rubric: str) -> dict[str, int]:
+    """What the stub says of an instruction and two pictures of these digests."""
+    content = dict(zip(("input", "edited"), pictures, strict=True)) | {"instruction": instruction}
+    canonical = json.dumps(content, sort_keys=True)
     return expected_scores(_SEED, f"edit-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}", rubric)
 
 
@@ -129,6 +140,10 @@ class Watch:
 
     def sample(self, name: str, value: float) -> None:
         self.samples.setdefault(name, []).append(value)
+
+    def seen(self, what: str, seconds: float) -> None:
+        self.counts[what] += 1
+        self.sample(f"{what} seconds", seconds)
 
     def of(self, name: str, pid: int) -> None:
         handles = Path(f"/proc/{pid}/fd")
@@ -160,18 +175,13 @@ def _link(handle: Path) -> str:
     return ""
 
 
-def soak(seconds: float) -> dict[str, Any]:
+def soak(seconds: float, reviewers: int = REVIEWERS) -> dict[str, Any]:
     watch, started = Watch(), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        manifest = make_edits(folder, "jpeg", 16, 128)
-        faults = [word for fault, share in FAULTS.items() for word in ("--fault", f"{fault}={share}")]
-        words = ("bench.stub", "--seed", str(_SEED), "--retry-after", "0.1", *faults)
-        # One each: sharing a limit, the engine would take all of it, and the latency of rewards be a matter of pace.
-        with process(*words, "--limit-rps", str(LIMIT)) as (_, url), process(*words) as (_, other):
-            asyncio.run(_load(watch, folder, manifest, (url, other), seconds * 0.6))
+        load(watch, folder, started + seconds * 0.6, reviewers)
         watch.flat()
-        fuzzed = _fuzz(watch, folder, (seconds - (time.monotonic() - started)) * 2 / len(FUZZED))
+        fuzzed = _fuzz(watch, folder, (seconds - (time.monotonic() - started)) * 2 / len(TARGETS))
     shown = {name: [round(third, 3) for third in thirds(values)] for name, values in watch.samples.items()}
     return {
         "seconds": round(time.monotonic() - started),
@@ -182,9 +192,42 @@ def soak(seconds: float) -> dict[str, Any]:
     }
 
 
+def load(watch: Watch, folder: Path, end: float, reviewers: int) -> None:
+    """Everything but fuzzing; what reviewers sent is looked for in the store at the end."""
+    manifest = make_edits(folder, "jpeg", 16, 192)
+    _gallery(folder, [json.loads(line) for line in manifest.read_text().splitlines()])
+    faults = [word for fault, share in FAULTS.items() for word in ("--fault", f"{fault}={share}")]
+    words = ("bench.stub", "--seed", str(_SEED), "--retry-after", "0.1", *faults)
+    # One each: sharing a limit, the engine would take all of it, and the latency of rewards be a matter of pace.
+    with process(*words, "--limit-rps", str(LIMIT)) as (_, url), process(*words) as (_, other):
+        rated = asyncio.run(_load(watch, folder, manifest, (url, other), end, reviewers))
+    with Store.open(folder / "served.db", readonly=True) as store:
+        kept = {place: filled.score for place, filled in filled_in(store, find_study(store, 1)).items()}
+    watch.counts["ratings"] = len(kept)
+    if kept != rated:
+        watch.failures.append(
+            f"of {len(rated)} ratings that were sent, {len(rated.items() - kept.items())} are not kept"
+        )
+
+
+def _gallery(folder: Path, lines: list[dict[str, Any]]) -> None:
+    """Run 1 of the store that is served, judged by measuring, and a study of it."""
+    rows = [
+        {**lines[n // 2 % len(lines)], "id": f"g{n}", "instruction": f"make car {n // 2} blue", "model": MODELS[n % 2]}
+        for n in range(GALLERY)
+    ]
+    manifest = folder / "gallery.jsonl"
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ej.run(manifest, rubrics=["online"], judges=["measured"], store=folder / "served.db", name="gallery")
+    with Store.open(folder / "served.db") as store:
+        hashes = store.find_run("gallery").spec["rubrics"].values()
+        create_study(store, "study", 1, list(hashes), overlap=OVERLAP, quota=QUOTA, controls=2)
+
+
 @contextlib.contextmanager
 def _served(folder: Path, stub: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    words = ["serve", "--store", str(folder / "served.db"), "--create", "--port", "0", "--timeout", "30"]
+    words = ["serve", "--store", str(folder / "served.db"), "--port", "0", "--timeout", "30"]
+    words += ["--keep-pictures", str(folder / "kept")]
     judge = ["--judge", "openai-compatible/stub", "--base-url", f"{stub}/v1"]
     with subprocess.Popen(
         [sys.executable, "-m", "editjudge", *words, *judge], stderr=subprocess.PIPE, text=True
@@ -198,31 +241,51 @@ def _served(folder: Path, stub: str) -> Iterator[tuple[subprocess.Popen[str], st
             served.terminate()
 
 
-async def _load(watch: Watch, folder: Path, manifest: Path, stubs: tuple[str, str], seconds: float) -> None:
+async def _load(
+    watch: Watch, folder: Path, manifest: Path, stubs: tuple[str, str], end: float, reviewers: int
+) -> dict[tuple[str, int, str], float | None]:
+    """What was rated."""
     edits = [sent(folder, json.loads(line)) for line in manifest.read_text().splitlines()]
     words = (str(manifest), str(folder / "engine.db"), stubs[0])
-    with process_lines("bench.soak", "--engine", *words) as engine, _served(folder, stubs[1]) as (served, url):
-        end = time.monotonic() + seconds
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            await ready(session, url)
-            first = await _reward(session, url, edits, 0)
-            watch.counts["rewards"] += len(first)
-            tasks = [
-                asyncio.create_task(_rewards(watch, session, url, edits, end)),
-                asyncio.create_task(_engine(watch, engine, end)),
-                *(asyncio.create_task(_reviewer(watch, session, url, n, end)) for n in range(REVIEWERS)),
-            ]
-            while time.monotonic() < end and engine.poll() is None and served.poll() is None:
-                for name, one in (("engine", engine), ("serve", served)):
-                    watch.of(name, one.pid)
-                await asyncio.sleep(EVERY)
+    async with contextlib.AsyncExitStack() as stack:
+        engine = stack.enter_context(process_lines("bench.soak", "--engine", *words))
+        served, url = stack.enter_context(_served(folder, stubs[1]))
+        client = _Client(watch, await stack.enter_async_context(aiohttp.ClientSession()), url, edits)
+        await client.ask(range(BATCH))
+        people = [await _reviewer(watch, stack, url, n, client.digests) for n in range(reviewers)]
+        await people[0].tour()
+        tasks = [
+            asyncio.create_task(client.go_on(end)),
+            asyncio.create_task(_engine(watch, engine, end)),
+            *(asyncio.create_task(_act(person, end)) for person in people),
+        ]
+        while time.monotonic() < end and engine.poll() is None and served.poll() is None:
             for name, one in (("engine", engine), ("serve", served)):
-                if one.poll() is not None:
-                    watch.failures.append(f"{name} ended with {one.returncode}")
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-            watch.failures += [f"{type(e).__name__}: {e}" for e in ended if isinstance(e, Exception)][:10]
-    if not watch.counts["judgements"]:
-        watch.failures.append("the engine finished no run")
+                watch.of(name, one.pid)
+            await asyncio.sleep(EVERY)
+        for name, one in (("engine", engine), ("serve", served)):
+            if one.poll() is not None:
+                watch.failures.append(f"{name} ended with {one.returncode}")
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        watch.failures += [f"{type(e).__name__}: {e}" for e in ended if isinstance(e, Exception)][:10]
+    for what in ("judgements", "rewards", "page", "picture", "evidence"):
+        if not watch.counts[what]:
+            watch.failures.append(f"no {what} in all this time")
+    return {place: score for person in people for place, score in person.sent.items()}
+
+
+async def _reviewer(
+    watch: Watch, stack: contextlib.AsyncExitStack, url: str, number: int, known: Collection[str]
+) -> Reviewer:
+    session = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)))
+    return Reviewer(session, url, f"reviewer {number}", random.Random(number), known, watch.seen)
+
+
+async def _act(person: Reviewer, end: float) -> None:
+    await asyncio.sleep(person.rng.uniform(0, PAUSE[1]))
+    while time.monotonic() < end:
+        await person.act()
+        await asyncio.sleep(person.rng.uniform(*PAUSE))
 
 
 @contextlib.contextmanager
@@ -250,50 +313,57 @@ async def _engine(watch: Watch, engine: subprocess.Popen[str], end: float) -> No
             watch.failures.append(f"of a run {told['wrong']} scores are wrong and {told['missing']} judgements missing")
 
 
-async def _reward(session: aiohttp.ClientSession, url: str, edits: list[Any], number: int) -> list[dict[str, Any]]:
-    chosen = [edits[n % len(edits)] | {"instruction": f"paint {n}"} for n in range(number, number + BATCH)]
-    async with session.post(f"{url}/v1/reward", json={"edits": chosen}) as response:
-        answer = await response.json()
-        assert response.status == 200, answer
-        rewards: list[dict[str, Any]] = answer["rewards"]
-        return rewards
+@dataclass
+class _Client:
+    """Asks for rewards without a pause; each is worked out a second time from what the stub says by design."""
 
+    watch: Watch
+    session: aiohttp.ClientSession
+    url: str
+    edits: list[dict[str, str]]
 
-async def _rewards(watch: Watch, session: aiohttp.ClientSession, url: str, edits: list[Any], end: float) -> None:
-    number = BATCH
-    while time.monotonic() < end:
+    def __post_init__(self) -> None:
+        self._digests = [
+            [hashlib.sha256(base64.b64decode(edit[role])).hexdigest() for role in ("input", "edited")]
+            for edit in self.edits
+        ]
+        self.digests = {digest for pair in self._digests for digest in pair}
+
+    async def go_on(self, end: float) -> None:
+        rng, first = random.Random(_SEED), BATCH
+        while time.monotonic() < end:
+            await self.ask(range(first, first + BATCH))
+            if rng.random() < 0.2:  # what was asked before is answered from the store, and judged again where it failed
+                await self.ask(range(again := rng.randrange(first), again + BATCH))
+            first += BATCH
+
+    async def ask(self, numbers: Sequence[int]) -> None:
+        chosen = [
+            self.edits[n % len(self.edits)] | {"id": f"p{n}", "instruction": f"paint car {n}", "model": MODELS[n % 2]}
+            for n in numbers
+        ]
         started = time.monotonic()
-        rewards = await _reward(session, url, edits, number)
-        watch.sample("reward seconds", time.monotonic() - started)
-        watch.counts["rewards"] += len(rewards)
-        watch.counts["rewards without a number"] += sum(reward["reward"] is None for reward in rewards)
-        if any((reward["reward"] is None) != (reward["status"] != "ok") for reward in rewards):
-            watch.failures.append(f"a failure is a number, or the other way round: {rewards}")
-        number += BATCH
+        async with self.session.post(f"{self.url}/v1/reward", json={"edits": chosen}) as response:
+            answer = await response.json()
+        self.watch.sample("reward seconds", time.monotonic() - started)
+        if response.status != 200 or [reward["id"] for reward in answer["rewards"]] != [f"p{n}" for n in numbers]:
+            raise Wrong(f"/v1/reward: {response.status} {answer}")
+        for number, reward in zip(numbers, answer["rewards"], strict=True):
+            self._check(number, reward)
 
-
-async def _reviewer(watch: Watch, session: aiohttp.ClientSession, url: str, number: int, end: float) -> None:
-    """Looks at pages, follows links into edits and pictures, and now and then sends a form that is wrong."""
-    rng = random.Random(number)
-    await asyncio.sleep(rng.uniform(0, PAUSE[1]))
-    known = ["/", "/runs/1", "/rate", "/runs/1?sort=worst&page=2"]
-    while time.monotonic() < end:
-        path = rng.choice(known)
-        started = time.monotonic()
-        async with session.get(url + path) as response:
-            text = await response.text() if "html" in response.headers["content-type"] else str(await response.read())
-        watch.sample("page seconds", time.monotonic() - started)
-        watch.counts["pages"] += 1
-        if response.status >= 500:
-            watch.failures.append(f"{path} answered {response.status}")
-        links = re.findall(r'href="(/runs/1/edits/[^"]+)"|src="(/runs/1/images/[^"]+)"', text)
-        known = [*known[:4], *(a or b for a, b in rng.sample(links, min(3, len(links))))]
-        async with session.post(
-            f"{url}/rate/name", data={"name": f"reviewer {number}"}, allow_redirects=False
-        ) as response:
-            if response.status >= 500:
-                watch.failures.append(f"/rate/name answered {response.status}")
-        await asyncio.sleep(rng.uniform(*PAUSE))
+    def _check(self, number: int, reward: dict[str, Any]) -> None:
+        self.watch.counts["rewards"] += 1
+        self.watch.counts["rewards without a number"] += reward["reward"] is None
+        right: dict[str, int] = {}
+        for rubric in reward["keys"]:
+            right |= _expected(f"paint car {number}", self._digests[number % len(self.edits)], rubric)
+        mean = sum((score - 1) / 6 for score in right.values()) / len(right)
+        if reward["status"] != "ok":
+            wrong = reward["reward"] is not None or reward["scores"] is not None
+        else:
+            wrong = reward["scores"] != right or abs(reward["reward"] - mean) > 1e-9
+        if wrong:
+            raise Wrong(f"p{number}: {reward}, where the stub said {right}")
 
 
 def _fuzz(watch: Watch, folder: Path, seconds: float) -> dict[str, Any]:
@@ -322,7 +392,7 @@ def _fuzz(watch: Watch, folder: Path, seconds: float) -> dict[str, Any]:
         return target, {"executions": int(tried[1]) if tried else None, "found": int(done.returncode != 0)}
 
     with ThreadPoolExecutor(2) as pool:
-        return dict(pool.map(one, FUZZED))
+        return dict(pool.map(one, TARGETS))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,177 @@
+"""A reviewer in front of `editjudge serve`: filters and pages tables, opens edits, pictures and evidence, rates, errs.
+
+Every answer is held against what was asked; the first that is something else ends the reviewer with `Wrong`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import random
+import re
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlencode
+
+import aiohttp
+
+Seen = Callable[[str, float], None]
+"""Takes what was asked for (`page`, `picture`, `evidence`) and the seconds that it took."""
+MODELS = ("m1", "m2")
+_QUERIES: tuple[dict[str, str], ...] = (
+    {},
+    {"q": "car 7"},
+    {"model": "m1"},
+    {"status": "ok"},
+    {"status": "failed"},
+    {"sort": "-unchanged_regions"},
+    {"sort": "spread", "model": "m2"},
+    {"factor": "seamlessness", "least": "3", "most": "6"},
+    {"disputed": "1", "sort": "model"},
+)
+
+
+class Wrong(Exception):
+    """An answer that is not what was asked for."""
+
+
+@dataclass
+class Reviewer:
+    session: aiohttp.ClientSession
+    """Of their own: a browser keeps its cookies and its connections to itself."""
+    url: str
+    name: str
+    rng: random.Random
+    known: Collection[str]
+    """Digests of every picture that there is."""
+    seen: Seen
+    sent: dict[tuple[str, int, str], float | None] = field(default_factory=dict)
+    """Rater, place and factor to the score that was sent, if any."""
+
+    async def act(self) -> None:
+        """Whatever comes to mind."""
+        does = self.rng.choices((self.look, self.rate, self.glance, self.err), (8, 4, 1, 1))[0]
+        await does()
+
+    async def tour(self) -> None:
+        """One of everything."""
+        for query in _QUERIES:
+            await self._table(1, query)
+        for does in (self.look, self.rate, self.glance, self.err, self.oversee):
+            await does()
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Into a table, perhaps its next page, and from there into edits, with their pictures."""
+        run = self.rng.choice((1, 2))
+        text = await self._table(run, self.rng.choice(_QUERIES))
+        if following := re.search(r'rel="next" href="([^"]+)"', text):
+            text = await self._page(html.unescape(following[1]), "Page 2 of")
+        edits = re.findall(rf'class="said" href="(/runs/{run}/edits/[^"]+)"', text)
+        for edit in self.rng.sample(edits, min(2, len(edits))):
+            await self._edit(run, html.unescape(edit))
+
+    async def _table(self, run: int, query: dict[str, str]) -> str:
+        path = f"/runs/{run}" + (f"?{urlencode(query)}" if query else "")
+        text = await self._page(path, '<table class="edits">')
+        for words in re.findall(r'<p class="said instruction">(.*?)</p>', text):
+            self._hold("q" not in query or query["q"] in words, path, words)
+        for words in re.findall(r'<small class="said">(.*?)</small></th>', text):
+            self._hold("model" not in query or query["model"] in words, path, words)
+        return text
+
+    async def _edit(self, run: int, path: str) -> None:
+        item = unquote(path.partition("?")[0].rpartition("/")[2])
+        text = await self._page(path, f"<title>{html.escape(item)} ·")
+        # Side by side, wiped, blinking and as a difference: all are made in the browser, of these two.
+        sources = re.findall(rf'<img src="(/runs/{run}/images/[^"]+)"', text)
+        self._hold(len(sources) == 2, path, f"{len(sources)} pictures")
+        for source in sources:
+            shown = hashlib.sha256(await self._picture(html.unescape(source), "picture")).hexdigest()
+            self._hold(shown in self.known, source, "another picture")
+            await self._picture(f"{html.unescape(source)}?side=160", "picture")
+        if run == 1 and self.rng.random() < 0.25:
+            found = re.search(r'data-evidence="([^"]+)"', text)
+            self._hold(found is not None, path, "no evidence")
+            at, _, rest = path.partition("/edits/")
+            name = self.rng.choice(("change", "boundary"))
+            await self._picture(f"{at}/evidence/{name}/{rest}", "evidence")
+
+    async def glance(self) -> None:
+        """At the list of runs, and at one model beside the other."""
+        await self._page("/", "gallery", "rewards-")
+        a, b = MODELS
+        await self._page(f"/compare?a=1&b=1&a_model={a}&b_model={b}", "<table", a, b)
+
+    async def oversee(self) -> None:
+        """What whoever set up the study looks at."""
+        await self._page("/rate/1/progress", "Agreement")
+        await self._get("/ratings.csv", "page", "text/csv")
+
+    # --- rating ---------------------------------------------------------------------------------------------------
+
+    async def rate(self) -> None:
+        """Sign in, go on where it stopped, look at both pictures, answer everything, and find it kept."""
+        await self._post("/rate/name", {"name": self.name}, 303)
+        text = await self._page("/rate/1", "</html>")
+        if done := re.search(r"All (\d+) of your edits are rated", text):
+            text = await self._page(f"/rate/1/{self.rng.randint(1, int(done[1]))}", 'id="answers"')
+        place = re.search(r'src="/rate/1/(\d+)/images/', text)
+        if not place:
+            raise Wrong(f"/rate/1: neither a form nor the end of one: {text[:300]}")
+        path = f"/rate/1/{place[1]}"
+        for role in ("input", "edited"):
+            await self._picture(f"{path}/images/{role}", "picture")
+        form = {
+            factor: self.rng.choice(re.findall(rf'type="radio" name="{factor}" value="(-?\d*)"', text))
+            for factor in re.findall(r'data-factor="([^"]+)"', text)
+        }
+        await self._post(path, form, 204)
+        kept = await self._page(path, 'id="answers"')
+        for factor, value in form.items():
+            self._hold(f'name="{factor}" value="{value}" checked' in kept, path, f"{factor} {value} is not kept")
+            self.sent[self.name, int(place[1]), factor] = float(value) if value else None
+
+    async def err(self) -> None:
+        """Each mistake is told, and changes nothing."""
+        for path in ("/runs/1/edits/nobody", "/runs/1/images/edited/nobody", "/runs/9", "/rate/1/99999"):
+            await self._get(path, "page", "text/html", 404)
+        await self._post("/rate/new", {"run": "nobody"}, 400)
+        if any(number == 1 for _, number, _ in self.sent):
+            factor = next(factor for _, number, factor in self.sent if number == 1)
+            await self._post("/rate/1/1", {factor: "9"}, 422)
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    async def _page(self, path: str, *words: str) -> str:
+        text = (await self._get(path, "page", "text/html")).decode()
+        for word in words:
+            self._hold(word in text, path, f"without {word!r}")
+        return text
+
+    async def _picture(self, path: str, kind: str) -> bytes:
+        data = await self._get(path, kind, "image/")
+        self._hold(data.startswith((b"\xff\xd8\xff", b"\x89PNG", b"RIFF")), path, "no picture")
+        return data
+
+    async def _get(self, path: str, kind: str, media: str, status: int = 200) -> bytes:
+        started = time.monotonic()
+        async with self.session.get(self.url + path, headers={"accept": f"{media},*/*"}) as response:
+            data = await response.read()
+        self.seen(kind, time.monotonic() - started)
+        found = response.headers.get("content-type", "")
+        self._hold(
+            response.status == status and found.startswith(media), path, f"{response.status} {found} {data[:300]!r}"
+        )
+        return data
+
+    async def _post(self, path: str, form: dict[str, str], status: int) -> None:
+        async with self.session.post(self.url + path, data=form, allow_redirects=False) as response:
+            said = await response.text()
+        self._hold(response.status == status, path, f"{response.status} {said[:300]}")
+
+    def _hold(self, right: bool, path: str, found: str) -> None:
+        if not right:
+            raise Wrong(f"{path}: {found}")
