@@ -13,7 +13,6 @@ from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.stats.agreement import Agreement, JudgeAgreement, agree
 from editjudge.stats.answer import plain
-from editjudge.stats.bootstrap import DRAWS
 from editjudge.stats.calibration import Calibration, Powered, calibrate, powered_mean
 from editjudge.stats.ceiling import Ceiling
 from editjudge.stats.columns import Floats, Ratings, Scores, item_means
@@ -58,7 +57,6 @@ def agreed(
     scales: Mapping[str, Sequence[float]] | None = None,
     calibrating: bool = False,
     estimating: bool = False,
-    draws: int = DRAWS,
 ) -> Agreed:
     grouped = _grouped(ratings, scores)
     each = {
@@ -69,8 +67,8 @@ def agreed(
         if (calibrating or estimating) and factor in ratings.factor.present()
     }
     return Agreed(
-        agree(ratings, scores, scales=scales, draws=draws),
-        agree(*grouped, draws=draws) if grouped else None,
+        agree(ratings, scores, scales=scales),
+        agree(*grouped) if grouped else None,
         # Only its figures are shown beside the others, so its intervals need no precision.
         agree(ratings, with_guessed, scales=scales, draws=100) if with_guessed else None,
         {f: {j: joint.calibration() for j, joint in judges.items()} for f, judges in each.items()}

@@ -11,7 +11,6 @@ from editjudge.errors import UsageError, near_miss
 from editjudge.report.scored import SPEC, Judged
 from editjudge.report.tables import Cell, Figure, Table, p_value
 from editjudge.stats.answer import Interval, decimals, plain
-from editjudge.stats.bootstrap import DRAWS
 from editjudge.stats.columns import Column, Scores
 from editjudge.stats.compare import ALPHA, Difference, On, compare, corrected
 from editjudge.stats.drift import Drift, drift
@@ -37,7 +36,6 @@ def differences(
     b: str | None = None,
     *,
     factors: Sequence[str] = (),
-    draws: int = DRAWS,
 ) -> list[Compared]:
     """Both named: that pair. One named: it against each other. None: every pair. Corrected over all of them."""
     scores = _chosen(judged, factors)
@@ -47,7 +45,7 @@ def differences(
         (context, d)
         for context in within.present()
         for first, second in pairs
-        for d in _of_pair(scores, names, within.where(context), (first, second), on, draws)
+        for d in _of_pair(scores, names, within.where(context), (first, second), on)
     ]
     told = corrected([d for _, d in found])
     return [Compared(context, d) for (context, _), d in zip(found, told, strict=True)]
@@ -89,11 +87,9 @@ def _pairs(names: Sequence[str], by: By, a: str | None, b: str | None) -> list[t
     return list(itertools.combinations(names, 2))
 
 
-def _of_pair(
-    scores: Scores, names: Column, here: object, pair: tuple[str, str], on: On, draws: int
-) -> list[Difference]:
+def _of_pair(scores: Scores, names: Column, here: object, pair: tuple[str, str], on: On) -> list[Difference]:
     sides = [scores.take(names.where(name) & here) for name in pair]  # type: ignore[operator]
-    return compare(sides[0], sides[1], names=pair, on=on, draws=draws) if all(map(len, sides)) else []
+    return compare(sides[0], sides[1], names=pair, on=on) if all(map(len, sides)) else []
 
 
 def compare_tables(found: Sequence[Compared], by: By) -> list[Table]:
@@ -190,7 +186,7 @@ class Drifted:
         return lines + [f"{judge}: {found.verdict}" for judge, found in self.judges.items()]
 
 
-def drifted(now: Judged, then: Judged, *, draws: int = DRAWS) -> Drifted:
+def drifted(now: Judged, then: Judged) -> Drifted:
     """The same edits at another time. One judge on each side is compared whatever the two are called."""
     mine, theirs = now.scores.judge.present(), then.scores.judge.present()
     pairs = [(judge, judge) for judge in mine if judge in theirs]
@@ -205,7 +201,6 @@ def drifted(now: Judged, then: Judged, *, draws: int = DRAWS) -> Drifted:
             then.scores.where(judge=old),
             now.scores.where(judge=new),
             provenance=(then.provenance, now.provenance),
-            draws=draws,
         )
         for new, old in pairs
     }

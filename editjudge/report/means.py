@@ -12,7 +12,6 @@ from editjudge.report.scored import Judged
 from editjudge.report.tables import Cell as Shown
 from editjudge.report.tables import Figure, Table, covered
 from editjudge.stats.answer import decimals, plain
-from editjudge.stats.bootstrap import DRAWS
 from editjudge.stats.noise import Noise, noise
 from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise, wilson
 
@@ -39,12 +38,12 @@ class Means:
     """The width of interval that somebody wishes for."""
 
 
-def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = None, draws: int = DRAWS) -> Means:
+def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = None) -> Means:
     """All figures of a run; `by` names columns to slice by beside the edit type."""
     scores = judged.scores
     every, added = judged.with_aggregates()
     scales = {**judged.scales, **_aggregate_scales(judged, added.values())}
-    cells = summarise(every, scales=scales, draws=draws)
+    cells = summarise(every, scales=scales)
     names = {one.name for wanted in added.values() for one in wanted}
     sliced = [name for name in dict.fromkeys(["edit_type", *by]) if len(scores.slices[name].present()) > 1]
     rules = {f: max(scale) for f, scale in judged.scales.items() if len(scale) <= FEW_VALUES}
@@ -52,11 +51,11 @@ def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = Non
     return Means(
         judged,
         [cell for cell in cells if cell.factor not in names],
-        {name: summarise(every, by=name, scales=scales, draws=draws) for name in sliced},
+        {name: summarise(every, by=name, scales=scales) for name in sliced},
         [cell for cell in cells if cell.factor in names],
         list(dict.fromkeys(one.formula for wanted in added.values() for one in wanted)),
         pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
-        rank(every, draws=draws) if len(scores.model.present()) > 1 else [],
+        rank(every) if len(scores.model.present()) > 1 else [],
         _headlines(judged, added),
         noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
         width,

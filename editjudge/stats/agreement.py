@@ -87,14 +87,11 @@ def agree(
     *,
     scales: Mapping[str, Sequence[float]] | None = None,
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> Agreement:
     """Every judge on every factor. Pooled, nobody excluded, nothing rescaled; undefined is None with a note."""
     groups = dict(zip(scores.item, scores.group, strict=True))
     models = dict(zip(scores.item, scores.model, strict=True))
-    humans = {
-        f: ceiling(ratings.where(factor=f), group=groups, draws=draws, seed=seed) for f in ratings.factor.present()
-    }
+    humans = {f: ceiling(ratings.where(factor=f), group=groups, draws=draws) for f in ratings.factor.present()}
     factors = {
         f: {
             judge: _agreement(
@@ -104,7 +101,6 @@ def agree(
                 humans.get(f),
                 (scales or {}).get(f),
                 draws=draws,
-                seed=seed,
             )
             for judge in scores.where(factor=f).judge.present()
         }
@@ -121,7 +117,6 @@ def _agreement(
     scale: Sequence[float] | None,
     *,
     draws: int,
-    seed: int,
 ) -> JudgeAgreement:
     judged, rated = _means(scores.item, scores.score), _means(ratings.item, ratings.score) if ratings else {}
     items = [item for item in judged if item in rated]
@@ -140,10 +135,10 @@ def _agreement(
         unscored=len(rated) - len(items),
         unrated=len(judged) - len(items),
         **figures,
-        ci=intervals([pairs], len(group.labels), draws=draws, seed=seed),
+        ci=intervals([pairs], len(group.labels), draws=draws),
         corrected=_corrected(figures["spearman"], human),
-        within_model=_within_model(pairs, model, len(group.labels), draws=draws, seed=seed),
-        system=_system(pairs, model, len(group.labels), draws=draws, seed=seed),
+        within_model=_within_model(pairs, model, len(group.labels), draws=draws),
+        system=_system(pairs, model, len(group.labels), draws=draws),
         top=float(np.mean(said == high)) if len(said) else None,
         floor=float(np.mean(said == low)) if len(said) else None,
         notes=_notes(pairs, len(group.labels), ratings),
@@ -169,21 +164,21 @@ def _corrected(spearman: float | None, human: Ceiling | None) -> float | None:
     return max(-1.0, min(1.0, spearman / float(np.sqrt(reliability))))
 
 
-def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int, seed: int) -> Level:
+def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     strata = [pairs.take(model.codes == code) for code in range(len(model.labels))]
     each = averaged(strata, CORRELATIONS) if strata else dict.fromkeys(CORRELATIONS, np.nan)
-    ci = intervals(strata, groups, CORRELATIONS, draws=draws, seed=seed) if strata else {}
+    ci = intervals(strata, groups, CORRELATIONS, draws=draws) if strata else {}
     flat = [name for name, part in zip(model.labels, strata, strict=True) if np.isnan(estimate(part)["spearman"])]
     some = f"{', '.join(flat[:3])}{f' and {len(flat) - 3} more' if len(flat) > 3 else ''}"
     notes = (f"undefined within {some} of {len(strata)} models: no spread in scores or ratings",) if flat else ()
     return Level(len(strata), **{name: number(each[name]) for name in CORRELATIONS}, ci=ci, notes=notes)
 
 
-def _system(pairs: Pairs, model: Column, groups: int, *, draws: int, seed: int) -> Level:
+def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     n = len(model.labels)
     if n < 3:
         return Level(n, None, None, None, {}, ("fewer than three models: no correlation over models",))
-    drawn = [mean_draws(v, model.codes, n, pairs.group, groups, draws=draws, seed=seed) for v in (pairs.x, pairs.y)]
+    drawn = [mean_draws(v, model.codes, n, pairs.group, groups, draws=draws) for v in (pairs.x, pairs.y)]
     means = [(np.bincount(model.codes, weights=v) / np.bincount(model.codes))[None] for v in (pairs.x, pairs.y)]
     found = correlation_draws(means[0], means[1])
     spread = correlation_draws(*(np.where(np.isfinite(d), d, 0.0) for d in drawn))

@@ -7,6 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+Z = 1.959963984540054
+"""The 97.5 % point of the normal distribution."""
+
 
 class Interval(NamedTuple):
     """A confidence interval; 95 % unless its holder says otherwise."""

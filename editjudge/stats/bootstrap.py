@@ -116,9 +116,9 @@ def group_notes(groups: int) -> tuple[str, ...]:
     return ()
 
 
-def folds_of(groups: NDArray[Any], folds: int, seed: int = 0) -> Ints:
+def folds_of(groups: NDArray[Any], folds: int = 5) -> Ints:
     """A fold for every row, whole groups at random, so that no source image is on both sides."""
     used, code = np.unique(groups, return_inverse=True)
-    order = np.random.default_rng(seed).permutation(len(used))
+    order = np.random.default_rng(0).permutation(len(used))
     assigned: Ints = (order % max(1, min(folds, len(used))))[code]
     return assigned

@@ -88,8 +88,6 @@ def calibrate(
     human: Sequence[float] | Floats,
     *,
     group: Iterable[object] | None = None,
-    folds: int = 5,
-    seed: int = 0,
 ) -> Calibration:
     """One factor: NaN on either side is left out. The map is of all pairs, its errors are cross-validated."""
     x, y = np.asarray(judge, dtype=float), np.asarray(human, dtype=float)
@@ -99,7 +97,7 @@ def calibrate(
     if len(x) < FEWEST or groups < 2:
         why = f"{len(x)} pairs in {groups} groups: too few to calibrate (at least {FEWEST} in 2)"
         return Calibration(len(x), groups, None, None, None, None, None, None, (why,))
-    mapped, constant = _held_out(x, y, folds_of(codes.codes, folds, seed))
+    mapped, constant = _held_out(x, y, folds_of(codes.codes))
     notes = ("every score is the same: the map is a constant",) if np.ptp(x) == 0 else ()
     return Calibration(
         len(x), groups, fit(x, y),
@@ -117,7 +115,6 @@ def powered_mean(
     human: Sequence[float] | Floats,
     *,
     group: Iterable[object] | None = None,
-    level: float = 0.95,
 ) -> Powered:
     """Over the edits of one model: `judge` for all of them, `human` NaN where nobody rated.
 
@@ -145,8 +142,8 @@ def powered_mean(
     if missing := int((~scored).sum()):
         notes.append(f"{missing} edits without a score of the judge are left out")
     return Powered(
-        n, rest, human_mean, _student(human_mean, alone, groups, level),
-        human_mean + weight * change, _student(human_mean + weight * change, error, groups, level),
+        n, rest, human_mean, _student(human_mean, alone, groups),
+        human_mean + weight * change, _student(human_mean + weight * change, error, groups),
         weight, saved, tuple(notes),
     )  # fmt: skip
 
@@ -170,9 +167,9 @@ def _error(influence: Floats, groups: int) -> float:
     return math.sqrt(float(influence @ influence) * groups / (groups - 1))
 
 
-def _student(mean: float, error: float, groups: int, level: float) -> Interval:
+def _student(mean: float, error: float, groups: int) -> Interval:
     """With the t of the rated groups: they are few, and the term that they decide is the larger one."""
     from scipy.special import stdtrit
 
-    half = float(stdtrit(groups - 1, (1 + level) / 2)) * error
+    half = float(stdtrit(groups - 1, 0.975)) * error
     return Interval(mean - half, mean + half)

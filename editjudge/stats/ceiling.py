@@ -68,14 +68,14 @@ class Ceiling(Answer):
     notes: tuple[str, ...]
 
 
-def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS, seed: int = 0) -> Ceiling:
+def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS) -> Ceiling:
     """Of the ratings of one factor; `group` names the source image of an item."""
     item, rater, x = ratings.item.compact(), ratings.rater.compact(), ratings.score
     codes = Column.of((group or {}).get(label, label) for label in item.labels)
     strata = _leave_one_out(item, rater, x, codes.codes.astype(np.int64))
     names = ("spearman", "pearson")
     loo = averaged(strata, names) if strata else dict.fromkeys(names, np.nan)
-    found = intervals(strata, len(codes.labels), names, draws=draws, seed=seed) if strata else {}
+    found = intervals(strata, len(codes.labels), names, draws=draws) if strata else {}
     quality = _rater_quality(item, rater, x, strata)
     return Ceiling(
         raters=len(rater.labels),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeAlias
@@ -71,14 +72,27 @@ def numbers(values: Iterable[float | None]) -> Floats:
     return np.array([np.nan if v is None else float(v) for v in values], dtype=np.float64)
 
 
+def combinations(*columns: Column) -> tuple[Ints, list[tuple[str, ...]]]:
+    """A code for each combination of labels that occurs, and the combinations."""
+    shape = [len(column.labels) for column in columns]
+    if not len(columns[0]):
+        return np.zeros(0, np.int64), []
+    key = np.ravel_multi_index([column.codes for column in columns], shape)
+    if math.prod(shape) <= 4 * len(key):  # counting beats sorting
+        used = np.flatnonzero(np.bincount(key))
+        position = np.zeros(int(used[-1]) + 1, np.int64)
+        position[used] = np.arange(len(used))
+        codes = position[key]
+    else:
+        used, codes = np.unique(key, return_inverse=True)
+    found = zip(*np.unravel_index(used, shape), strict=True)
+    return codes, [tuple(c.labels[i] for c, i in zip(columns, row, strict=True)) for row in found]
+
+
 def joined(*columns: Column) -> Column:
-    """One code for each combination that occurs, such as a group and an instruction."""
-    key = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        key = key * len(column.labels) + column.codes
-    used, first, codes = np.unique(key, return_index=True, return_inverse=True)
-    names = tuple("\x1f".join(c.labels[c.codes[i]] for c in columns) for i in (first if len(used) else ()))
-    return Column(codes.astype(np.int32), names)
+    """One column for several, such as a group and an instruction."""
+    codes, names = combinations(*columns)
+    return Column(codes.astype(np.int32), tuple(map("\x1f".join, names)))
 
 
 class _Rows:

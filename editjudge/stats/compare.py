@@ -67,11 +67,10 @@ def compare(
     names: tuple[str, str] = ("A", "B"),
     on: On = "pair",
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> list[Difference]:
     """Factor by factor, repeats averaged first. `on="pair"` for models, `"item"` for judges or runs."""
     factors = [f for f in a.factor.present() if f in b.factor.present()]
-    found = [_difference(f, a.where(factor=f), b.where(factor=f), names, on, draws=draws, seed=seed) for f in factors]
+    found = [_difference(f, a.where(factor=f), b.where(factor=f), names, on, draws=draws) for f in factors]
     return corrected(found)
 
 
@@ -151,16 +150,14 @@ def _edit_means(scores: Scores, on: On) -> tuple[list[str], Floats, list[str]]:
     return list(key.labels), item_means(key, part.score), [part.group.labels[i] for i in group]
 
 
-def _difference(
-    factor: str, a: Scores, b: Scores, names: tuple[str, str], on: On, *, draws: int, seed: int
-) -> Difference:
+def _difference(factor: str, a: Scores, b: Scores, names: tuple[str, str], on: On, *, draws: int) -> Difference:
     x, y, group, only_a, only_b = paired(a, b, on)
     delta, codes = y - x, group.codes.astype(np.int64)
     delta[np.abs(delta) < 1e-12] = 0.0  # means of repeats may differ by rounding alone
     groups, n = len(group.labels), len(delta)
     ci = None
     if n:
-        drawn = mean_draws(delta, np.zeros(n, np.int64), 1, codes, groups, draws=draws, seed=seed)[:, 0]
+        drawn = mean_draws(delta, np.zeros(n, np.int64), 1, codes, groups, draws=draws)[:, 0]
         ci = interval(drawn, groups)
     spread = float(np.std(delta, ddof=1)) if n > 1 else 0.0
     error = cluster_error(delta, codes) if n else None
@@ -171,7 +168,7 @@ def _difference(
         mean_b=float(y.mean()) if n else None,
         difference=float(delta.mean()) if n else None,
         ci=ci,
-        p=sign_flip(delta, codes, seed),
+        p=sign_flip(delta, codes),
         p_wilcoxon=wilcoxon(delta, codes),
         p_holm=None,
         effect=number(float(delta.mean()) / spread) if spread > 0 else None,

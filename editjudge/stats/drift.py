@@ -29,11 +29,10 @@ def drift(
     *,
     provenance: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> Drift:
     """`provenance` of then and now: rubric hash, the model that the server named, image preparation ..."""
     changed = provenance_changes(*provenance)
-    shifts = tuple(compare(then, now, names=("then", "now"), on="item", draws=draws, seed=seed))
+    shifts = tuple(compare(then, now, names=("then", "now"), on="item", draws=draws))
     before, after = then.factor.present(), now.factor.present()
     moved = [d.factor for d in shifts if d.p_holm is not None and d.p_holm < ALPHA]
     compared = sum(d.n > 0 for d in shifts)

@@ -59,7 +59,6 @@ def gate(
     scales: Mapping[str, Sequence[float]] | None = None,
     alpha: float = 0.05,
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> Gate:
     """Each factor's mean against `minimum`; with a baseline, its drop on the same edits against `max_drop`.
 
@@ -81,7 +80,7 @@ def gate(
     # At least 25 draws beyond each limit, or the limit itself is noise.
     draws = max(draws, math.ceil(25 * len(wanted) / alpha))
     checks = [
-        _check(scores.where(factor=f), base, f, limit, on, (scales or {}).get(f), level=level, draws=draws, seed=seed)
+        _check(scores.where(factor=f), base, f, limit, on, (scales or {}).get(f), level=level, draws=draws)
         for f, limit, base in wanted
     ]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
@@ -99,7 +98,6 @@ def _check(
     *,
     level: float,
     draws: int,
-    seed: int,
 ) -> Check:
     failed = len(part) - int(np.sum(part.ok | part.having(ABSTAINED)))
     if baseline is None:
@@ -111,7 +109,7 @@ def _check(
         values, rule = now - before, f"{factor} drops by at most {limit:g}"
         limit, span = -limit, [min(scale) - max(scale), max(scale) - min(scale)] if scale else None
     n, groups = len(values), len(group.labels)
-    ci = _limits(values, group, span, level=level, draws=draws, seed=seed)
+    ci = _limits(values, group, span, level=level, draws=draws)
     mean = float(values.mean()) if n else None
     outcome = UNSURE if ci is None else FAIL if ci.hi < limit else MET if ci.lo >= limit else UNSURE
     return Check(
@@ -120,7 +118,7 @@ def _check(
 
 
 def _limits(
-    values: Floats, group: Column, scale: Sequence[float] | None, *, level: float, draws: int, seed: int
+    values: Floats, group: Column, scale: Sequence[float] | None, *, level: float, draws: int
 ) -> Interval | None:
     groups = len(group.labels)
     if groups < 2:
@@ -128,7 +126,7 @@ def _limits(
     if np.ptp(values) < 1e-12:
         return _constant_limits(float(values[0]), groups, scale, level)
     cells = np.zeros(len(values), np.int64)
-    drawn = mean_draws(values, cells, 1, group.codes, groups, draws=draws, seed=seed)[:, 0]
+    drawn = mean_draws(values, cells, 1, group.codes, groups, draws=draws)[:, 0]
     return interval(drawn, groups, level)
 
 

@@ -9,12 +9,9 @@ import numpy as np
 
 from editjudge.errors import UsageError
 
-from .answer import Answer
+from .answer import Answer, Z
 from .columns import Column, Floats, Scores, joined
 from .spread import crossed, mean_squares, within_variance
-
-Z = 1.959963984540054
-"""The 97.5 % point of the normal distribution."""
 
 
 @dataclass(frozen=True)

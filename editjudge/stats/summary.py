@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
 
-from .answer import Answer, Interval
+from .answer import Answer, Interval, Z
 from .bootstrap import DRAWS, group_notes, interval, mean_draws
-from .columns import ABSTAINED, FAILED, OK, Column, Floats, Ints, Mask, Scores, joined
+from .columns import ABSTAINED, FAILED, OK, Column, Floats, Ints, Scores, combinations, joined
 
 How = Literal["mean", "geometric", "minimum"]
 
@@ -96,36 +96,40 @@ def summarise(
     by: str | None = None,
     scales: Mapping[str, Sequence[float]] | None = None,
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> list[Cell]:
     """Every judge x model x factor (x value of the slice `by`) that occurs.
 
     `scales` gives the legal values of a factor; without it the observed ones stand in, and the cell says so.
     """
-    cells, keys = _cells(scores, by)
-    ok = scores.ok
+    columns = [scores.judge, scores.model, scores.factor]
+    if by is not None:
+        if by not in scores.slices:
+            raise UsageError(f"no column {by!r} to slice by; there are {sorted(scores.slices)}")
+        columns.append(scores.slices[by])
+    cells, keys = combinations(*columns)
+    ok, n_groups = scores.ok, len(scores.group.labels)
+    score, cell, group = scores.score[ok], cells[ok], scores.group.codes[ok]
     statuses = _table(cells, scores.status.codes, len(keys), len(scores.status.labels))
-    spread = _Spread.of(scores.score[ok], cells[ok], len(keys))
-    drawn = mean_draws(
-        scores.score[ok], cells[ok], len(keys), scores.group.codes[ok], len(scores.group.labels), draws=draws, seed=seed
-    )
-    groups = _groups_per_cell(cells[ok], len(keys), scores.group.codes[ok], len(scores.group.labels))
-    observed = _observed(scores)
-    out = []
-    for i, (judge, model, factor, part) in enumerate(keys):
-        counts = dict(zip(scores.status.labels, map(int, statuses[i]), strict=True))
-        out.append(
-            _cell(
-                (judge, model, factor, part),
-                {status: n for status, n in counts.items() if n},
-                spread.counts(i),
-                interval(drawn[:, i], int(groups[i])),
-                int(groups[i]),
-                scale=(scales or {}).get(factor),
-                observed=observed[factor],
-            )
+    values, codes = _levels(score)
+    counts = _table(cell, codes, len(keys), len(values))
+    drawn = mean_draws(score, cell, len(keys), group, n_groups, draws=draws)
+    groups = _groups_per_cell(cell, len(keys), group, n_groups)
+    spreads = [{float(v): int(n) for v, n in zip(values, row, strict=True) if n} for row in counts]
+    observed: dict[str, set[float]] = {}
+    for (_, _, factor, *_), spread in zip(keys, spreads, strict=True):
+        observed.setdefault(factor, set()).update(spread)
+    return [
+        _cell(
+            key,
+            {status: int(n) for status, n in zip(scores.status.labels, statuses[i], strict=True) if n},
+            spreads[i],
+            interval(drawn[:, i], int(groups[i])),
+            int(groups[i]),
+            scale=(scales or {}).get(key[2]),
+            observed=observed[key[2]],
         )
-    return out
+        for i, key in enumerate(keys)
+    ]
 
 
 def aggregate(scores: Scores, aggregates: Sequence[Aggregate]) -> Scores:
@@ -142,7 +146,10 @@ def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
     """The share of judgements whose factor has exactly this score, such as `{"effect_score": 5}`."""
     out = []
     for factor, wanted in rules.items():
-        for judge, model, part in _judge_models(scores.where(factor=factor)):
+        asked = scores.where(factor=factor)
+        rows, places = combinations(asked.judge, asked.model)
+        for i, (judge, model) in enumerate(places):
+            part = asked.take(rows == i)
             ok = part.take(part.ok)
             passed = (ok.score == wanted).astype(float)
             effect = design_effect(passed, ok.group.codes)
@@ -154,29 +161,27 @@ def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
     return out
 
 
-def rank(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> list[Rank]:
+def rank(scores: Scores, *, draws: int = DRAWS) -> list[Rank]:
     """Models from best to worst for every judge and factor, with the ranks that other images might give."""
     out = []
     for factor in scores.factor.present():
         for judge in scores.judge.present():
             part = scores.take(scores.factor.where(factor) & scores.judge.where(judge) & scores.ok)
             if len(part):
-                out += _ranks(part, judge, factor, draws, seed)
+                out += _ranks(part, judge, factor, draws)
     return out
 
 
-def wilson(successes: float, n: float, level: float = 0.95) -> Interval | None:
+def wilson(successes: float, n: float) -> Interval | None:
     """Wilson's score interval of a share; it stays sensible at 0 and 1, where the normal one has no width.
 
     By hand because SciPy's takes whole numbers, and the effective number of judgements is none.
     """
-    from scipy.special import ndtri
-
     if n <= 0:
         return None
-    z, p = float(ndtri((1 + level) / 2)), successes / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    p, zz = successes / n, Z * Z
+    centre = (p + zz / (2 * n)) / (1 + zz / n)
+    half = Z / (1 + zz / n) * math.sqrt(p * (1 - p) / n + zz / (4 * n * n))
     return Interval(max(0.0, centre - half), min(1.0, centre + half))
 
 
@@ -190,46 +195,9 @@ def design_effect(values: Floats, groups: NDArray[Any]) -> float:
     return max(1.0, grouped / single) if single > 0 else 1.0
 
 
-def _cells(scores: Scores, by: str | None) -> tuple[Ints, list[tuple[str, str, str, str | None]]]:
-    columns = [scores.judge, scores.model, scores.factor]
-    if by is not None:
-        if by not in scores.slices:
-            raise UsageError(f"no column {by!r} to slice by; there are {sorted(scores.slices)}")
-        columns.append(scores.slices[by])
-    key = np.zeros(len(scores), np.int64)
-    for column in columns:
-        key = key * len(column.labels) + column.codes
-    # Counting beats sorting here: there are few combinations and up to millions of rows.
-    used = np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else np.array([], np.int64)
-    position = np.zeros(int(used[-1]) + 1 if len(used) else 1, np.int64)
-    position[used] = np.arange(len(used))
-    names = np.unravel_index(used, [len(c.labels) for c in columns]) if len(used) else []
-    keys = [
-        (*(c.labels[i] for c, i in zip(columns, row, strict=True)), *(() if by else (None,)))
-        for row in zip(*names, strict=True)
-    ]
-    return position[key], keys
-
-
 def _table(rows: Ints, columns: NDArray[Any], n_rows: int, n_columns: int) -> Ints:
     flat: Ints = np.bincount(rows * n_columns + columns, minlength=n_rows * n_columns)
     return flat.reshape(n_rows, n_columns)
-
-
-@dataclass(frozen=True, eq=False)
-class _Spread:
-    """How often each value occurs in each cell."""
-
-    values: Floats
-    table: Ints
-
-    @classmethod
-    def of(cls, score: Floats, cells: Ints, n_cells: int) -> _Spread:
-        values, codes = _levels(score)
-        return cls(values, _table(cells, codes, n_cells, max(len(values), 1)))
-
-    def counts(self, cell: int) -> dict[float, int]:
-        return {float(v): int(n) for v, n in zip(self.values, self.table[cell], strict=False) if n}
 
 
 def _levels(score: Floats) -> tuple[Floats, Ints]:
@@ -249,25 +217,17 @@ def _groups_per_cell(cells: Ints, n_cells: int, groups: NDArray[Any], n_groups: 
     return groups_seen
 
 
-def _observed(scores: Scores) -> dict[str, tuple[float, ...]]:
-    out: dict[str, tuple[float, ...]] = {}
-    ok = scores.ok
-    for code, factor in enumerate(scores.factor.labels):
-        values = scores.score[ok & (scores.factor.codes == code)]
-        out[factor] = (float(values.min()), float(values.max())) if len(values) else ()
-    return out
-
-
 def _cell(
-    key: tuple[str, str, str, str | None],
+    key: tuple[str, ...],
     statuses: dict[str, int],
     spread: dict[float, int],
     ci: Interval | None,
     groups: int,
     *,
     scale: Sequence[float] | None,
-    observed: Sequence[float],
+    observed: Collection[float],
 ) -> Cell:
+    judge, model, factor, *part = key
     ok, abstained = statuses.pop(OK, 0), statuses.pop(ABSTAINED, 0)
     failed, failures = statuses, sum(statuses.values())
     total = math.fsum(value * n for value, n in spread.items())
@@ -279,7 +239,10 @@ def _cell(
         notes.append("scale not given: bounds use the lowest and highest score seen")
     bound = (lambda worst: (total + failures * worst) / (ok + failures)) if ok + failures and values else None
     return Cell(
-        *key,
+        judge,
+        model,
+        factor,
+        part[0] if part else None,
         n=ok + abstained + failures,
         ok=ok,
         abstained=abstained,
@@ -365,19 +328,10 @@ def stacked(parts: Sequence[Scores]) -> Scores:
     )
 
 
-def _judge_models(scores: Scores) -> list[tuple[str, str, Scores]]:
-    pairs: list[tuple[str, str, Mask]] = [
-        (judge, model, scores.judge.where(judge) & scores.model.where(model))
-        for judge in scores.judge.present()
-        for model in scores.model.present()
-    ]
-    return [(judge, model, scores.take(rows)) for judge, model, rows in pairs if rows.any()]
-
-
-def _ranks(part: Scores, judge: str, factor: str, draws: int, seed: int) -> list[Rank]:
+def _ranks(part: Scores, judge: str, factor: str, draws: int) -> list[Rank]:
     model, group = part.model.compact(), part.group.compact()
     n, groups = len(model.labels), len(group.labels)
-    drawn = mean_draws(part.score, model.codes, n, group.codes, groups, draws=draws, seed=seed)
+    drawn = mean_draws(part.score, model.codes, n, group.codes, groups, draws=draws)
     means = np.bincount(model.codes, weights=part.score) / np.bincount(model.codes)
     # A difference smaller than rounding is a tie, not an order.
     places = 1 + np.sum(drawn[:, None, :] > drawn[:, :, None] + 1e-6, axis=2)
