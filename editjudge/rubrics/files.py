@@ -7,7 +7,7 @@ import functools
 import json
 import os.path
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -256,102 +256,64 @@ def _dumper() -> Any:
 def _yaml(text: str, source: str) -> tuple[Any, dict[_Path, int]]:
     """A YAML document as plain data, and the line of each key.
 
-    Built from parser events on a stack of our own: the library's composer recurses and crashes the process on
-    deep nesting, takes the last of two equal keys, reads `no` as false, and expands aliases without bound.
+    The library's composer crashes the process on deep nesting and expands aliases without bound, so it gets what was
+    looked over only; its constructor takes the last of two equal keys and reads `no` as false, so ours stands in.
     """
     import yaml
 
-    builder = _Builder(source)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(text, Loader=loader):
-            builder.take(event, yaml)
+        _look_over(yaml.parse(text, Loader=loader), source)
+        node = yaml.compose(text, Loader=loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
         raise RubricError(f"{source}:{line}: not YAML: {problem}") from None
-    return builder.document, builder.lines
+    lines: dict[_Path, int] = {}
+    return None if node is None else _built(node, (), lines, source), lines
 
 
-class _Builder:
-    def __init__(self, source: str) -> None:
-        self.source = source
-        self.document: Any = None
-        self.lines: dict[_Path, int] = {}
-        self._open: list[dict[str, Any] | list[Any]] = []
-        self._path: list[str | int] = []
-        self._key: str | None = None
-        self._documents = 0
-
-    def take(self, event: Any, yaml: Any) -> None:
-        line = event.start_mark.line + 1
+def _look_over(events: Iterable[Any], source: str) -> None:
+    depth = documents = 0
+    for event in events:
+        kind, why = type(event).__name__, ""
+        depth += kind in ("MappingStartEvent", "SequenceStartEvent")
+        depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
+        documents += kind == "DocumentStartEvent"
         if getattr(event, "tag", None):
-            self._refuse(line, "tags (!name) are not used in rubric files")
-        match event:
-            case yaml.AliasEvent():
-                self._refuse(line, "aliases (*name) are not used in rubric files")
-            case yaml.MappingStartEvent():
-                self._enter({}, line)
-            case yaml.SequenceStartEvent():
-                self._enter([], line)
-            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                self._leave()
-            case yaml.ScalarEvent():
-                self._scalar(event, line)
-            case yaml.DocumentStartEvent():
-                self._documents += 1
-                if self._documents > 1:
-                    self._refuse(line, "one document a file")
+            why = "tags (!name) are not used in rubric files"
+        elif kind == "AliasEvent":
+            why = "aliases (*name) are not used in rubric files"
+        elif depth > _MAX_DEPTH:
+            why = f"nested more than {_MAX_DEPTH} deep"
+        elif documents > 1:
+            why = "one document a file"
+        if why:
+            raise RubricError(f"{source}:{event.start_mark.line + 1}: {why}")
 
-    def _refuse(self, line: int, why: str) -> None:
-        raise RubricError(f"{self.source}:{line}: {why}")
 
-    def _scalar(self, event: Any, line: int) -> None:
-        if self._open and isinstance(self._open[-1], dict) and self._key is None:
-            key = str(event.value)
-            if key in self._open[-1]:
-                self._refuse(line, f'the key "{_shown(key)}" stands twice')
-            if _NUMBERLIKE.fullmatch(key) and repr(_plain(key)) != key:
-                self._refuse(line, f'the key "{_shown(key)}" is not a plain integer')
-            self._key = key
-            self.lines[(*self._path, key)] = line
-            return
-        plain = event.implicit[0]
-        self._put(_plain(event.value) if plain else event.value, line)
-
-    def _enter(self, container: dict[str, Any] | list[Any], line: int) -> None:
-        if len(self._open) >= _MAX_DEPTH:
-            self._refuse(line, f"nested more than {_MAX_DEPTH} deep")
-        if self._open and isinstance(self._open[-1], dict) and self._key is None:
-            self._refuse(line, "a key must be a word")
-        if self._open:
-            parent = self._open[-1]
-            self._path.append(len(parent) if isinstance(parent, list) else str(self._key))
-            self.lines.setdefault(tuple(self._path), line)
-        self._place(container)
-        self._open.append(container)
-        self._key = None
-
-    def _leave(self) -> None:
-        self._open.pop()
-        if self._path:
-            self._path.pop()
-
-    def _put(self, value: Any, line: int) -> None:
-        parent = self._open[-1] if self._open else None
-        if isinstance(parent, list):
-            self.lines[(*self._path, len(parent))] = line
-        self._place(value)
-
-    def _place(self, value: Any) -> None:
-        if not self._open:
-            self.document = value
-        elif isinstance(parent := self._open[-1], list):
-            parent.append(value)
-        else:
-            parent[str(self._key)] = value
-            self._key = None
+def _built(node: Any, path: _Path, lines: dict[_Path, int], source: str) -> Any:
+    if node.id == "scalar":
+        return node.value if node.style else _plain(node.value)
+    if node.id == "sequence":
+        for number, item in enumerate(node.value):
+            lines[(*path, number)] = item.start_mark.line + 1
+        return [_built(item, (*path, number), lines, source) for number, item in enumerate(node.value)]
+    found: dict[str, Any] = {}
+    for name, value in node.value:
+        line, key, why = name.start_mark.line + 1, name.value, ""
+        if name.id != "scalar":
+            why = "a key must be a word"
+        elif key in found:
+            why = f'the key "{_shown(key)}" stands twice'
+        elif _NUMBERLIKE.fullmatch(key) and repr(_plain(key)) != key:
+            why = f'the key "{_shown(key)}" is not a plain integer'
+        if why:
+            raise RubricError(f"{source}:{line}: {why}")
+        lines[(*path, key)] = line
+        found[key] = _built(value, (*path, key), lines, source)
+    return found
 
 
 def _plain(text: str) -> Any:
