@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import io
@@ -15,12 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from jsonschema.validators import Draft202012Validator
+from starlette.requests import Request
+
 from editjudge import images, manifest, ratings
 from editjudge.errors import EditjudgeError
 from editjudge.rubrics import files
 from editjudge.rubrics.contract import Failure, check
 from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.model import Rubric
+from editjudge.web import sent
+from editjudge.web.terms import Terms
 
 Target = Callable[[bytes], None]
 
@@ -100,12 +106,41 @@ def picture(data: bytes) -> None:
         assert seen.mode == "RGB" and sorted(seen.size) == sorted((info.width, info.height)), (info, seen.size)
 
 
+def request(data: bytes) -> None:
+    """The body of a request, JSON or multipart by the first byte: what is taken is what the document allows."""
+    parted, rewards = (bool(data[0] & bit) if data else False for bit in (1, 2))
+    kind = b"multipart/form-data; boundary=x" if parted else b"application/json"
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", kind)]}
+    messages = iter([{"type": "http.request", "body": data[1:], "more_body": False}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    try:
+        body, size = asyncio.run(sent.body(Request(scope, receive), _TERMS))
+        taken = _MODELS.read(body, rewards=rewards)
+    except sent.Refused as refused:
+        assert 400 <= refused.status < 500 and refused.error, refused
+        return
+    assert size == len(data[1:]) and 1 <= len(sent.edits(taken)) <= _TERMS.edits
+    if not parted:
+        _SCHEMAS[type(taken)].validate(body)
+
+
+_TERMS = Terms(max_picture=64, max_body=4096, max_edits=4)
+_MODELS = sent.Models(_TERMS, ["measured"], ["online", "lighting"], ["alignment", "fidelity.alignment"])
+_SCHEMAS: dict[Any, Any] = {
+    model: Draft202012Validator(model.model_json_schema()) for model in (_MODELS.one, _MODELS.batch, _MODELS.reward)
+}
+
+
 TARGETS: Mapping[str, Target] = {
     "contract": contract,
     "manifest": manifest_file,
     "picture": picture,
     "prompt": prompt,
     "ratings": ratings_file,
+    "request": request,
     "rubric": rubric_file,
 }
 
@@ -136,6 +171,7 @@ def seeds(name: str) -> list[bytes]:
         "picture": _pictures,
         "prompt": _prompts,
         "ratings": functools.partial(_tables, [{"item": "a", "rater": "r", "factor": "f", "score": 3}]),
+        "request": _requests,
         "rubric": lambda: [files.dump(rubric).encode() for rubric in _RUBRICS[::3]],
     }
     return list(made[name]())
@@ -159,6 +195,18 @@ def _tables(rows: list[dict[str, Any]]) -> Iterator[bytes]:
     out = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows), out)
     yield b"\2" + out.getvalue()
+
+
+def _requests() -> Iterator[bytes]:
+    words = {"id": "a", "instruction": "x", "metadata": {"step": "1"}}
+    shown = words | {"input": "AAAA", "edited": "data:image/png;base64,AA=="}
+    yield b"\0" + json.dumps(shown | {"judge": "measured", "strict": True}).encode()
+    reduced = {"rubrics": ["online"], "formula": "min", "weights": {"alignment": 1.5}, "deadline": 9}
+    yield b"\2" + json.dumps({"edits": [shown, words | {"edited": None}], **reduced}).encode()
+    part = '--x\r\nContent-Disposition: form-data; name="{}"{}\r\n\r\n{}\r\n'
+    for first, said, name in ((b"\1", words, "edited"), (b"\3", {"edits": [words]}, "edits.0.edited")):
+        parts = part.format("request", "", json.dumps(said)) + part.format(name, '; filename="b"', "AA")
+        yield first + f"{parts}--x--\r\n".encode()
 
 
 def _pictures() -> Iterator[bytes]:
