@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _SHORTEST = 16
 """Characters of a token; one of ours has 43."""
+_IDLE = 75
+"""Seconds that a connection may be idle: longer than clients keep one (aiohttp 15), so that it is they who close it. With
+uvicorn's own 5, now and then a POST went into a connection that was just being closed, and nobody sends one twice."""
 
 
 @click.command()
@@ -51,7 +54,6 @@ def command(
     try:
         import uvicorn
 
-        from editjudge.store.places import engine_of
         from editjudge.web.app import create
         from editjudge.web.browse import lean
         from editjudge.web.site import LOOPBACK, Site
@@ -66,14 +68,14 @@ def command(
         )
     if token is not None and len(token) < _SHORTEST:
         raise UsageError(f"the token has {len(token)} characters; at least {_SHORTEST} are needed to be hard to guess")
-    if not create_store:
-        engine_of(store_place, readonly=True, timeout=0)[0].dispose()  # one that is not there is named, not made
-    with open_store(store_place) as store, _listening(host, port) as listener:
+    with open_store(store_place, create=create_store) as store, _listening(host, port) as listener:
         address = f"[{host}]" if ":" in host else host
         lean(store)
         app = create(Site(store, judge, options, token, terms))
         # Access logs would hold addresses with people's search words; the token never is in one.
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=10)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_keep_alive=_IDLE, timeout_graceful_shutdown=10
+        )
         click.echo(f"editjudge: http://{address}:{listener.getsockname()[1]}/  (store {safe(store.place)})", err=True)
         click.echo("Ctrl-C stops it.", err=True)
         with contextlib.suppress(KeyboardInterrupt):  # raised again once everything is closed
