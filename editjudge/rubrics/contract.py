@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from editjudge.errors import near_miss
@@ -51,15 +51,7 @@ class Verdict:
     notes: tuple[Remark, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "scores": dict(self.scores),
-            "justifications": dict(self.justifications),
-            "violations": _codes(self.violations),
-            "reasons": [],
-            "details": [remark.as_json() for remark in self.violations],
-            "notes": [remark.as_json() for remark in self.notes],
-        }
+        return _as_json(self, dict(self.scores), dict(self.justifications), ())
 
 
 @dataclass(frozen=True)
@@ -69,19 +61,25 @@ class Failure:
     status: Literal["refused", "invalid", "truncated"]
     """`refused`: the model declined. `invalid`: it broke the contract. `truncated`: it was cut off."""
     reasons: tuple[Remark, ...]
-    violations: tuple[Remark, ...] = field(default=())
-    notes: tuple[Remark, ...] = field(default=())
+    violations: tuple[Remark, ...] = ()
+    notes: tuple[Remark, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "status": self.status,
-            "scores": None,
-            "justifications": None,
-            "violations": _codes(self.violations),
-            "reasons": [remark.as_json() for remark in self.reasons],
-            "details": [remark.as_json() for remark in self.violations],
-            "notes": [remark.as_json() for remark in self.notes],
-        }
+        return _as_json(self, None, None, self.reasons)
+
+
+def _as_json(
+    said: Verdict | Failure, scores: dict[str, int] | None, why: dict[str, str] | None, reasons: Sequence[Remark]
+) -> dict[str, Any]:
+    return {
+        "status": said.status,
+        "scores": scores,
+        "justifications": why,
+        "violations": list(dict.fromkeys(remark.code for remark in said.violations)),
+        "reasons": [remark.as_json() for remark in reasons],
+        "details": [remark.as_json() for remark in said.violations],
+        "notes": [remark.as_json() for remark in said.notes],
+    }
 
 
 def check(
@@ -132,10 +130,10 @@ def check(
 def envelope_keys(rubric: Rubric) -> list[str]:
     """Every key that an answer has at any level; an object with one of them claims to be the answer."""
     answer = rubric.answer
-    keys = [answer.id_key, *answer.envelope.split("."), *answer.texts, *(f.key for f in rubric.factors)]
+    keys = [*top_keys(rubric), *(factor.key for factor in rubric.factors)]
     if answer.form == "entries":
-        keys += [answer.score_key, answer.reason_key]
-    return list(dict.fromkeys(key for key in keys if key))
+        keys += [answer.score_key, *([answer.reason_key] if answer.reason_key else [])]
+    return list(dict.fromkeys(keys))
 
 
 def top_keys(rubric: Rubric) -> list[str]:
@@ -143,10 +141,6 @@ def top_keys(rubric: Rubric) -> list[str]:
     answer = rubric.answer
     inner = [answer.envelope] if answer.envelope else [factor.key for factor in rubric.factors]
     return [*([answer.id_key] if answer.id_key else []), *answer.texts, *inner]
-
-
-def _codes(remarks: Iterable[Remark]) -> list[str]:
-    return list(dict.fromkeys(remark.code for remark in remarks))
 
 
 def _invalid(code: str, message: str) -> Failure:
@@ -200,9 +194,8 @@ _Chosen = tuple[dict[str, Any], tuple[Remark, ...], tuple[Remark, ...]]
 
 def _choose(candidates: tuple[Candidate, ...], json_last: bool) -> _Chosen | Failure:
     """The one object that is the answer; two different ones are nobody's answer, unless the last is asked for."""
-    considered = candidates[-1:] if json_last else candidates
     values = []
-    for candidate in considered:
+    for candidate in candidates[-1:] if json_last else candidates:
         value = _value(candidate)
         if isinstance(value, Failure):
             return value
@@ -213,11 +206,7 @@ def _choose(candidates: tuple[Candidate, ...], json_last: bool) -> _Chosen | Fai
     if len(candidates) == 1:
         return answer, (), ()
     if json_last and any(_canonical(_value(other)) != _canonical(answer) for other in candidates[:-1]):
-        return (
-            answer,
-            (),
-            (Remark("earlier_answer", "an earlier object was passed over: the last one counts"),),
-        )
+        return answer, (), (Remark("earlier_answer", "an earlier object was passed over: the last one counts"),)
     return answer, (Remark("repeated_answer", f"the same answer stands {len(candidates)} times"),), ()
 
 
@@ -254,24 +243,29 @@ class _Reading:
     def take(self, value: dict[str, Any], identifier: str | None) -> None:
         answer = self.rubric.answer
         factors = {factor.key: factor for factor in self.rubric.factors}
-        inner_at_top = () if answer.envelope else tuple(factors)
-        self._keys(value, top_keys(self.rubric), inner_at_top)
+        self._keys(value, top_keys(self.rubric), () if answer.envelope else tuple(factors))
         if answer.id_key in value:
             self._identifier(value[answer.id_key], identifier)
-        shared = self._shared(value)
-        inner = value.get(answer.envelope) if answer.envelope else value
-        if answer.envelope and answer.envelope not in value:
-            return
+        texts = [self._text(key, value[key]) for key in answer.texts if key in value]
+        shared = next((text for text in texts if text is not None), None)
+        inner: Any = value
+        if answer.envelope:
+            if answer.envelope not in value:
+                return
+            inner = value[answer.envelope]
         if answer.form == "list":
-            self._list(inner, shared)
+            if not isinstance(inner, list) or len(inner) != len(factors):
+                self._wrong(answer.envelope, f"a list of {len(factors)} scores", inner)
+                return
+            inner = dict(zip(factors, inner, strict=True))
         elif not isinstance(inner, dict):
             self._wrong(answer.envelope, "an object with one entry a factor", inner)
-        else:
-            if answer.envelope:
-                self._keys(inner, list(factors), tuple(factors))
-            for key, factor in factors.items():
-                if key in inner:
-                    self._entry(factor, inner[key], shared)
+            return
+        elif answer.envelope:
+            self._keys(inner, list(factors), tuple(factors))
+        for key, factor in factors.items():
+            if key in inner:
+                self._entry(factor, inner[key], shared)
 
     def _keys(self, value: Mapping[str, Any], expected: list[str], factors: tuple[str, ...]) -> None:
         for key in expected:
@@ -289,39 +283,16 @@ class _Reading:
             yield key, near_miss(key, expected)
 
     def _identifier(self, said: object, asked: str | None) -> None:
-        key = self.rubric.answer.id_key
-        if not isinstance(said, str) or isinstance(said, OtherNumber):
-            self._wrong(str(key), "a string", said)
-        elif asked is not None and said != asked:
-            self._say("wrong_id", f'"{key}" is "{said[:80]}" but the question was about "{asked}"')
-
-    def _shared(self, value: Mapping[str, Any]) -> str | None:
-        first = None
-        for key in self.rubric.answer.texts:
-            if key in value:
-                text = value[key]
-                if not isinstance(text, str) or isinstance(text, OtherNumber):
-                    self._wrong(key, "text", text)
-                elif first is None:
-                    first = text
-        return first
-
-    def _list(self, inner: object, shared: str | None) -> None:
-        factors = self.rubric.factors
-        if not isinstance(inner, list) or len(inner) != len(factors):
-            self._wrong(self.rubric.answer.envelope, f"a list of {len(factors)} scores", inner)
-            return
-        for factor, score in zip(factors, inner, strict=True):
-            self._score(factor, score)
-            if shared is not None:
-                self.justifications[factor.key] = shared
+        key = str(self.rubric.answer.id_key)
+        text = self._text(key, said, "a string")
+        if text is not None and asked is not None and text != asked:
+            self._say("wrong_id", f'"{key}" is "{text[:80]}" but the question was about "{asked}"')
 
     def _entry(self, factor: Factor, entry: object, shared: str | None) -> None:
         answer = self.rubric.answer
-        if answer.form == "scores":
+        if answer.form != "entries":
             self._score(factor, entry)
-            if shared is not None:
-                self.justifications[factor.key] = shared
+            self._reason(factor, shared)
             return
         expected = [answer.score_key, *([answer.reason_key] if answer.reason_key else [])]
         if not isinstance(entry, dict):
@@ -335,9 +306,8 @@ class _Reading:
         if answer.score_key in entry:
             self._score(factor, entry[answer.score_key])
         if answer.reason_key in entry:
-            self._reason(factor, entry[answer.reason_key])
-        elif shared is not None:
-            self.justifications[factor.key] = shared
+            shared = self._text(f"{factor.key}.{answer.reason_key}", entry[answer.reason_key], factor=factor.key)
+        self._reason(factor, shared)
 
     def _score(self, factor: Factor, said: object) -> None:
         if factor.scale.accepts(said):
@@ -346,11 +316,15 @@ class _Reading:
         code = _score_code(said)
         self._say(code, f'the score of "{factor.key}" is {_shown(said)}; expected {factor.scale.words}', factor.key)
 
-    def _reason(self, factor: Factor, said: object) -> None:
+    def _reason(self, factor: Factor, text: str | None) -> None:
+        if text is not None:
+            self.justifications[factor.key] = text
+
+    def _text(self, where: str, said: object, expected: str = "text", factor: str | None = None) -> str | None:
         if isinstance(said, str) and not isinstance(said, OtherNumber):
-            self.justifications[factor.key] = said
-        else:
-            self._wrong(f"{factor.key}.{self.rubric.answer.reason_key}", "text", said, factor.key)
+            return said
+        self._wrong(where, expected, said, factor)
+        return None
 
     def _wrong(self, where: str, expected: str, found: object, factor: str | None = None) -> None:
         self._say("wrong_type", f'"{where}" is {_shown(found)}; expected {expected}', factor)
