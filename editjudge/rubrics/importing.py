@@ -20,6 +20,7 @@ from editjudge.rubrics.scanning import TooComplex
 
 SHOWN = IMAGE_ROLES[:3]
 """The pictures that a rubric can show."""
+_ROLES = (*SHOWN, *TEXT_ROLES)
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,11 @@ class _Importer:
         self.hints = hints
         self.inferred: list[str] = []
         self.asks: list[Ask] = []
-        fields = _format_fields(text)
-        self.format_fields = fields or []
-        self.braces: Any = "format" if fields is not None else "literal"
-        plain = _unescaped(text) if fields is not None else text
-        self.plain = plain.replace("\r\n", "\n")
+        parts = _format_parts(text)
+        self.braces: Any = "literal" if parts is None else "format"
+        self.format_parts = parts or []
+        self.format_fields = [name for _, name in self.format_parts if name is not None]
+        self.plain = (text if parts is None else _joined(parts, "{{{}}}")).replace("\r\n", "\n")
         try:
             self.blocks = list(examples.find(self.plain))
         except TooComplex:
@@ -87,12 +88,8 @@ class _Importer:
 
     def run(self) -> Imported:
         if _PAIRWISE.search(self.plain):
-            self._ask(
-                "kind of prompt",
-                "it asks which of two edits is better; a rubric scores one edit",
-                "not importable",
-            )
-            return Imported(None, (), tuple(self.asks))
+            why = "it asks which of two edits is better; a rubric scores one edit"
+            return Imported(None, (), (Ask("kind of prompt", why, "not importable"),))
         slots = self._slots()
         images = self._images(slots)
         texts = self._texts(slots)
@@ -133,12 +130,8 @@ class _Importer:
             names.add(name)
             role = self.hints.slots.get(name) or guess
             if role is None:
-                known = ", ".join((*SHOWN, *TEXT_ROLES))
-                self._ask(
-                    f"placeholder {mark}",
-                    f"which input fills it: {known}, or - to leave it as it stands",
-                    f'--slot "{name}=ROLE"',
-                )
+                why = f"which input fills it: {', '.join(_ROLES)}, or - to leave it as it stands"
+                self._ask(f"placeholder {mark}", why, f'--slot "{name}=ROLE"')
             elif role != "-":
                 slots[mark] = Slot(mark, _known_role(role))
         for mark, guess in _headings(self.plain):
@@ -158,7 +151,7 @@ class _Importer:
         else:
             # Doubled braces around a name are literal to str.format and a placeholder to other engines.
             marks = [f"{{{name}}}" for name in self.format_fields]
-            marks += [mark for mark in _LITERAL_NAME.findall(_literals(self.text)) if mark not in marks]
+            marks += [mark for mark in _LITERAL_NAME.findall(_joined(self.format_parts, "\0")) if mark not in marks]
         for mark in dict.fromkeys(marks):
             name = mark.strip("${} ")
             certain = self.braces == "literal" or name in self.format_fields
@@ -228,7 +221,7 @@ class _Importer:
     def _answer(self) -> tuple[Answer, tuple[Factor, ...]]:
         found = self._example()
         self._example_found = bool(found)
-        if self.asks and any(ask.about == "answer" for ask in self.asks):
+        if any(ask.about == "answer" for ask in self.asks):
             return Answer(), ()
         if not found:
             return self._answer_without_example()
@@ -365,9 +358,8 @@ class _Importer:
             self._ask("words", why, "--words LEAST-MOST, or --words none")
         elif found and len(texts) > 1:
             low, high = next(iter(found))
-            why = (
-                f'the text says {low}-{high} words, and the answer has several texts; "{texts[0]}" counts as the reason'
-            )
+            several = f'the answer has several texts; "{texts[0]}" counts as the reason'
+            why = f"the text says {low}-{high} words, and {several}"
             self._ask("words", why, "--words LEAST-MOST, or --words none")
         if len(found) != 1:
             return None
@@ -470,22 +462,23 @@ def _said(values: tuple[int, ...]) -> str:
     return Scale(values).words
 
 
+_LIMITS = (
+    (rf"\b(\d{{1,4}})\s*(?:{TO}|and)\s*(\d{{1,4}})[ -]words?\b", 0),
+    (rf"\b{_UPPER}\s+(\d{{1,4}})\s+words?\b", 0),
+    (r"(?<![-–\d])\b(\d{1,4}) words?(?: or (?:less|fewer)| max(?:imum)?)\b", 0),
+    (r"\b(?:under|(?:less|fewer) than)\s+(\d{1,4})\s+words?\b", 1),
+)
+"""Ways of stating a number of words, and how many fewer than the number they allow."""
+
+
 def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
     """Least and most words of a reason, as a text states them; "60-20 words" states none."""
-    return ((least, most) for least, most in _stated_limits(text) if least <= most)
-
-
-def _stated_limits(text: str) -> Iterator[tuple[int, int]]:
-    for match in re.finditer(rf"\b(\d{{1,4}})\s*(?:{TO}|and)\s*(\d{{1,4}})[ -]words?\b", text, re.IGNORECASE):
-        yield int(match[1]), int(match[2])
-    for match in re.finditer(rf"\b{_UPPER}\s+(\d{{1,4}})\s+words?\b", text, re.IGNORECASE):
-        yield 1, int(match[1])
-    for match in re.finditer(
-        r"(?<![-–\d])\b(\d{1,4}) words?(?: or (?:less|fewer)| max(?:imum)?)\b", text, re.IGNORECASE
-    ):
-        yield 1, int(match[1])
-    for match in re.finditer(r"\b(?:under|(?:less|fewer) than)\s+(\d{1,4})\s+words?\b", text, re.IGNORECASE):
-        yield 1, int(match[1]) - 1
+    for pattern, less in _LIMITS:
+        for match in re.finditer(pattern, text, re.IGNORECASE):
+            *least, most = map(int, match.groups())
+            low, high = least[0] if least else 1, most - less
+            if low <= high:
+                yield low, high
 
 
 def _sections(text: str) -> tuple[str, ...]:
@@ -578,9 +571,8 @@ def _certain(words: set[str]) -> bool:
 
 
 def _known_role(role: str) -> str:
-    known = (*SHOWN, *TEXT_ROLES)
-    if role not in known:
-        raise RubricError(f'"{role}" is no input{near_miss(role, known)} Expected: {", ".join(known)}')
+    if role not in _ROLES:
+        raise RubricError(f'"{role}" is no input{near_miss(role, _ROLES)} Expected: {", ".join(_ROLES)}')
     return role
 
 
@@ -604,30 +596,23 @@ def _is_braced(mark: str) -> bool:
     return mark.startswith(("{", "${"))
 
 
-def _format_fields(text: str) -> list[str] | None:
-    """The fields of a text written for str.format; None where its braces are meant as they stand."""
+def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
+    """Words and fields in turn, of a text written for str.format; None where its braces are meant as they stand."""
     if "{{" not in text:
         return None
+    parts = []
     try:
-        parsed = list(string.Formatter().parse(text))
+        for words, name, spec, conversion in string.Formatter().parse(text):
+            if name is not None and (spec or conversion or not name.isidentifier()):
+                return None
+            parts.append((words, name))
     except ValueError:
         return None
-    if any(
-        name is not None and (spec or conversion or not name.isidentifier()) for _, name, spec, conversion in parsed
-    ):
-        return None
-    fields = [name for _, name, _, _ in parsed if name is not None]
     # Names in doubled braces and no others: these are the placeholders, as Jinja and Mustache write them.
-    return None if not fields and placeholders_in(text) else fields
+    has_fields = any(name is not None for _, name in parts)
+    return parts if has_fields or not placeholders_in(text) else None
 
 
-def _unescaped(text: str) -> str:
-    parsed = string.Formatter().parse(text)
-    return "".join(literal + (f"{{{name}}}" if name is not None else "") for literal, name, _, _ in parsed)
-
-
-def _literals(text: str) -> str:
-    """What str.format leaves as it is, with a gap for each field."""
-    return "".join(
-        literal + ("\0" if name is not None else "") for literal, name, _, _ in string.Formatter().parse(text)
-    )
+def _joined(parts: list[tuple[str, str | None]], field: str) -> str:
+    """The text with literal braces as such, and each field as that form has it."""
+    return "".join(words + (field.format(name) if name is not None else "") for words, name in parts)
