@@ -3,17 +3,32 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types check browser bench soak clean
+.PHONY: demo test lint types check browser bench soak lock sbom audit clean
 
-$(VENV)/.dev: pyproject.toml
+# Every file that is installed is in a lock with its hash; the project itself comes last, built by the locked hatchling.
+# Where the lock has no wheel for a machine (an unusual one, or a newer Python), LOCK=no installs by name.
+LOCK ?= yes
+PIP   = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
+ifeq ($(LOCK),yes)
+install = $(PIP) --require-hashes --only-binary :all: --no-deps --requirement requirements/$(1).txt && $(PIP) --no-deps --no-build-isolation --editable .
+else
+install = $(PIP) --editable '.[$(1)]'
+endif
+
+$(VENV)/.dev: pyproject.toml requirements/dev.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
+	$(call install,dev)
 	touch $@
 
 # The demo needs a fraction of what the tests do.
-$(VENV)/.demo: pyproject.toml
+$(VENV)/.demo: pyproject.toml requirements/demo.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test -e $(VENV)/.dev || $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[probes,web]'
+	test -e $(VENV)/.dev || { $(call install,demo); } || { echo "No wheels for this machine in the lock? Try: make demo LOCK=no"; exit 1; }
+	touch $@
+
+# Tools that make and check a release; nothing else needs them.
+$(VENV)/.release: pyproject.toml requirements/release.txt $(VENV)/.dev
+	$(call install,release)
 	touch $@
 
 demo: $(VENV)/.demo
@@ -44,17 +59,28 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m bench.soak --minutes $(MINUTES)
 	$(BIN)/pytest -m soak
 
-# Minutes each, on a quiet machine. Peers are measured where `python -m bench.peers.install` has put them.
+# Half an hour on a quiet machine, into docs/benchmarks.json and docs/benchmarks.md; `make bench SECTIONS="web scale"` for
+# some of it, SECTIONS=million for half an hour more.
 bench: $(VENV)/.dev
-	$(BIN)/python -m bench.startup
-	$(BIN)/python -m bench.throughput --peers
-	$(BIN)/python -m bench.faults
-	$(BIN)/python -m bench.resume
-	$(BIN)/python -m bench.store
-	$(BIN)/python -m bench.scale --resume 100000
-	$(BIN)/python -m bench.rewards
-	$(BIN)/python -m bench.web --million
-	$(BIN)/python -m bench.statistics
+	$(BIN)/python -m bench.peers.install
+	$(BIN)/python -m bench.benchmarks $(SECTIONS)
+
+# Newest versions that fit pyproject.toml, for all platforms and Python 3.11 on; uv asks the index for every file's hash.
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url pyproject.toml
+lock: $(VENV)/.release
+	$(COMPILE) --extra dev --output-file requirements/dev.txt
+	$(COMPILE) --extra demo --constraint requirements/dev.txt --output-file requirements/demo.txt
+	$(COMPILE) --extra release --constraint requirements/dev.txt --output-file requirements/release.txt
+
+sbom: $(VENV)/.release
+	mkdir -p dist
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible -o dist/editjudge.cdx.json requirements/dev.txt
+
+# Known advisories of what is locked (asks a service over the network), and bandit's findings of medium severity and up.
+audit: $(VENV)/.release
+	$(BIN)/bandit --quiet --recursive --severity-level medium editjudge
+	$(BIN)/pip-audit --disable-pip --require-hashes --requirement requirements/dev.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo

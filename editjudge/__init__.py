@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from editjudge.rubrics.files import load as load_rubric
     from editjudge.rubrics.model import Rubric
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _WHERE = {
     "Edit": "edit",
