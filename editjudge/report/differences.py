@@ -41,12 +41,12 @@ def differences(
     scores = _chosen(judged, factors)
     names, within, on = _sides(scores, by)
     pairs = _pairs(names.present(), by, a, b)
-    found = [
-        (context, d)
-        for context in within.present()
-        for first, second in pairs
-        for d in _of_pair(scores, names, within.where(context), (first, second), on)
-    ]
+    found = []
+    for context in within.present():
+        for pair in pairs:
+            a_side, b_side = (scores.take(names.where(name) & within.where(context)) for name in pair)
+            if len(a_side) and len(b_side):
+                found += [(context, d) for d in compare(a_side, b_side, names=pair, on=on)]
     told = corrected([d for _, d in found])
     return [Compared(context, d) for (context, _), d in zip(found, told, strict=True)]
 
@@ -85,11 +85,6 @@ def _pairs(names: Sequence[str], by: By, a: str | None, b: str | None) -> list[t
     if a is not None or b is not None:
         return [(a, n) if a is not None else (n, str(b)) for n in names if n not in (a, b)]
     return list(itertools.combinations(names, 2))
-
-
-def _of_pair(scores: Scores, names: Column, here: object, pair: tuple[str, str], on: On) -> list[Difference]:
-    sides = [scores.take(names.where(name) & here) for name in pair]  # type: ignore[operator]
-    return compare(sides[0], sides[1], names=pair, on=on) if all(map(len, sides)) else []
 
 
 def compare_tables(found: Sequence[Compared], by: By) -> list[Table]:

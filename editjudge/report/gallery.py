@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,7 +151,7 @@ def _card(judged: Judged, store: Store, look: Look, name: str, anchor: str) -> M
         [_contradiction(row, held) for row in kept for held in against.get(row["key"], ())],
         [_failure(row) for row in kept if row["status"] not in DONE],
         _scores(kept),
-        _reasons(store, kept),
+        tag("details", tag("summary", "Reasons and replies"), [_said(store, row) for row in kept]) if kept else None,
         tag("p", f"{left:,} more judgements of this edit left out.", class_="small") if left > 0 else None,
         id=anchor,
         class_="card",
@@ -212,21 +212,12 @@ def _score(values: Sequence[str]) -> Markup:
     )
 
 
-def _reasons(store: Store, rows: Sequence[Mapping[str, Any]]) -> Markup | None:
-    parts = [_said(store, row) for row in rows]
-    return tag("details", tag("summary", "Reasons and replies"), parts) if parts else None
-
-
 def _said(store: Store, row: Mapping[str, Any]) -> Child:
     why = [*(row["justifications"] or {}).items(), *((f, f"abstained: {w}") for f, w in row["abstained"].items())]
     repeat = f", repeat {row['repeat']}" if row["repeat"] else ""
     replies = [] if row["status"] in DONE else store.replies(row["key"])[-_SHOWN_REPLIES:]
     return [
         tag("h4", f"{row['rubric']} by {clipped(row['judge'], 80)}{repeat}"),
-        tag("dl", _pairs(why)) if why else None,
+        tag("dl", [[tag("dt", name), tag("dd", clipped(text, _WORDS))] for name, text in why]) if why else None,
         [tag("pre", clipped(reply.text, _WORDS) or "(an empty reply)") for reply in replies],
     ]
-
-
-def _pairs(pairs: Iterable[tuple[str, str]]) -> list[Child]:
-    return [[tag("dt", name), tag("dd", clipped(text, _WORDS))] for name, text in pairs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +101,12 @@ def document(means: Means) -> dict[str, Any]:
         "pass_rates": plain(means.passes),
         "ranks": plain(means.ranks),
         "contradictions": [dataclasses.asdict(count) for count in judged.contradictions],
-        "noise": [_told_noise(one, means.width) for one in means.noise],
+        "noise": [
+            one.as_json()
+            | {"reliability": {str(k): one.reliability(k) for k in (1, 2, 3, 5, 10)}}
+            | _needed(one, means.width)
+            for one in means.noise
+        ],
     }
 
 
@@ -139,12 +145,10 @@ def _held(judged: Judged) -> dict[tuple[str, str, str], tuple[int, int]]:
 
 def contradicted(judged: Judged) -> Table:
     """Which judge says what the measured evidence of the same pictures refutes, how often."""
-    sums: dict[tuple[str, str, str], list[int]] = {}
-    for c in judged.contradictions:
-        held = sums.setdefault((c.judge, c.rubric, c.factor), [0, 0])
-        held[0] += c.checked
-        held[1] += c.contradicted
-    rows = [(*place, checked, n, Figure(n / checked, wilson(n, checked))) for place, (checked, n) in sums.items()]
+    sums = judged.contradicted("judge", "rubric", "factor")
+    rows: list[tuple[Shown, ...]] = [
+        (*place, checked, n, Figure(n / checked, wilson(n, checked))) for place, (checked, n) in sums.items()
+    ]
     columns = ("judge", "rubric", "factor", "checked", "contradicted", "share")
     notes = ("checked: verdicts with a score that a rule speaks of, on pictures that were measured",)
     caption = "Contradicted by what was measured: share of verdicts that could be checked, Wilson's 95 % interval"
@@ -217,13 +221,9 @@ def _rank(found: Rank | None) -> Figure:
     return Figure(found.rank, text=f"{found.rank}{span}")
 
 
-def _notes(cells: Iterable[Cell], more: Sequence[str]) -> tuple[str, ...]:
+def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
     """Each once, with the number of rows that it is about."""
-    counts: dict[str, int] = {}
-    cells = list(cells)
-    for cell in cells:
-        for note in cell.notes:
-            counts[note] = counts.get(note, 0) + 1
+    counts = Counter(note for cell in cells for note in cell.notes)
     told = [f"{note} ({n} of {len(cells)} rows)" if n < len(cells) else note for note, n in counts.items()]
     if any(cell.failed for cell in cells):
         told.insert(0, "bounds: the mean if every failed judgement had the worst score of the scale, and the best")
@@ -271,8 +271,8 @@ def _noise(means: Means) -> Table:
     rows = [
         (
             one.factor, one.edits, one.judges, Figure(one.repeats, text=f"{one.repeats:.3g}"),
-            Figure(one.same_answer), *(Figure(v) for v in _variances(one)),
-            *(Figure(one.reliability(k)) for k in (1, 3)), *_needed(one, means.width),
+            Figure(one.same_answer), Figure(one.edit_variance), Figure(one.judge_variance), Figure(one.repeat_variance),
+            *(Figure(one.reliability(k)) for k in (1, 3)), *_needed(one, means.width).values(),
         )
         for one in means.noise
     ]  # fmt: skip
@@ -290,19 +290,10 @@ def _noise(means: Means) -> Table:
     return table.folded("edits", "judges", "repeats").trimmed(*empty)
 
 
-def _variances(one: Noise) -> tuple[float | None, float | None, float | None]:
-    return one.edit_variance, one.judge_variance, one.repeat_variance
-
-
-def _needed(one: Noise, width: float | None) -> tuple[int | None, ...]:
-    return () if width is None else (one.needed_edits(width), one.needed_repeats(width))
-
-
-def _told_noise(one: Noise, width: float | None) -> dict[str, Any]:
-    told = one.as_json() | {"reliability": {str(k): one.reliability(k) for k in (1, 2, 3, 5, 10)}}
-    if width is not None:
-        told |= {"needed_edits": one.needed_edits(width), "needed_repeats": one.needed_repeats(width)}
-    return told
+def _needed(one: Noise, width: float | None) -> dict[str, int | None]:
+    if width is None:
+        return {}
+    return {"needed_edits": one.needed_edits(width), "needed_repeats": one.needed_repeats(width)}
 
 
 def _aggregate_scales(judged: Judged, wanted: Iterable[Sequence[Aggregate]]) -> dict[str, tuple[int, ...]]:

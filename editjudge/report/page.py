@@ -44,7 +44,9 @@ def page(means: Means, store: Store, look: Look, ask: Ask, agreed: Agreed | None
         _left_out(omitted, first, *rest),
     ]
     style = Path(__file__).with_name("page.css").read_text("utf-8")
-    body = tag("body", _top(means, [choice.name for choice in found], agreed), tag("main", sections), _foot(means))
+    made = f"Made by editjudge from run {judged.run.id} of its store. Spec {judged.run.spec_hash[:12]}."
+    top = _top(means, [choice.name for choice in found], agreed)
+    body = tag("body", top, tag("main", sections), tag("footer", made))
     return f"<!doctype html>\n{tag('html', _head(judged.run.name, style), body, lang='en')}\n"
 
 
@@ -75,17 +77,14 @@ def _top(means: Means, galleries: Sequence[str], agreed: Agreed | None) -> Marku
         tag("h1", clipped(judged.run.name, 120)),
         [tag("p", clipped(line, 300), class_="lead") for line in judged.lead()],
         _figures(means),
-        tag("nav", tag("ul", [tag("li", tag("a", _titled(name), href=f"#{name}")) for name in links]),
-            aria_label="Contents"),
+        tag("nav", tag("ul", [
+            tag("li", tag("a", name.replace("-", " ").capitalize(), href=f"#{name}")) for name in links
+        ]), aria_label="Contents"),
         _section("how", "What was judged, by whom, how", tag("dl", [
             tag("div", tag("dt", name), tag("dd", clipped(value, 400))) for name, value in _facts(means) if value
         ], class_="facts")),
         class_="top",
     )  # fmt: skip
-
-
-def _titled(name: str) -> str:
-    return name.replace("-", " ").capitalize()
 
 
 def _figures(means: Means) -> Markup:
@@ -152,7 +151,7 @@ def _charts(means: Means) -> tuple[list[Child], list[str]]:
                 mine = [c for c in sliced if c.judge == judge and c.factor in {cell.factor for cell in cells}]
                 fields = {
                     (f"{c.slice or '–'} · {c.model or '–'}", c.factor): c.mean
-                    for c in _sorted(mine)
+                    for c in sorted(mine, key=lambda c: (c.slice or "", c.model))
                     if c.mean is not None
                 }
                 rows = list(dict.fromkeys(row for row, _ in fields))
@@ -161,14 +160,6 @@ def _charts(means: Means) -> tuple[list[Child], list[str]]:
                 title = f"Mean by {name.replace('_', ' ')}, model and factor"
                 drawn.append(_fold(title, charts.heat(title, kept, scale[0], scale[-1])) if kept else None)
     return drawn, omitted
-
-
-def _place(cell: Cell) -> str:
-    return " · ".join(part for part in (cell.slice, cell.model) if part) or "–"
-
-
-def _sorted(cells: Sequence[Cell]) -> list[Cell]:
-    return sorted(cells, key=lambda c: (c.slice or "", c.model))
 
 
 def _by_scale(means: Means, cells: Sequence[Cell]) -> dict[tuple[int, ...], list[Cell]]:
@@ -240,11 +231,8 @@ def _people(agreed: Agreed | None) -> Markup | None:
 def _contradictions(means: Means) -> Markup | None:
     if not means.judged.contradictions:
         return None
-    sums: dict[tuple[str, str], list[int]] = {}
-    for c in means.judged.contradictions:
-        held = sums.setdefault((c.factor, c.judge), [0, 0])
-        held[0], held[1] = held[0] + c.contradicted, held[1] + c.checked
-    bars = [(factor, judge, n, checked) for (factor, judge), (n, checked) in sorted(sums.items())]
+    sums = sorted(means.judged.contradicted("factor", "judge").items())
+    bars = [(factor, judge, n, checked) for (factor, judge), (checked, n) in sums]
     return _section(
         "contradictions",
         "Contradictions",
@@ -279,8 +267,3 @@ def _left_out(omitted: Sequence[str], *shown: Table) -> Markup:
         "long texts beyond a few hundred characters, each of which says so",
     ]
     return _section("left-out", "What was left out", tag("ul", [tag("li", one) for one in [*omitted, *rows, *always]]))
-
-
-def _foot(means: Means) -> Markup:
-    run = means.judged.run
-    return tag("footer", f"Made by editjudge from run {run.id} of its store. Spec {run.spec_hash[:12]}.")

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from editjudge.errors import UsageError, near_miss
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
-from editjudge.stats.columns import Column, Scores, joined
+from editjudge.stats.columns import Column, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.contradictions import Count, counts
 from editjudge.store.store import PENDING, Run, Store
@@ -59,6 +57,15 @@ class Judged:
         added = {judge: aggregates(self, judge) for judge in self.scores.judge.present()}
         parts = [aggregate(self.scores.where(judge=judge), wanted) for judge, wanted in added.items()]
         return stacked(parts) if parts else self.scores, added
+
+    def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
+        """Checked and contradicted verdicts, added up by these fields of a count."""
+        sums: dict[tuple[str, ...], tuple[int, int]] = {}
+        for count in self.contradictions:
+            place = tuple(getattr(count, name) for name in by)
+            checked, n = sums.get(place, (0, 0))
+            sums[place] = checked + count.checked, n + count.contradicted
+        return sums
 
     def lead(self) -> list[str]:
         """What became of the run, before any score is shown."""
@@ -169,7 +176,7 @@ def _row(row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]) -> di
 
 def _rubrics(store: Store | Shards, run: Run) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
     """Factors by rubric and scales by factor, from the questions that were kept with the run."""
-    hashes = {str(name): hash_ for name, hash_ in dict(run.spec.get("rubrics", {})).items()}
+    hashes: dict[str, str] = run.spec.get("rubrics", {})
     if not hashes:
         rows = store.judgements(run, fields=("rubric", "rubric_hash"))
         hashes = {row["rubric"]: row["rubric_hash"] for row in rows if row["rubric_hash"]}
@@ -188,24 +195,11 @@ def _rubrics(store: Store | Shards, run: Run) -> tuple[dict[str, tuple[str, ...]
 
 def _told_apart(scores: Scores) -> Scores:
     """With `SPEC@RUBRIC` for a judge wherever it scores a factor under more than one rubric."""
-    if not len(scores):
-        return replace(scores, slices={**scores.slices, SPEC: scores.judge})
-    rubric = scores.slices["rubric"]
-    cell = joined(scores.judge, scores.factor)
-    used = np.unique(np.stack([cell.codes, rubric.codes]), axis=1)
-    several = np.bincount(used[0], minlength=len(cell.labels)) > 1
-    key = (scores.judge.codes.astype(np.int64) * len(rubric.labels) + rubric.codes) * 2 + several[cell.codes]
-    kinds, codes = np.unique(key, return_inverse=True)
-    names = [_name(int(kind), scores.judge.labels, rubric.labels) for kind in kinds]
-    merged = Column.of(names)
-    named = Column(merged.codes[codes], merged.labels)
-    return replace(scores, judge=named, slices={**scores.slices, SPEC: scores.judge})
-
-
-def _name(kind: int, judges: Sequence[str], rubrics: Sequence[str]) -> str:
-    pair, several = divmod(kind, 2)
-    judge, rubric = divmod(pair, len(rubrics))
-    return f"{judges[judge]}@{rubrics[rubric]}" if several else judges[judge]
+    rows, places = combinations(scores.judge, scores.slices["rubric"], scores.factor)
+    asked = Counter((judge, factor) for judge, _, factor in places)
+    names = Column.of(f"{judge}@{rubric}" if asked[judge, factor] > 1 else judge for judge, rubric, factor in places)
+    judge = Column(names.codes[rows], names.labels)
+    return replace(scores, judge=judge, slices={**scores.slices, SPEC: scores.judge})
 
 
 def _provenance(run: Run, seen: Mapping[str, set[str]]) -> dict[str, str]:
