@@ -101,9 +101,9 @@ def is_url(source: ImageSource) -> bool:
     return isinstance(source, str) and source[:8].lower().startswith(("http://", "https://"))
 
 
-def from_data_url(text: str, *, name: str = "data: URL", bounds: Bounds = BOUNDS) -> bytes:
+def from_data_url(text: str, *, bounds: Bounds = BOUNDS) -> bytes:
     """The bytes in a `data:` URL; base64 by the letter, so that nothing is skipped silently."""
-    head, comma, body = text.partition(",")
+    name, (head, comma, body) = "data: URL", text.partition(",")
     if not comma:
         raise ImageError(f"{name}: no comma in it; expected data:image/png;base64,...")
     _bound_bytes(len(body) // 4 * 3 - 2, name, bounds)
@@ -311,15 +311,8 @@ def _open(data: bytes, found: Format) -> Any:
         except ImportError:
             raise Unreadable("is HEIC, which needs an extra: pip install 'editjudge[heic]'") from None
         return heif.HeifImageFile(io.BytesIO(data))
-    plugin, reader = {
-        "jpeg": ("JpegImagePlugin", "JpegImageFile"),
-        "png": ("PngImagePlugin", "PngImageFile"),
-        "webp": ("WebPImagePlugin", "WebPImageFile"),
-        "gif": ("GifImagePlugin", "GifImageFile"),
-        "bmp": ("BmpImagePlugin", "BmpImageFile"),
-        "tiff": ("TiffImagePlugin", "TiffImageFile"),
-    }[found]
-    return getattr(importlib.import_module(f"PIL.{plugin}"), reader)(io.BytesIO(data))
+    stem = "WebP" if found == "webp" else found.capitalize()
+    return getattr(importlib.import_module(f"PIL.{stem}ImagePlugin"), f"{stem}ImageFile")(io.BytesIO(data))
 
 
 _FILTERING = threading.Lock()

@@ -169,16 +169,9 @@ def _jpeg(data: bytes) -> ImageInfo:
         raise Unreadable("is a JPEG without a frame header")
     _jpeg_end(data, at)
     bits, height, width, channels = frame
+    mode = _JPEG_MODES.get(channels, "other")
     return ImageInfo(
-        "jpeg",
-        width,
-        height,
-        len(data),
-        mode=_JPEG_MODES.get(channels, "other"),
-        bits=bits,
-        orientation=orientation,
-        has_icc=has_icc,
-        lossless=False,
+        "jpeg", width, height, len(data), mode, bits, orientation=orientation, has_icc=has_icc, lossless=False
     )
 
 
@@ -203,6 +196,7 @@ _PNG_MODES: dict[int, tuple[Mode, bool]] = {
 }
 # 64 MB in the 8 KB pieces that libpng writes is 8,192 chunks; somebody who writes more wants us to count.
 _MAX_CHUNKS = 100_000
+_NOWHERE = slice(0)
 
 
 def _png(data: bytes) -> ImageInfo:
@@ -218,7 +212,6 @@ def _png(data: bytes) -> ImageInfo:
         raise Unreadable("is a PNG without a picture in it")
     _refuse_garbage(data, end)
     mode, has_alpha = _PNG_MODES[colour]
-    frames = _slice(data, chunks.get(b"acTL"))[:4]
     return ImageInfo(
         "png",
         width,
@@ -227,15 +220,15 @@ def _png(data: bytes) -> ImageInfo:
         mode=mode,
         bits=8 if mode == "palette" else bits,
         has_alpha=has_alpha or b"tRNS" in chunks,
-        orientation=_orientation(_slice(data, chunks.get(b"eXIf"))),
+        orientation=_orientation(data[chunks.get(b"eXIf", _NOWHERE)]),
         has_icc=b"iCCP" in chunks,
-        animated=int.from_bytes(frames, "big") > 1,
+        animated=int.from_bytes(data[chunks.get(b"acTL", _NOWHERE)][:4], "big") > 1,
     )
 
 
-def _png_chunks(data: bytes) -> tuple[dict[bytes, tuple[int, int]], int]:
+def _png_chunks(data: bytes) -> tuple[dict[bytes, slice], int]:
     """Where the first chunk of each kind lies, and where the picture ends."""
-    chunks: dict[bytes, tuple[int, int]] = {}
+    chunks: dict[bytes, slice] = {}
     at = 8
     unpack = struct.Struct(">I4s").unpack_from
     for _ in range(_MAX_CHUNKS):
@@ -245,13 +238,9 @@ def _png_chunks(data: bytes) -> tuple[dict[bytes, tuple[int, int]], int]:
         if kind == b"IEND":
             return chunks, at + 12 + length
         if kind not in chunks:
-            chunks[kind] = (at + 8, at + 8 + length)
+            chunks[kind] = slice(at + 8, at + 8 + length)
         at += 12 + length
     raise Unreadable(f"is a PNG of more than {_MAX_CHUNKS:,} chunks")
-
-
-def _slice(data: bytes, span: tuple[int, int] | None) -> bytes:
-    return data[span[0] : span[1]] if span else b""
 
 
 # --- WebP -----------------------------------------------------------------------------------------------------
@@ -262,11 +251,12 @@ def _webp(data: bytes) -> ImageInfo:
     if end > len(data):
         raise Unreadable(f"is a WebP of {end:,} bytes of which {len(data):,} are there: a truncated file")
     chunks = _webp_chunks(data, end)
-    kind, at, _ = chunks[0]
-    width, height, flags = _webp_size(data, kind, at)
+    kind, first = chunks[0]
+    width, height, flags = _webp_size(data, kind, first.start)
     _refuse_garbage(data, end + (end & 1))
-    frames = [start for name, start, _ in chunks if name == b"ANMF"]
-    exif = next((data[start : start + size] for name, start, size in chunks if name == b"EXIF"), b"")
+    names = [name for name, _ in chunks]
+    frame = next((data[span][16:20] for name, span in chunks if name == b"ANMF"), b"")
+    exif = next((data[span] for name, span in chunks if name == b"EXIF"), b"")
     return ImageInfo(
         "webp",
         width,
@@ -274,21 +264,21 @@ def _webp(data: bytes) -> ImageInfo:
         len(data),
         has_alpha=bool(flags & 0x10),
         orientation=_orientation(exif),
-        has_icc=any(name == b"ICCP" for name, _, _ in chunks),
-        animated=len(frames) > 1,
-        lossless=any(name == b"VP8L" for name, _, _ in chunks) or _webp_frame(data, frames) == b"VP8L",
+        has_icc=b"ICCP" in names,
+        animated=names.count(b"ANMF") > 1,
+        lossless=b"VP8L" in (*names, frame),  # an animation is coded as its first frame is
     )
 
 
-def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, int, int]]:
-    found: list[tuple[bytes, int, int]] = []
+def _webp_chunks(data: bytes, end: int) -> list[tuple[bytes, slice]]:
+    found: list[tuple[bytes, slice]] = []
     at = 12
     unpack = struct.Struct("<4sI").unpack_from
     while at + 8 <= end:
         name, length = unpack(data, at)
         if at + 8 + length > end:
             raise Unreadable(f"is a WebP whose {name!r} chunk reaches past its end: a damaged file")
-        found.append((name, at + 8, length))
+        found.append((name, slice(at + 8, at + 8 + length)))
         if len(found) > _MAX_CHUNKS:
             raise Unreadable(f"is a WebP of more than {_MAX_CHUNKS:,} chunks")
         at += 8 + length + (length & 1)
@@ -309,11 +299,6 @@ def _webp_size(data: bytes, kind: bytes, at: int) -> tuple[int, int, int]:
         width, height = struct.unpack_from("<HH", data, at + 6)
         return width & 0x3FFF, height & 0x3FFF, 0
     raise Unreadable("is a WebP without a picture header")
-
-
-def _webp_frame(data: bytes, frames: list[int]) -> bytes:
-    """How the first frame of an animation is coded."""
-    return data[frames[0] + 16 : frames[0] + 20] if frames else b""
 
 
 # --- GIF and BMP ----------------------------------------------------------------------------------------------

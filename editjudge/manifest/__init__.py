@@ -71,7 +71,7 @@ def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError) as error:
-        raise ManifestError(f"{reader.place}: cannot be read: {error}") from None
+        raise ManifestError(f"{reader.place}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not regular:
         raise ManifestError(f"{reader.place}: is a device or pipe; expected a file or a folder")
     formats = {".jsonl": jsonl, ".ndjson": jsonl, ".csv": csv_rows, ".parquet": _columnar}
