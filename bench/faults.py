@@ -12,9 +12,9 @@ are printed as JSON:
     missing    no score, or not all
 
 and the answers paid for each edit that is right. `paid_to_least` compares them with the least that could have been: one
-for each edit that is right, and all that the stub spoilt. A question is asked three times at most by ours, so 0.3 % of
-edits are expected to meet three unreadable replies: `statuses` says how each of ours ended. No peer's scorer here makes
-anything up by itself; one that turns an unreadable reply into a number does, and would be counted.
+for each question of an edit that is right, and all that the stub spoilt. A question is asked three times at most by
+ours, so 0.3 % of edits are expected to meet three unreadable replies: `statuses` says how each of ours ended. No peer's
+scorer here makes anything up by itself; one that turns an unreadable reply into a number does, and would be counted.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def compare(edits: int, seed: int, only: list[str] | None = None) -> dict[str, A
         for shown, (name, patient) in contenders.items():
             if only is None or shown in only:
                 with server(seed) as url:
-                    results[shown] = shares(run(name, manifest, url, patient), edits)
+                    questions = peers.PEERS[name].questions if name in peers.PEERS else 1
+                    results[shown] = shares(run(name, manifest, url, patient), edits, questions)
     return {
         "edits": edits,
         "seed": seed,
@@ -136,7 +137,7 @@ def identifiers(manifest: Path) -> dict[str, str]:
     return found
 
 
-def shares(figures: Mapping[str, Any], edits: int) -> dict[str, Any]:
+def shares(figures: Mapping[str, Any], edits: int, questions: int = 1) -> dict[str, Any]:
     if "could_not_be_run" in figures:
         return dict(figures)
     right, paid = figures["right"], figures["paid"]
@@ -145,7 +146,7 @@ def shares(figures: Mapping[str, Any], edits: int) -> dict[str, Any]:
         "made_up": round(figures["fabricated"] / edits, 4),
         "missing": round(figures["missing"] / edits, 4),
         "paid_per_answer": round(paid / right, 3) if right else None,
-        "paid_to_least": round(paid / (right + figures["spoilt"]), 3) if right else None,
+        "paid_to_least": round(paid / (questions * right + figures["spoilt"]), 3) if right else None,
         "paid": paid,
         "requests": figures["requests"],
         "seconds": round(figures["seconds"], 1),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import peers
-from bench.peers.install import into
+from bench.peers.install import pip, refusal
 from bench.startup import median, milliseconds
 
 CALLS = 7
@@ -44,24 +44,29 @@ ELSEWHERE = ("lmms-eval", "vlmeval", "viescore", "editscore")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="NAME", default=[*OURS, *peers.PEERS, *ELSEWHERE])
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=[*OURS, *peers.TOOLS, *ELSEWHERE])
     only = parser.parse_args().only
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         wheel = built(folder)
-        asked = {extra: (f"{wheel}[{extra}]" if extra != "core" else str(wheel),) for extra in OURS}
-        asked |= {peer: peers.PEERS[peer].requirements for peer in peers.PEERS}
+        asked: dict[str, tuple[str, ...]] = {
+            extra: (f"{wheel}[{extra}]" if extra != "core" else str(wheel),) for extra in OURS
+        }
+        asked |= {peer: peers.PEERS[peer].requirements for peer in peers.TOOLS}
         asked |= {other: (other,) for other in ELSEWHERE}
-        modules = OURS | {peer: peer for peer in peers.PEERS}
-        found = {name: weighed(folder, asked[name], modules.get(name, "")) for name in asked if name in only}
+        modules = OURS | {peer: peer for peer in peers.TOOLS}
+        found = {}
+        for name in (name for name in asked if name in only):
+            print(name, file=sys.stderr, flush=True)
+            found[name] = weighed(folder, asked[name], modules.get(name, ""))
         print(json.dumps({"wheel_kb": round(wheel.stat().st_size / 1000), **found}, indent=2))
 
 
 def built(folder: Path) -> Path:
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*pip, "-w", str(folder), str(peers.ROOT)], check=True, stderr=subprocess.DEVNULL)
-    (wheel,) = folder.glob("editjudge-*.whl")
-    return wheel
+    wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*wheel, "-w", str(folder), str(peers.ROOT)], check=True, stderr=subprocess.DEVNULL)
+    (made,) = folder.glob("editjudge-*.whl")
+    return made
 
 
 def weighed(folder: Path, requirements: tuple[str, ...], modules: str) -> dict[str, Any]:
@@ -69,26 +74,27 @@ def weighed(folder: Path, requirements: tuple[str, ...], modules: str) -> dict[s
     with tempfile.TemporaryDirectory(dir=folder) as place:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
         before, python = size(Path(place)), Path(place, "bin", "python")
-        if refused := into(python, requirements):
+        if ".whl" not in requirements[0] and (refused := refusal(python, requirements)):
             return {"could_not_be_run": refused}
+        subprocess.run([*pip(python), *requirements], check=True, stderr=subprocess.DEVNULL)
         (packages,) = Path(place).glob("lib/python*/site-packages")
         names = sorted(path.name.split("-")[0] for path in packages.glob("*.dist-info"))
         figures = {"mb": round((size(Path(place)) - before) / 1e6, 1), "packages": len(names)}
         ours = {"editjudge": "editjudge"} if "editjudge" in names else {}
-        return {**figures, **imports(python, place, ours | {"used": modules}), "needs": needs(requirements)}
+        return {**figures, **imports(python, ours | {"used": modules}), "needs": needs(requirements)}
 
 
 def size(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
 
 
-def imports(python: Path, home: str, modules: dict[str, str]) -> dict[str, float]:
+def imports(python: Path, modules: dict[str, str]) -> dict[str, float]:
     codes = {"": "pass"} | {name: f"import {module}" for name, module in modules.items()}
     times: dict[str, list[float]] = {name: [] for name in codes}
     for _ in range(CALLS + 1):
         for name, code in codes.items():
-            # Isolated: what is in the working directory is not what was installed.
-            times[name].append(milliseconds([str(python), "-I", "-c", code], peers.environment(home)))
+            # Isolated: what the path leads to is not what was installed.
+            times[name].append(milliseconds([str(python), "-I", "-c", code]))
     # The first of each reads the disk.
     bare, *rest = (median(each[1:]) for each in times.values())
     return {f"import_{name}_ms": round(took - bare, 1) for name, took in zip(modules, rest, strict=True)}

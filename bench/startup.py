@@ -21,10 +21,13 @@ from typing import Any
 from bench import peers
 
 
-def milliseconds(command: list[str], environment: dict[str, str]) -> float:
-    started = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    return 1000 * (time.perf_counter() - started)
+def milliseconds(command: list[str]) -> float:
+    """In an empty folder, which is also its home: some write where they stand."""
+    with tempfile.TemporaryDirectory() as home:
+        given: dict[str, Any] = {"cwd": home, "env": peers.environment(home)}
+        started = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **given)
+        return 1000 * (time.perf_counter() - started)
 
 
 def median(values: list[float]) -> float:
@@ -43,7 +46,7 @@ def commands(present: list[str], manifest: Path, url: str) -> dict[str, dict[str
     }
     for name in present:
         peer, its = peers.PEERS[name], peers.python_of(name)
-        found[name] = contender(its, name, peer.command, [str(its), "-m", peer.module, *given])
+        found[name] = contender(its, peers.tool(name), peer.command, [str(its), "-m", peer.module, *given])
     return found
 
 
@@ -66,8 +69,7 @@ def main() -> None:
         for _ in range(calls):
             for who, each in timed.items():
                 for what, command in each.items():
-                    with tempfile.TemporaryDirectory() as home:
-                        times[who][what].append(milliseconds(command, peers.environment(home)))
+                    times[who][what].append(milliseconds(command))
     told: dict[str, Any] = {
         who: {what: round(median(each), 1) for what, each in found.items()} for who, found in times.items()
     }

@@ -46,6 +46,9 @@ SHAPES = {
     "lighting": Shape("", ("Contextual_Preservation",), (0, 1)),
     "compliance": Shape("", ("effect_score",), (5, 3, 1)),
 }
+PAIR = "pair"
+"""What a peer's metric for edits asks, in two questions: two scores from 0 to 10, without a name of the edit."""
+SHAPES_OF_PEERS = {PAIR: Shape("", ("first", "second"), tuple(range(11)))}
 
 
 def draw(*parts: object) -> float:
@@ -57,8 +60,12 @@ def draw(*parts: object) -> float:
 
 def expected_scores(seed: int, identifier: str, rubric: str) -> dict[str, int]:
     """The right answer for an edit; where a rubric has no identifier, `identifier` is the content key."""
-    _, factors, values = SHAPES[rubric]
+    _, factors, values = _shape(rubric)
     return {factor: values[int(draw(seed, identifier, factor) * len(values))] for factor in factors}
+
+
+def _shape(rubric: str) -> Shape:
+    return SHAPES.get(rubric) or SHAPES_OF_PEERS[rubric]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +105,9 @@ def read_question(wire: Wire, path: str, body: bytes, identifier: str | re.Patte
     if (rubric := find_rubric(text)) is None:
         raise ValueError("the stub finds the JSON keys of no rubric in this question")
     # Where the rubric echoes no identifier, one that occurs in an instruction means nothing.
-    found = re.search(identifier, text) if SHAPES[rubric].envelope else None
-    key = found[0] if found else _content_key(text, pictures)
+    found = re.search(identifier, text) if _shape(rubric).envelope else None
+    # Only the edited picture is in both questions of a pair, and it comes last.
+    key = found[0] if found else _content_key(*(("", pictures[-1:]) if rubric == PAIR else (text, pictures)))
     tokens = len(text) // 4 + 1000 * len(pictures)
     echo = found[0] if found else None
     return Question(wire, _model(wire, path, data), rubric, echo, key, *_format(wire, data), tokens)
@@ -116,6 +124,8 @@ def find_rubric(text: str) -> str | None:
         return asked[0] if len(asked) == 1 else "online" if len(asked) == 3 else None
     if '"offline_factor_results"' in text:
         return "reference"
+    if "output score = [" in text:
+        return PAIR
     return next((name for name in ("lighting", "compliance") if asks(name)), None)
 
 
@@ -195,7 +205,7 @@ _GARBAGE = "The edit looks convincing and I rate it highly.", "<!DOCTYPE html><h
 
 def say(question: Question, scores: dict[str, int], fault: str | None, fenced: bool, variant: float) -> Said:
     """What the model says, spoilt by a fault; `variant` in [0, 1) chooses among the kinds that a fault has."""
-    _, factors, values = SHAPES[question.rubric]
+    _, factors, values = _shape(question.rubric)
     right = envelope(question.rubric, scores, question.identifier)
     match fault:
         case "garbage":
@@ -231,6 +241,8 @@ def envelope(rubric: str, scores: Mapping[str, float], identifier: str | None) -
     if rubric == "compliance":
         steps = "1. One change was asked for. 2. One is visible. 3. They were compared. 4. The score follows."
         return {"reasoning": steps, "effect_score": scores["effect_score"]}
+    if rubric == PAIR:
+        return {"reasoning": "The picture is as these scores say.", "score": list(scores.values())}
     why = "Along the left edge and behind the main subject, {} shows in the edited picture as this score says."
     factors = {f: {"score": score, "justification": why.format(f)} for f, score in scores.items()}
     return {"image_id": identifier, SHAPES[rubric].envelope: factors}

@@ -38,7 +38,7 @@ Scores = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Peer:
-    """A tool by the name of its venv, which is also that of its distribution."""
+    """A way to use a tool, by the name that it has in tables."""
 
     module: str
     requirements: tuple[str, ...]
@@ -46,6 +46,10 @@ class Peer:
     """Its program on the command line, where it has one."""
     patience: str
     """What it is told beyond its defaults when it is to be as stubborn as its documented settings allow."""
+    tool: str = ""
+    """Whose venv and distribution it uses, where that is not its own name."""
+    questions: int = 1
+    """That it asks for an edit."""
 
 
 PEERS = {
@@ -60,6 +64,14 @@ PEERS = {
         ("deepeval", "openai"),
         "deepeval",
         "DEEPEVAL_RETRY_MAX_ATTEMPTS=10",
+    ),
+    "deepeval ImageEditing": Peer(
+        "bench.peers.image_editing_contender",
+        ("deepeval", "openai"),
+        None,
+        "DEEPEVAL_RETRY_MAX_ATTEMPTS=10",
+        tool="deepeval",
+        questions=2,
     ),
     "evalscope": Peer(
         "bench.peers.evalscope_contender",
@@ -79,8 +91,16 @@ PEERS = {
 # --- from outside ---------------------------------------------------------------------------------------------
 
 
+def tool(name: str) -> str:
+    return PEERS[name].tool or name
+
+
+TOOLS = [name for name in PEERS if tool(name) == name]
+"""What is installed, each in a venv by the name of its distribution."""
+
+
 def python_of(name: str, venvs: Path = VENVS) -> Path:
-    return venvs / name / "bin" / "python"
+    return venvs / tool(name) / "bin" / "python"
 
 
 def installed(venvs: Path = VENVS) -> tuple[list[str], list[str]]:
@@ -90,7 +110,7 @@ def installed(venvs: Path = VENVS) -> tuple[list[str], list[str]]:
 
 
 def version(name: str) -> str:
-    code = f"import importlib.metadata as m; print(m.version({name!r}))"
+    code = f"import importlib.metadata as m; print(m.version({tool(name)!r}))"
     done = subprocess.run([str(python_of(name)), "-c", code], check=False, capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
 
@@ -192,7 +212,7 @@ def answer_type() -> Any:
     return create_model("Fidelity", image_id=(str, ...), online_factor_results=(factors, ...))
 
 
-def compete(judge: Judge, imports: Iterable[str]) -> None:
+def compete(judge: Judge, imports: Iterable[str], ask: Callable[[Path], list[Asked]] = questions) -> None:
     """Judge the manifest that the command line names; print the figures of this process as one line of JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--manifest", type=Path, required=True)
@@ -202,14 +222,20 @@ def compete(judge: Judge, imports: Iterable[str]) -> None:
     stay_here()
     for module in imports:  # start-up is measured by bench/startup.py
         importlib.import_module(module)
-    print(json.dumps(measured(judge, options.manifest, options.url, options.patient)), flush=True)
+    print(json.dumps(measured(judge, options.manifest, options.url, options.patient, ask)), flush=True)
 
 
-def measured(judge: Judge, manifest: Path, url: str, patient: bool = False) -> dict[str, Any]:
+def measured(
+    judge: Judge,
+    manifest: Path,
+    url: str,
+    patient: bool = False,
+    ask: Callable[[Path], list[Asked]] = questions,
+) -> dict[str, Any]:
     from bench.throughput import peak_mb
 
     started, cpu = time.monotonic(), time.process_time()
-    asked = questions(manifest)
+    asked = ask(manifest)
     given = judge(asked, f"{url}/v1", patient)
     seconds, used = time.monotonic() - started, time.process_time() - cpu
     peak = peak_mb()
@@ -235,7 +261,7 @@ def account(asked: Iterable[str], given: Mapping[str, Scores], told: Mapping[str
 
     Fabricated: a score that the server never said for that edit. Some but not all scores of an edit count as missing.
     """
-    said = {answer["identifier"]: answer["scores"] for answer in told["answers"]}
+    said = {answer["identifier"] or answer["content_key"]: answer["scores"] for answer in told["answers"]}
     verdicts = Counter(verdict(given.get(identifier) or {}, said.get(identifier) or {}) for identifier in asked)
     spoilt = sum(answer["outcome"] != "right" for answer in told["answers"])
     return {

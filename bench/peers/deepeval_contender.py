@@ -5,7 +5,7 @@ The tool's own path: `evaluate()` over `LLMTestCase`s whose texts hold two `MLLM
 of JSON and its check of the schema; a metric of one's own, as its guide describes. Ours: the question, the schema of
 the answer, and the metric's few lines, which pass the model's answer on.
 
-Not run: its `ImageEditingMetric`. It asks two questions an edit in fixed words, and the stub knows neither.
+Its `ImageEditingMetric`, which asks two questions an edit in words of its own, is a contender of its own.
 
 Three settings differ from the defaults: nothing is displayed; `ignore_errors=True`, without which the first test case
 that fails ends the run; and `write_cache=False`, without which it reads and writes the file of all test cases, pictures
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bench.peers import FACTORS, Asked, Scores, answer_type, compete
@@ -24,6 +24,11 @@ from bench.throughput import CONCURRENCY
 
 
 def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
+    return {name: json.loads(data.reason) for name, data in evaluated(asked, url, patient, metric())}
+
+
+def evaluated(asked: list[Asked], url: str, patient: bool, metric: Callable[[Any], Any]) -> Iterator[tuple[str, Any]]:
+    """Of each test case that has a score, its name and what the metric left."""
     if patient:
         os.environ["DEEPEVAL_RETRY_MAX_ATTEMPTS"] = "10"
     from deepeval import evaluate  # type: ignore[import-not-found]  # in the peer's venv
@@ -37,18 +42,16 @@ def judge(asked: list[Asked], url: str, patient: bool) -> Mapping[str, Scores]:
 
     result = evaluate(
         [test_case(a) for a in asked],
-        [metric()(LocalModel(model="stub", base_url=url, api_key="none"))],
+        [metric(LocalModel(model="stub", base_url=url, api_key="none"))],
         async_config=AsyncConfig(max_concurrent=CONCURRENCY),
         display_config=DisplayConfig(show_indicator=False, print_results=False, inspect_after_run=False),
         cache_config=CacheConfig(write_cache=False),
         error_config=ErrorConfig(ignore_errors=True),
     )
-    return {
-        done.name: json.loads(data.reason)
-        for done in result.test_results
-        for data in done.metrics_data or []
-        if data.error is None and data.score is not None
-    }
+    for done in result.test_results:
+        for data in done.metrics_data or []:
+            if data.error is None and data.score is not None:
+                yield done.name, data
 
 
 def test_case(asked: Asked) -> Any:

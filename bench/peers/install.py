@@ -1,7 +1,7 @@
 """Make a venv for each peer: `python -m bench.peers.install [NAME ...]`.
 
-Each gets .venvs/NAME with the newest version that pip finds, at low priority, since wheels unpack for minutes. None
-needs PyTorch for a judge behind HTTP; one that would pull it in is left out rather than made to wait for gigabytes.
+Each gets .venvs/NAME with the newest version that pip finds. None needs PyTorch for a judge behind HTTP; one that would
+pull it in is left out rather than made to wait for gigabytes.
 """
 
 from __future__ import annotations
@@ -13,40 +13,46 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.peers import PEERS, VENVS, python_of, version
+from bench.peers import PEERS, TOOLS, VENVS, python_of, version
 
 HEAVY = {"torch", "torchvision"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PEERS))
-    names = parser.parse_args().names or list(PEERS)
-    if unknown := [name for name in names if name not in PEERS]:
-        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(TOOLS))
+    names = parser.parse_args().names or TOOLS
+    if unknown := [name for name in names if name not in TOOLS]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(TOOLS)}")
     print(json.dumps({name: install(name) for name in names}, indent=2))
 
 
 def install(name: str) -> str:
     """The version that is there in the end, or why there is none."""
-    if not python_of(name).exists():
+    python, wanted = python_of(name), PEERS[name].requirements
+    if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(VENVS / name)], check=True)
-    return into(python_of(name), PEERS[name].requirements) or version(name)
+    if refused := refusal(python, wanted):
+        return refused
+    subprocess.run([*pip(python), *wanted], check=True, stderr=subprocess.DEVNULL)
+    return version(name)
 
 
-def into(python: Path, requirements: tuple[str, ...]) -> str:
-    """Why they were not installed for that Python, or nothing."""
-    pip = ["nice", "-n", "10", sys.executable, "-m", "pip", "--python", str(python), "install"]
-    pip += ["--quiet", "--disable-pip-version-check"]
-    # Without what they need at first: where it is PyTorch, even asking what that needs may fetch a gigabyte.
+def pip(python: Path) -> list[str]:
+    into = ["--python", str(python), "install", "--quiet", "--disable-pip-version-check"]
+    return [sys.executable, "-m", "pip", *into]
+
+
+def refusal(python: Path, wanted: tuple[str, ...]) -> str:
+    """Why they are not to be installed for that Python, or nothing."""
+    # Alone at first: where something asks for PyTorch, even finding out what that needs may fetch a gigabyte.
     for alone in (["--no-deps"], []):
-        dry = [*pip, "--dry-run", "--report", "-", *alone, *requirements]
+        dry = [*pip(python), "--dry-run", "--report", "-", *alone, *wanted]
         plan = subprocess.run(dry, check=False, capture_output=True, text=True)
         if plan.returncode:
             return f"could not be installed: {(plan.stderr.strip().splitlines() or ['pip says nothing'])[-1]}"
         if heavy := HEAVY & planned(plan.stdout):
             return f"left out: it needs {', '.join(sorted(heavy))}"
-    subprocess.run([*pip, *requirements], check=True, stderr=subprocess.DEVNULL)
     return ""
 
 

@@ -74,6 +74,11 @@ def test_shares_are_of_all_edits_and_payments_of_the_right_ones() -> None:
     assert (shares["paid_per_answer"], shares["paid_to_least"]) == (1.5, round(12 / 11, 3))
 
 
+def test_who_asks_two_questions_an_edit_is_not_said_to_waste_one_of_them() -> None:
+    shares = faults.shares(figures(paid=19), 10, questions=2)
+    assert (shares["paid_to_least"], shares["paid_per_answer"]) == (1.0, 2.375)
+
+
 def test_without_a_right_answer_there_is_no_price_of_one() -> None:
     shares = faults.shares(figures(right=0, missing=9), 10)
     assert shares["paid_per_answer"] is None and shares["paid_to_least"] is None
@@ -116,7 +121,10 @@ def test_absent_peers_are_said_to_be_absent(tmp_path: Path) -> None:
     python = peers.python_of("deepeval", tmp_path)
     python.parent.mkdir(parents=True)
     python.touch()
-    assert peers.installed(tmp_path) == (["deepeval"], ["inspect_ai", "evalscope", "pydantic_evals"])
+    assert peers.installed(tmp_path) == (
+        ["deepeval", "deepeval ImageEditing"],
+        ["inspect_ai", "evalscope", "pydantic_evals"],
+    )
 
 
 def test_a_peer_gets_no_key_and_no_proxy_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,15 @@ def test_each_wire_carries_the_expected_scores_of_each_rubric(wire: str, rubric:
     assert said.get("image_id") == (ID if SHAPES[rubric].envelope else None)
 
 
+def test_both_questions_of_a_pair_about_one_edited_picture_get_the_same_two_scores() -> None:
+    async def use(client: Client) -> list[Any]:
+        asked = "Rate the edit: output score = [success, overediting]", "Rate it: output score = [natural, clean]"
+        return [await client.send(PATHS["openai"], body("openai", text)) for text in asked]
+
+    first, second = (object_in(text_of("openai", reply)) for _, _, reply in talk(use))
+    assert first == second and len(first["score"]) == 2 and all(0 <= score <= 10 for score in first["score"])
+
+
 @pytest.mark.parametrize("rubric", ["preservation", "quality", "fidelity", "online", "reference"])
 def test_justifications_have_a_legal_number_of_words(rubric: str) -> None:
     _, _, reply = talk(lambda client: client.post(rubric=rubric))
