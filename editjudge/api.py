@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import UsageError
@@ -14,12 +15,15 @@ from editjudge.judgement import Judgement
 from editjudge.judges.conversation import Parameters
 from editjudge.judges.registry import Options
 from editjudge.rubrics.files import resolve
-from editjudge.run.job import Job, Manner, Outcome, execute, wait_for
+from editjudge.rubrics.prompt import Layout
+from editjudge.run.job import Job, Manner, Outcome, execute, is_new, rehearse, wait_for
 from editjudge.run.planning import Ending
 from editjudge.run.single import judge_edit
 from editjudge.run.summary import Summary
 from editjudge.store.store import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Image = ImageSource | os.PathLike[str]
 """A path, the encoded picture as bytes, or a `data:` or http(s) address."""
 
@@ -39,8 +43,16 @@ def judge(
 ) -> Mapping[str, Judgement]:
     """Judge one edit: a judgement for each rubric, by its name. Nothing is stored.
 
-    `options` are those of a run: temperature, seed, max_tokens, reasoning_effort, base_url, schema, strict, reasks,
-    timeout, prices, and `extra` for what is passed to the server as it is. Safe inside a running event loop.
+        verdict = editjudge.judge(input="a.png", edited="b.png", instruction="make the left car blue")
+        verdict["fidelity"].scores["alignment"]
+
+    `rubrics` are names, sets or YAML files; `judge` is a spec such as `openai/gpt-4.1`, without one EDITJUDGE_JUDGE or
+    the embedded `measured`. `options` are those of a run: temperature, seed, max_tokens, reasoning_effort, base_url,
+    schema, strict, reasks, timeout, prices, and `extra` for what is passed to the server as it is. Safe inside a
+    running event loop.
+
+    What failed is a judgement too, with its `status` and no scores. Raises `InputError` for a rubric, judge, key or
+    option that cannot be meant, `WorldError` where the judge refuses the key or cannot be reached at all.
     """
     edit = Edit(
         id, _source(input), _source(edited), instruction, _source(ground_truth), _source(mask), referring_expression
@@ -52,7 +64,10 @@ def judge(
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has ended; its judgements are in the store."""
+    """A run that has ended, finished or not (`ending` says which); its judgements are in the store.
+
+    Reading them raises `StoreError` where the store is gone.
+    """
 
     id: int
     name: str
@@ -62,13 +77,19 @@ class Run:
     """A path, or an address that may hold a password."""
 
     def judgements(self) -> Iterator[dict[str, Any]]:
-        """Every task with what became of it, in the manifest's order."""
+        """Every task with what became of it, in the manifest's order.
+
+        Raises `StoreError` where the store cannot be read.
+        """
         with Store.open(self.store, readonly=True) as store:
             yield from store.judgements(self.id)
 
     def table(self, by: str = "model") -> Any:
         """Mean and coverage of each factor by `model`, `judge` or `rubric`: a data frame where pandas is installed,
-        else a list of rows. What failed is in `n` and not in the mean."""
+        else a list of rows. What failed is in `n` and not in the mean.
+
+        Raises `ValueError` for any other `by`.
+        """
         places = {"judge": 0, "model": 1, "rubric": 2}
         if by not in places:
             raise ValueError(f"by={by!r}: expected one of {', '.join(places)}")
@@ -97,7 +118,7 @@ async def arun(
     name: str | None = None,
     repeats: int = 1,
     fuse: bool = False,
-    layout: Any = "images-first",
+    layout: Layout = "images-first",
     limit: int | None = None,
     concurrency: int | None = None,
     budget: float | None = None,
@@ -105,10 +126,17 @@ async def arun(
     allow_urls: bool = False,
     **options: Any,
 ) -> Run:
-    """Judge every edit of a manifest, resuming what was begun; raises where a judge is down or refuses the key.
+    """Judge every edit of a manifest, resuming what was begun.
+
+        run = await editjudge.arun("edits.jsonl", judges=["openai/gpt-4.1"], budget=5.0)
+        run.table(by="model")
 
     In the place of a manifest's path: a Hugging Face dataset, streaming or not, or rows in memory with a `name` for
-    the run. Their paths are relative to the working directory.
+    the run. Their paths are relative to the working directory. `options` are those of `judge`.
+
+    An edit that failed is a row with its status. Raises `InputError` for a manifest, rubric, judge or option that
+    cannot be meant, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
+    cannot be written; what was judged by then is kept, and the same call goes on from it.
     """
     path, rows = _rows(manifest, name)
     job = Job(
@@ -125,6 +153,8 @@ async def arun(
         options=_options(options),
     )
     manner = Manner(name=name, concurrency=concurrency, budget=budget)
+    if is_new(store):
+        await rehearse(job, manner)
     with Store.open(store) as opened:
         outcome: Outcome = await execute(job, opened, manner)
     if outcome.error:
@@ -132,9 +162,26 @@ async def arun(
     return Run(outcome.run_id, outcome.name, outcome.ending, outcome.summary, os.fspath(store))
 
 
-def run(manifest: str | os.PathLike[str] | Iterable[Mapping[str, Any]], **arguments: Any) -> Run:
-    """`arun` for callers that are not asynchronous; safe inside a running event loop."""
-    return wait_for(arun(manifest, **arguments))
+def _with_parameters_of(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """For type checkers and for `help`."""
+
+    def signed(function: Callable[..., T]) -> Callable[P, T]:
+        vars(function)["__signature__"] = inspect.signature(work)
+        return function
+
+    return signed
+
+
+@_with_parameters_of(arun)
+def run(*manifest: Any, **arguments: Any) -> Run:
+    """Judge every edit of a manifest, resuming what was begun: `arun` for callers that are not asynchronous.
+
+        run = editjudge.run("edits.jsonl", rubrics=["online"], judges=["openai/gpt-4.1"], store="editjudge.db")
+        run.table(by="model")
+
+    Takes what `arun` takes and raises what it raises; safe inside a running event loop.
+    """
+    return wait_for(arun(*manifest, **arguments))
 
 
 def default_judge() -> str:

@@ -19,6 +19,8 @@ TEXT_ROLES = ("instruction", "referring_expression")
 
 @dataclass(frozen=True, slots=True)
 class Edit:
+    """One edit: its pictures, its words, and whose it is."""
+
     id: str
     input: ImageSource | None = None
     edited: ImageSource | None = None

@@ -55,5 +55,6 @@ class StoreError(WorldError):
 
 def near_miss(word: str, known: Iterable[str]) -> str:
     """Ends a sentence about a mistyped name: '; did you mean "quality"?', or '.' where no name comes close."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f'; did you mean "{close[0]}"?' if close else "."
+    folded = {name.casefold(): name for name in known}
+    close = difflib.get_close_matches(word.casefold(), folded, n=1)
+    return f'; did you mean "{folded[close[0]]}"?' if close else "."

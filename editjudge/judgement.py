@@ -78,6 +78,11 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
+    """What a judge said of a task; what failed has a status, reasons and no scores.
+
+    Raises `ValueError` where scores and status contradict each other.
+    """
+
     key: str
     """Of everything that can change the answer: primary key, cache key and resume mark."""
     status: Status
@@ -109,14 +114,17 @@ class Judgement:
 
     @property
     def attempts(self) -> int:
+        """How often the judge was asked."""
         return len(self.exchanges)
 
     @property
     def usage(self) -> Usage:
+        """Tokens of all attempts."""
         return sum((exchange.usage for exchange in self.exchanges), Usage())
 
     @property
     def server_model(self) -> str | None:
+        """What the server last said it ran."""
         return next((e.model for e in reversed(self.exchanges) if e.model), None)
 
 

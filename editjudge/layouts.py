@@ -86,7 +86,9 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
             else:
                 found = json.load(file)
     except (OSError, ValueError) as error:
-        raise ManifestError(f"{path}: cannot be read as a list of edits: {error}") from None
+        raise ManifestError(
+            f"{path}: cannot be read as a list of edits: {getattr(error, 'strerror', None) or error}"
+        ) from None
     if isinstance(found, dict):
         found = [{"key": key, **value} if isinstance(value, dict) else value for key, value in found.items()]
     if not isinstance(found, list) or not all(isinstance(fact, dict) for fact in found):

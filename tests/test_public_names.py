@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +17,38 @@ import editjudge
 @pytest.mark.parametrize("name", editjudge.__all__)
 def test_every_public_name_can_be_had(name: str) -> None:
     assert getattr(editjudge, name) is not None
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    for name in editjudge.__all__:
+        thing = getattr(editjudge, name)
+        yield name, thing
+        if inspect.isclass(thing):
+            for part, value in vars(thing).items():
+                method = value.func if isinstance(value, functools.cached_property) else value
+                if not part.startswith("_") and (inspect.isfunction(method) or isinstance(method, property)):
+                    yield f"{name}.{part}", method
+
+
+@pytest.mark.parametrize(("name", "thing"), list(documented()))
+def test_every_public_name_says_what_it_is(name: str, thing: Any) -> None:
+    said = inspect.getdoc(thing) or ""
+    assert said and not said.startswith(f"{name}("), "a dataclass says no more than its signature"
+    assert said.partition("\n\n")[0].rstrip('"').endswith((".", ":"))
+
+
+FUNCTIONS = [name for name in editjudge.__all__ if inspect.isfunction(getattr(editjudge, name))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_public_function_says_what_it_raises_and_is_typed(name: str) -> None:
+    function = getattr(editjudge, name)
+    assert "raises" in (inspect.getdoc(function) or "").lower()
+    signature = inspect.signature(function)
+    kinds = [signature.return_annotation, *(parameter.annotation for parameter in signature.parameters.values())]
+    assert inspect.Signature.empty not in kinds
+    loose = [n for n, p in signature.parameters.items() if p.annotation == "Any" and p.kind is not p.VAR_KEYWORD]
+    assert loose == []
 
 
 def test_the_list_of_names_is_complete_and_sorted() -> None:

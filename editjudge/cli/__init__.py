@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 import editjudge
-from editjudge.cli.output import safe
+from editjudge.cli.output import emit, safe
 from editjudge.errors import EditjudgeError, UsageError, near_miss
 
 VERBS = {
     "agree": "Hold judges against people's ratings, beside what people reach among themselves.",
     "audit": "Look a manifest over before it is judged: missing and broken files, duplicates, no-op edits.",
     "compare": "Say whether two models, judges or rubrics differ beyond noise.",
+    "completion": "Print the script that completes words on Tab, for bash, zsh or fish.",
     "doctor": "Say what is installed, which judges can be reached and where the store is.",
     "drift": "Judge the judging: the same edits at another time, and what moved beyond noise.",
     "export": "Write a run's judgements as Parquet, JSONL or CSV.",
@@ -51,32 +54,54 @@ class _Verbs(click.Group):
             ctx.fail(f'no verb is called "{args[0]}"{near_miss(args[0], VERBS)} Verbs: {", ".join(VERBS)}.')
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(verb, help=line) for verb, line in VERBS.items() if verb.startswith(incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(editjudge.__version__, prog_name="editjudge")
-def app() -> None:
+@click.pass_context
+def app(ctx: click.Context) -> None:
     """Judge image edits factor by factor, with reasons, and tell whether a difference is real."""
+    if ctx.invoked_subcommand is None:
+        from editjudge.cli.welcome import welcome
+
+        click.echo(welcome())
 
 
 def main() -> None:
-    """The console script: errors of ours are told in words, without a traceback."""
+    """The console script: what users can cause is told in words, without a traceback."""
     try:
-        sys.exit(app.main(standalone_mode=False))
-    except EditjudgeError as error:
-        click.echo(f"editjudge: {safe(str(error))}", err=True)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
+        sys.exit(app.main(prog_name="editjudge", standalone_mode=False))
+    except click.Abort:
+        _leave("interrupted", 130)
     except click.ClickException as error:
         vars(error)["message"] = safe(error.message)  # it repeats what was typed, or pasted
         error.show()
-        sys.exit(error.exit_code)
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+        _leave(error.message, error.exit_code, told=True)
+    except EditjudgeError as error:
+        _leave(str(error), 2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
         # The reader of our output (head, less) has gone: nothing is left to say, not even at exit.
         sys.stdout = None
         sys.exit(1)
+    except OSError as error:  # a file or folder that a verb was told to read or write
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        _leave(f"{place}{error.strerror or error}", 1)
+
+
+def _leave(message: str, code: int, *, told: bool = False) -> None:
+    """The end of a verb that has printed nothing yet: `--json` gets its one document also now."""
+    if not told:
+        click.echo(f"editjudge: {safe(message)}", err=True)
+    if "--json" in sys.argv:
+        emit({"error": message})
+    sys.exit(code)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from editjudge.cli.completion import runs
 from editjudge.cli.options import open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.shown import load_run, need_statistics, show
@@ -23,7 +24,7 @@ FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("run", required=False)
+@click.argument("run", required=False, shell_complete=runs)
 @click.option(
     "--ratings",
     "ratings_file",
@@ -54,6 +55,9 @@ def command(
 
     Over one pair per item: the mean of a judge's scores against the mean of all ratings. Scores come from a RUN or
     from a file; nobody is excluded and nothing rescaled.
+
+    \b
+    Example: editjudge agree mine --ratings ratings.csv
     """
     if (run is None) == (scores_file is None):
         raise UsageError("name either a RUN or a file of --scores")

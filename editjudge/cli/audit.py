@@ -22,6 +22,9 @@ def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
 
     Finds missing and broken files, duplicate ids and pictures, edits that changed nothing, changed sizes, empty
     instructions and contradictory labels. Exits with 1 if there is a finding.
+
+    \b
+    Example: editjudge audit edits.jsonl
     """
     from editjudge.audit import audit
 

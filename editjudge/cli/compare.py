@@ -6,16 +6,22 @@ from typing import Any
 
 import click
 
-from editjudge.cli.options import store_option
+from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option
 from editjudge.cli.shown import load_run, show
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.option("--a", help="The model (or judge, or rubric) to compare with.")
 @click.option("--b", help="The one that is compared; without --a and --b, every pair.")
-@click.option("--by", type=click.Choice(["model", "judge", "rubric"]), default="model", show_default=True)
+@click.option(
+    "--by",
+    type=click.Choice(["model", "judge", "rubric"]),
+    default="model",
+    show_default=True,
+    help="What is compared.",
+)
 @click.option("--factor", "factors", multiple=True, help="Only this factor or aggregate (overall ...); repeatable.")
 @store_option
 @json_option
@@ -26,6 +32,9 @@ def command(
 
     Models are paired by source image and instruction, judges and rubrics by edit. Says so where there is no evidence
     of a difference, and how small a difference this many edits could have shown.
+
+    \b
+    Example: editjudge compare mine --a old --b new
     """
     judged = load_run(store_place, run)
     from editjudge.report.differences import compare_tables, differences

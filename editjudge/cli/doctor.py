@@ -29,6 +29,9 @@ def command(store_place: str, as_json: bool) -> None:
 
     Of keys it says only which variable is set. A judge counts as reached when its address takes a connection; nothing
     is sent over it, so that a key is neither shown nor tried.
+
+    \b
+    Example: editjudge doctor
     """
     found = {
         "editjudge": editjudge.__version__,
@@ -87,7 +90,7 @@ async def _provider(name: str) -> dict[str, Any]:
     try:
         endpoint = resolve(f"{name}/model")
     except UsageError as error:
-        needs = str(error).removeprefix(f"{name}/model ").removeprefix(f"{name} ")
+        needs = str(error).partition("; or ")[0].removeprefix(f"{name}/model ").removeprefix(f"{name} ")
         return {**told, "ready": False, "says": needs}
     parts = urllib.parse.urlsplit(endpoint.url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editjudge.cli.options import open_store, store_option
+from editjudge.cli.options import open_store, run_argument, store_option
 from editjudge.cli.output import emit, json_option
 from editjudge.errors import UsageError
 
@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.option(
     "-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write."
 )
 @click.option(
-    "--format", "form", type=click.Choice(["parquet", "jsonl", "csv", "inspect"]), default="jsonl", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["parquet", "jsonl", "csv", "inspect"]),
+    default="jsonl",
+    show_default=True,
+    help="inspect: a log that `inspect view` opens.",
 )
 @click.option("--replies", is_flag=True, help="Also write every raw reply, to Parquet or JSONL.")
 @store_option
@@ -31,6 +36,9 @@ def command(run: str, output: Path, form: str, replies: bool, store_place: str, 
 
     A line for every task, whatever became of it: a failure has its status and no score. `import-run` brings Parquet
     and JSONL back; the verbs that read a run take a folder of Parquet in its place.
+
+    \b
+    Example: editjudge export mine -o out --format parquet
     """
     from editjudge.store.export import export_csv, export_jsonl, export_parquet
 

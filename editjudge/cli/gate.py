@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editjudge.cli.options import store_option
+from editjudge.cli.completion import runs
+from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.shown import load_run, show
-from editjudge.errors import InputError, UsageError
+from editjudge.errors import InputError, UsageError, near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +25,9 @@ FAILED = 100
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.option("--min", "minima", multiple=True, metavar="FACTOR=VALUE", help="Least mean of a factor; repeatable.")
-@click.option("--baseline", metavar="RUN", help="A run over the same edits to compare with.")
+@click.option("--baseline", metavar="RUN", shell_complete=runs, help="A run over the same edits to compare with.")
 @click.option("--baseline-store", metavar="STORE", help="Where the baseline is kept, if elsewhere.")
 @click.option("--max-drop", type=click.FloatRange(min=0), help="How far a factor may fall below the baseline [0].")
 @click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="Exit as if passed [default] or failed.")
@@ -59,18 +60,24 @@ def command(
     A check fails only if its whole interval is on the wrong side, and passes only if it is on the right one. Anything
     else is not enough evidence, which exits as --if-unsure says. A gate without a single score to decide on is an
     error, unless --if-unsure says what to make of it.
+
+    \b
+    Example: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2
     """
     if max_drop is not None and baseline is None:
         raise UsageError("--max-drop needs a --baseline to drop from")
     judged = load_run(store_place, run)
     before = None if baseline is None else load_run(baseline_store or store_place, baseline)
     found = _gate(judged, before, _minima(minima), max_drop or 0.0, model, judge, alpha)
+    undecided = "nothing to decide on: a factor has no score at all; --if-unsure says what to make of that"
+    error = undecided if if_unsure is None and any(check.n == 0 for check in found.checks) else None
     if as_json:
-        emit({"run": judged.run.name, "baseline": before and before.run.name, **found.as_json()})
+        emit({"run": judged.run.name, "baseline": before and before.run.name, **found.as_json(), "error": error})
     else:
         _tell(judged, found, () if model else judged.scores.model.present())
-    if if_unsure is None and any(check.n == 0 for check in found.checks):
-        raise InputError("nothing to decide on: a factor has no score at all; --if-unsure says what to make of that")
+    if error:
+        click.echo(f"editjudge: {error}", err=True)
+        sys.exit(1)
     worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
     sys.exit(FAILED if worse else 0)
 
@@ -112,10 +119,17 @@ def _one_judge(judged: Judged, judge: str | None, model: str | None, *, optional
         raise InputError(f"run {safe(judged.run.name)} has no judgements to decide on")
     if judge is None and len(judges) > 1:
         raise UsageError(f"run {judged.run.name} has several judges: name one with --judge: {', '.join(judges)}")
-    chosen = scores.where(judge=judge or judges[0])
-    if model is None or (optional and model not in chosen.model.present()):
+    chosen = scores.where(judge=_known("judge", judge or judges[0], judges))
+    models = chosen.model.present()
+    if model is None or (optional and model not in models):
         return chosen
-    return chosen.where(model=model)
+    return chosen.where(model=_known("model", model, models))
+
+
+def _known(kind: str, name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        raise UsageError(f'the run has no {kind} "{name}"{near_miss(name, names)} It has {", ".join(names)}')
+    return name
 
 
 def _minima(given: tuple[str, ...]) -> dict[str, float]:

@@ -19,10 +19,14 @@ def command(folder: Path, store_place: str, as_json: bool) -> None:
 
     Every row is looked at first: one that contradicts itself, its rubric or the store is refused with its file and
     number, and nothing is written. Importing again changes nothing.
+
+    \b
+    Example: editjudge import-run out --store other.db
     """
     from editjudge.run.contradicting import hold_against_evidence
-    from editjudge.store.importing import import_run
+    from editjudge.store.importing import import_run, read_about
 
+    read_about(folder)  # a folder without a run leaves no store behind
     with open_store(store_place) as store:
         run, count = import_run(store, folder)
         hold_against_evidence(store, run)

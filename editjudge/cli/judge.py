@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from editjudge.cli.options import asking_options, default_judge
+from editjudge.cli.options import asking_options, default_judge, judge_option, rubrics_option
 from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
@@ -30,15 +31,8 @@ FAILED = 3
 @click.option("--mask", type=_FILE, help="White where the edit belongs.")
 @click.option("--referring-expression", default="", help="Which object is meant.")
 @click.option("--id", "item", help="Identifier of the edit; the name of the edited picture without it.")
-@click.option(
-    "--rubric",
-    "rubrics",
-    multiple=True,
-    default=("online",),
-    show_default=True,
-    help="Rubric, set or YAML file; repeatable.",
-)
-@click.option("--judge", "judges", multiple=True, help="Who judges: measured, replay:FILE or provider/model.")
+@rubrics_option("online")
+@judge_option("judges", multiple=True)
 @click.option("--envelope", is_flag=True, help="Print each rubric's own answer format.")
 @asking_options
 @json_option
@@ -59,6 +53,9 @@ def command(
     """Judge one edit and print the answer.
 
     Exits with 3 where a judgement failed; a failure has no scores.
+
+    \b
+    Example: editjudge judge --input a.png --edited b.png --instruction "make the left car blue"
     """
     from editjudge.edit import Edit
     from editjudge.judgement import DONE, row
@@ -66,12 +63,15 @@ def command(
     from editjudge.run.job import wait_for
     from editjudge.run.single import judge_edit
 
-    chosen = default_judge(judges)
-    if len(chosen) > 1:
+    chosen, *others = default_judge(judges)
+    if others:
         raise UsageError("one judge at a time; `editjudge run` takes several")
     edit = Edit(item or edited.stem, input_, edited, instruction, ground_truth, mask, referring_expression)
     asked = resolve(rubrics)
-    judgements = wait_for(judge_edit(edit, asked, chosen[0], options))
+    for path in (input_, edited, ground_truth, mask):
+        if path is not None and not os.path.exists(path):
+            click.echo(f"editjudge: {safe(str(path))}: no such file", err=True)
+    judgements = wait_for(judge_edit(edit, asked, chosen, options))
     if envelope:
         for rubric, judgement in zip(asked, judgements, strict=True):
             click.echo(_own_format(rubric, judgement, edit.id))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from editjudge.cli.options import NewFile
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.errors import ManifestError
 
@@ -26,13 +27,16 @@ from editjudge.errors import ManifestError
     help="The benchmark's own list of edits: JSON, JSONL, CSV or Parquet.",
 )
 @click.option("--originals", type=click.Path(path_type=Path), help="Folder of the source pictures (ImgEdit-Bench).")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="JSONL to write.")
+@click.option("-o", "--output", type=NewFile(), required=True, help="JSONL to write.")
 @json_option
 def command(tree: Path, layout: str, instructions: Path, originals: Path | None, output: Path, as_json: bool) -> None:
     """Make a manifest of the results of GEdit-Bench or ImgEdit-Bench.
 
     What the benchmark asks for decides the rows: a picture that a model did not produce is a row too, and is judged
     as missing_output.
+
+    \b
+    Example: editjudge manifest results --layout gedit --instructions gedit.jsonl -o edits.jsonl
     """
     from editjudge.layouts import LAYOUTS, read_facts, relative
 

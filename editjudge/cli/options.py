@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from editjudge.cli import completion
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,21 @@ class Finite(click.FloatRange):
         return number
 
 
+class NewFile(click.Path):
+    """A file to write, whose folder is there: said before the work is done, not after."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(super().convert(value, param, ctx))  # type: ignore[arg-type]  # as `path_type` says
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}.", param, ctx)
+        return path
+
+
+run_argument = click.argument("run", shell_complete=completion.runs)
+
 store_option = click.option(
     "--store",
     "store_place",
@@ -38,6 +54,60 @@ store_option = click.option(
     show_default="EDITJUDGE_STORE, else editjudge.db",
     help="Where judgements are kept: a SQLite file, or postgresql://...",
 )
+
+judge_option = functools.partial(
+    click.option,
+    "--judge",
+    help="Who judges: measured, replay:FILE or provider/model.",
+    shell_complete=completion.judges,
+)
+
+
+def rubrics_option(*default: str) -> Callable[[F], F]:
+    return click.option(
+        "--rubric",
+        "rubrics",
+        multiple=True,
+        default=default,
+        show_default=True,
+        help="Rubric, set or YAML file; repeatable.",
+        shell_complete=completion.rubrics,
+    )
+
+
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(["images-first", "published"]),
+    default="images-first",
+    show_default=True,
+    help="Pictures before the rubric, or in a published prompt's own order.",
+)
+
+
+def _concurrency(_ctx: click.Context, _param: click.Parameter, text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
+        raise click.BadParameter(f"{text}: expected auto or a number from 1 to 10,000.")
+    return int(text)
+
+
+concurrency_option = click.option(
+    "--concurrency",
+    callback=_concurrency,
+    default="auto",
+    show_default=True,
+    help="auto, or the most requests in flight.",
+)
+budget_option = click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop before more than this is spent.")
+max_failures_option = click.option(
+    "--max-failures",
+    type=Finite(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of judgements that may fail before the exit code is 3.",
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings are still said.")
 
 _ASKING = (
     click.option("--base-url", help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
@@ -118,8 +188,11 @@ def default_judge(named: tuple[str, ...]) -> tuple[str, ...]:
     return ("measured",)
 
 
-def open_store(place: str, *, readonly: bool = False) -> Store:
-    """The store; a verb that only reads does not make one."""
+def open_store(place: str, *, readonly: bool = False, create: bool = True) -> Store:
+    """The store; a verb that only reads, or needs what is in it, does not make one."""
+    from editjudge.store.places import engine_of
     from editjudge.store.store import Store
 
+    if not create:
+        engine_of(place, readonly=True, timeout=0)[0].dispose()  # one that is not there is named
     return Store.open(place, readonly=readonly)

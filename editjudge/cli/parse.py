@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from editjudge.cli import completion
 from editjudge.cli.output import emit, json_option, one_line, read_text
 
 MAX_REPLY = 50_000_000
@@ -14,7 +15,10 @@ MAX_REPLY = 50_000_000
 @click.command()
 @click.argument("file", metavar="FILE|-")
 @click.option(
-    "--rubric", required=True, help="Name of a rubric or set, or a YAML file. A set means its fused contract."
+    "--rubric",
+    required=True,
+    help="Name of a rubric or set, or a YAML file. A set means its fused contract.",
+    shell_complete=completion.rubrics,
 )
 @click.option("--id", "identifier", help="The identifier that the answer must echo; any is accepted without it.")
 @click.option("--strict", is_flag=True, help="Refuse reasons outside their word limits instead of noting them.")
@@ -23,6 +27,9 @@ def command(file: str, rubric: str, identifier: str | None, strict: bool, as_jso
     """Hold one raw reply against its rubric's contract.
 
     Exits with 0 if the reply is accepted and with 1 if it is refused. A refused reply has no scores.
+
+    \b
+    Example: editjudge parse --rubric fidelity reply.txt
     """
     from editjudge.rubrics.contract import Verdict, check
     from editjudge.rubrics.files import load_one

@@ -11,9 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import Finite, asking_options, default_judge, open_store, store_option
+from editjudge.cli.options import (
+    NewFile,
+    asking_options,
+    budget_option,
+    concurrency_option,
+    default_judge,
+    judge_option,
+    layout_option,
+    max_failures_option,
+    open_store,
+    quiet_option,
+    rubrics_option,
+    store_option,
+)
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.run import EXIT, TOO_MANY_FAILED, concurrency_of, watched
+from editjudge.cli.run import EXIT, TOO_MANY_FAILED, how_to_go_on, watched
 from editjudge.cli.shown import need_statistics, show
 from editjudge.errors import UsageError
 
@@ -31,33 +44,19 @@ FORMS = (".html", ".json", ".md")
 
 
 @click.command()
-@click.option("--judge", help="Who is probed: measured, replay:FILE or provider/model.")
+@judge_option()
 @click.option("--photos", type=click.IntRange(1, 1000), default=5, show_default=True, help="Photographs to start from.")
-@click.option(
-    "--rubric",
-    "rubrics",
-    multiple=True,
-    default=("online", "offline", "compliance", "lighting"),
-    show_default=True,
-    help="Ask only these; repeatable.",
-)
-@click.option("--layout", type=click.Choice(["images-first", "published"]), default="images-first", show_default=True)
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write: .html, .json, .md."
-)
+@rubrics_option("online", "offline", "compliance", "lighting")
+@layout_option
+@click.option("-o", "--output", type=NewFile(), help="File to write: .html, .json, .md.")
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Keep the pictures and manifests in this folder."
 )
 @click.option("--dry-run", is_flag=True, help="Make the set, say what it would cost; ask nothing.")
-@click.option("--concurrency", default="auto", show_default=True, help="auto, or the most requests in flight.")
-@click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop before more than this is spent.")
-@click.option(
-    "--max-failures",
-    type=Finite(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Share of judgements that may fail before the exit code is 3.",
-)
+@concurrency_option
+@budget_option
+@max_failures_option
+@quiet_option
 @store_option
 @asking_options
 @json_option
@@ -69,9 +68,10 @@ def command(
     output: Path | None,
     write: Path | None,
     dry_run: bool,
-    concurrency: str,
+    concurrency: int | None,
     budget: float | None,
     max_failures: float,
+    quiet: bool,
     store_place: str,
     options: Options,
     as_json: bool,
@@ -81,6 +81,9 @@ def command(
     Makes edits of photographs in the public domain: a clean one, then one defect at a time at four rising doses, then
     controls, and attempts to talk the judge into a better score. Running again resumes. What each figure means is in
     docs/probes.md.
+
+    \b
+    Example: editjudge probe --judge openai/gpt-4.1 -o probes.html
     """
     need_statistics()
     if output is not None and output.suffix not in FORMS:
@@ -90,7 +93,7 @@ def command(
 
     seed, options = _seed(options)
     (spec,) = default_judge((judge,) if judge else ())
-    manner = Manner(concurrency=concurrency_of(concurrency), budget=budget)
+    manner = Manner(concurrency=concurrency, budget=budget)
     source = f"seed {seed}, {photos} photographs"
     with _folder(write) as folder:
         probes = _made(photos, seed, rubrics, folder)
@@ -104,7 +107,9 @@ def command(
         if dry_run:
             return
         with open_store(store_place) as store:
-            code, answered = _judged(planned, store, manner, max_failures)
+            code, answered = _judged(
+                planned, store, manner, max_failures, quiet=quiet or (as_json and not sys.stderr.isatty())
+            )
     from editjudge.probes.result import figures
 
     _tell(figures(probes, answered, judge=spec, made_from=source), output, as_json)
@@ -169,7 +174,7 @@ def _forecast(planned: Sequence[ProbeJob], store_place: str, as_json: bool, *, e
 
 
 def _judged(
-    planned: Sequence[ProbeJob], store: Store, manner: Manner, max_failures: float
+    planned: Sequence[ProbeJob], store: Store, manner: Manner, max_failures: float, *, quiet: bool
 ) -> tuple[int, list[Answered]]:
     """Every run in turn; one that was stopped ends it, and what is there is shown."""
     from dataclasses import replace
@@ -179,15 +184,15 @@ def _judged(
     runs: list[int] = []
     failed, total, budget, code = 0, 0, manner.budget, 0
     for job in planned:
-        outcome = watched(job, store, replace(manner, budget=budget))
+        outcome = watched(job, store, replace(manner, budget=budget), quiet=quiet)
         if outcome is None:
             return EXIT["interrupted"], answers(store, runs)
         runs.append(outcome.run_id)
         failed, total = failed + outcome.summary.failed, total + outcome.summary.total
         budget = None if budget is None else max(0.0, budget - outcome.tally.cost)
         if outcome.ending != "finished":
-            if outcome.error:
-                click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
+            why = f"editjudge: {safe(str(outcome.error))}" if outcome.error else f"stopped; {how_to_go_on()}"
+            click.echo(why, err=True)
             code = EXIT[outcome.ending]
             break
     return code or (TOO_MANY_FAILED if failed > max_failures * total else 0), answers(store, runs)

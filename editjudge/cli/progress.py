@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import sys
+import math
 import time
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from editjudge.run.planning import Tally
 
 _EVERY = 10.0
@@ -20,12 +23,13 @@ _EVERY = 10.0
 class Plain:
     """Lines on standard error."""
 
-    def __init__(self, total: int | None) -> None:
+    def __init__(self, total: int | None, quiet: bool) -> None:
         self._total = total
+        self._every = math.inf if quiet else _EVERY
         self._said = time.monotonic()
 
     def __call__(self, tally: Tally) -> None:
-        if time.monotonic() - self._said >= _EVERY:
+        if time.monotonic() - self._said >= self._every:
             self._said = time.monotonic()
             click.echo(describe(tally, self._total), err=True)
 
@@ -39,17 +43,18 @@ class Plain:
 class Bar:
     """A Rich progress bar on standard error."""
 
-    def __init__(self, total: int | None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    def __init__(self, total: int | None, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+        # What is left comes from the same tally as the rate beside it: Rich's own column counts answers that were
+        # there already as speed.
+        self._total = total
         self._progress = Progress(
             TextColumn("judging"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[told]}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
         )
         self._task = self._progress.add_task("", total=total, told="")
@@ -59,7 +64,7 @@ class Bar:
     def __call__(self, tally: Tally) -> None:
         if time.monotonic() - self._drawn > 0.1:  # a terminal shows no more, and each drawing costs a millisecond
             self._drawn = time.monotonic()
-            self._progress.update(self._task, completed=tally.total, told=_told(tally))
+            self._progress.update(self._task, completed=tally.total, told=_told(tally, self._total))
 
     def say(self, message: str) -> None:
         self._progress.console.print(message, markup=False, highlight=False)
@@ -68,18 +73,25 @@ class Bar:
         self._progress.stop()
 
 
-def watcher(total: int | None) -> Plain | Bar:
-    return Bar(total) if sys.stderr.isatty() else Plain(total)
+def watcher(total: int | None, *, quiet: bool) -> Plain | Bar:
+    """A bar draws over itself, which takes escape sequences: not where NO_COLOR or TERM=dumb ask for none."""
+    from rich.console import Console
+
+    console = Console(stderr=True)  # minds FORCE_COLOR
+    plain = quiet or console.no_color or console.is_dumb_terminal or not console.is_terminal
+    return Plain(total, quiet) if plain else Bar(total, console)
 
 
 def describe(tally: Tally, total: int | None) -> str:
-    """One line: how many, how fast, what it cost, what failed."""
-    return f"{tally.total:,}{f' of {total:,}' if total else ''} judged, {_told(tally)}"
+    """One line: how many, how fast, how long still, what it cost, what failed."""
+    return f"{tally.total:,}{f' of {total:,}' if total else ''} judged, {_told(tally, total)}"
 
 
-def _told(tally: Tally) -> str:
-    seconds = max(time.monotonic() - tally.started, 1e-9)
-    parts = [f"{tally.asked / seconds:.1f}/s"]
+def _told(tally: Tally, total: int | None) -> str:
+    rate = tally.asked / max(time.monotonic() - tally.started, 1e-9)
+    parts = [f"{rate:.1f}/s"]
+    if total and tally.asked:
+        parts.append(f"{timedelta(seconds=round(max(total - tally.total, 0) / rate))} left")
     if tally.cached:
         parts.append(f"{tally.cached:,} cached")
     unpriced = "cost unknown" if not tally.cost else f"${tally.cost:.2f} + unknown"

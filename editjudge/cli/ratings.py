@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from editjudge.cli.options import open_store, store_option
+from editjudge.cli.options import NewFile, open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.shown import need_statistics
 
@@ -24,6 +24,9 @@ def import_(file: Path, store_place: str, as_json: bool) -> None:
     """Bring a CSV, JSONL or Parquet file of item, rater, factor and score into the store.
 
     Twice is once; a rating that is there already takes the new score. The file is checked whole before any is kept.
+
+    \b
+    Example: editjudge ratings import ratings.csv
     """
     need_statistics()
     from editjudge.ratings import unique_ratings
@@ -52,11 +55,15 @@ def import_(file: Path, store_place: str, as_json: bool) -> None:
 
 
 @command.command("export")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=NewFile())
 @store_option
 @json_option
 def export(file: Path, store_place: str, as_json: bool) -> None:
-    """Write every rating of the store as CSV: item, rater, factor, score."""
+    """Write every rating of the store as CSV: item, rater, factor, score.
+
+    \b
+    Example: editjudge ratings export ratings.csv
+    """
     from editjudge.store.ratings import csv_lines, read_ratings
 
     with open_store(store_place, readonly=True) as store:

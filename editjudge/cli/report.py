@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import open_store, store_option
+from editjudge.cli.options import NewFile, open_store, run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.shown import load_run, show
 from editjudge.errors import EditjudgeError, ImageError, UsageError
@@ -32,8 +32,8 @@ THUMBNAIL = 320
 
 
 @click.command()
-@click.argument("run")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@run_argument
+@click.option("-o", "--output", type=NewFile(), help="File to write.")
 @click.option("--format", "form", type=click.Choice([*FORMS.values()]), help="Without it, what the file's name says.")
 @click.option("--by", multiple=True, metavar="NAME", help="Slice by this metadata too; repeatable.")
 @click.option(
@@ -56,6 +56,9 @@ def command(
 
     Coverage and failures come first. Tables for people are rounded to what the intervals support; CSV and JSON have
     full precision. HTML is one file with charts and the edits worth looking at.
+
+    \b
+    Example: editjudge report mine -o report.html
     """
     form = _form(output, form, as_json)
     if form == "html" and (Path(run) / "judgements").is_dir():

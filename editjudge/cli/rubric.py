@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from editjudge.cli import completion
+from editjudge.cli.options import NewFile, layout_option
 from editjudge.cli.output import emit, json_option, read_text, safe
-from editjudge.errors import InputError, UsageError
+from editjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from editjudge.rubrics.model import Rubric
+    from editjudge.rubrics.prompt import Layout
 
 MAX_PROMPT = 200_000
 """A fifth of what a rubric file may have: escaped and folded, a character can take more than four times its room."""
@@ -25,7 +32,11 @@ def command() -> None:
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """The built-in rubrics and sets."""
+    """The built-in rubrics and sets.
+
+    \b
+    Example: editjudge rubric list
+    """
     from editjudge.rubrics.files import SETS, load, names
 
     rubrics = [load(name) for name in names()]
@@ -46,12 +57,16 @@ def list_(as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("rubric")
+@click.argument("rubric", shell_complete=completion.rubrics)
 @click.option("--prompt", is_flag=True, help="The exact question for an example edit.")
-@click.option("--layout", default="images-first", show_default=True, help="images-first or published.")
+@layout_option
 @json_option
-def show(rubric: str, prompt: bool, layout: str, as_json: bool) -> None:
-    """What a rubric takes in and what it accepts as an answer."""
+def show(rubric: str, prompt: bool, layout: Layout, as_json: bool) -> None:
+    """What a rubric takes in and what it accepts as an answer.
+
+    \b
+    Example: editjudge rubric show fidelity --prompt
+    """
     from editjudge.rubrics.files import load_one
     from editjudge.rubrics.schema import answer_schema
 
@@ -76,18 +91,12 @@ def show(rubric: str, prompt: bool, layout: str, as_json: bool) -> None:
         emit(answer_schema(found))
 
 
-def _show_prompt(rubric: object, layout: str, as_json: bool) -> None:
+def _show_prompt(rubric: Rubric, layout: Layout, as_json: bool) -> None:
     from editjudge.edit import Edit
-    from editjudge.errors import near_miss
-    from editjudge.rubrics.model import Rubric
-    from editjudge.rubrics.prompt import LAYOUTS, ImagePart, ask
+    from editjudge.rubrics.prompt import ImagePart, ask
 
-    assert isinstance(rubric, Rubric)  # noqa: S101
-    known = {layout: layout for layout in LAYOUTS}
-    if layout not in known:
-        raise UsageError(f'no layout is called "{layout}"{near_miss(layout, known)} Layouts: {", ".join(known)}')
     edit = Edit("example", instruction="Make the left car blue.", referring_expression="the car nearest the tree")
-    question = ask(rubric, edit, {role: f"digest of the {role}" for role in rubric.images}, known[layout])
+    question = ask(rubric, edit, {role: f"digest of the {role}" for role in rubric.images}, layout)
     if as_json:
         parts = [{"image": p.role} if isinstance(p, ImagePart) else {"text": p.text} for p in question.parts]
         emit({"identifier": question.identifier, "layout": question.layout, "parts": parts})
@@ -99,7 +108,11 @@ def _show_prompt(rubric: object, layout: str, as_json: bool) -> None:
 @click.argument("file")
 @json_option
 def check(file: str, as_json: bool) -> None:
-    """Look for what is wrong in a rubric file that still loads."""
+    """Look for what is wrong in a rubric file that still loads.
+
+    \b
+    Example: editjudge rubric check mine.yaml
+    """
     from editjudge.rubrics.files import resolve
     from editjudge.rubrics.lint import lint
 
@@ -118,7 +131,7 @@ def check(file: str, as_json: bool) -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     help="Rubric file to write; standard output without it.",
 )
 @click.option("--name", help="Name of the rubric; the file's name without it.")
@@ -165,6 +178,9 @@ def import_(
 
     What the text says is inferred and told on standard error; what it does not say is asked for by name, and then
     nothing is written and the exit code is 1.
+
+    \b
+    Example: editjudge rubric import prompt.txt -o mine.yaml
     """
     from editjudge.rubrics.files import dump
     from editjudge.rubrics.importing import Hints, import_prompt
@@ -183,10 +199,7 @@ def import_(
     text = read_text(prompt, MAX_PROMPT).removeprefix("\ufeff")
     result = import_prompt(text, name or ("prompt" if prompt == "-" else Path(prompt).stem), hints)
     if result.rubric and output:
-        try:
-            output.write_text(dump(result.rubric), "utf-8", newline="")
-        except OSError as error:
-            raise InputError(f"{safe(str(output))}: cannot be written: {error.strerror}") from None
+        output.write_text(dump(result.rubric), "utf-8", newline="")
     if as_json:
         asks = [{"about": ask.about, "why": ask.why, "option": ask.option} for ask in result.asks]
         contract = result.rubric.contract() if result.rubric else None

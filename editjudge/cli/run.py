@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
+import shlex
 import signal
 import sys
 import time
@@ -12,7 +14,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from editjudge.cli.options import Finite, asking_options, default_judge, open_store, store_option
+from editjudge.cli.options import (
+    Finite,
+    asking_options,
+    budget_option,
+    concurrency_option,
+    default_judge,
+    judge_option,
+    layout_option,
+    max_failures_option,
+    open_store,
+    quiet_option,
+    rubrics_option,
+    store_option,
+)
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.errors import UsageError
 
@@ -30,26 +45,17 @@ TOO_MANY_FAILED = 3
 
 @click.command()
 @click.argument("manifest", type=click.Path(path_type=Path))
-@click.option(
-    "--rubric",
-    "rubrics",
-    multiple=True,
-    default=("online",),
-    show_default=True,
-    help="Rubric, set or YAML file; repeatable.",
-)
-@click.option(
-    "--judge", "judges", multiple=True, help="Who judges: measured, replay:FILE or provider/model; repeatable."
-)
+@rubrics_option("online")
+@judge_option("judges", multiple=True)
 @click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Times each question is asked.")
 @click.option("--fuse", is_flag=True, help="Ask a set in one question instead of rubric by rubric.")
-@click.option("--layout", type=click.Choice(["images-first", "published"]), default="images-first", show_default=True)
+@layout_option
 @store_option
 @click.option("--name", help="Name of the run; made from its contents without it.")
-@click.option("--concurrency", default="auto", show_default=True, help="auto, or the most requests in flight.")
+@concurrency_option
 @click.option("--rpm", type=Finite(min=0, min_open=True), help="Most requests per minute and judge.")
 @click.option("--tpm", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
-@click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop before more than this is spent.")
+@budget_option
 @click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits.")
 @click.option(
     "--engine",
@@ -65,16 +71,11 @@ TOO_MANY_FAILED = 3
 )
 @click.option("--batch", is_flag=True, help="Ask by the provider's batches: half the price, within a day.")
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
-@click.option(
-    "--max-failures",
-    type=Finite(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Share of judgements that may fail before the exit code is 3.",
-)
+@max_failures_option
 @click.option("--rehash", is_flag=True, help="Read every picture again instead of trusting its size and time.")
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
 @click.option("--allow-urls", is_flag=True, help="Fetch pictures from http(s) addresses.")
+@quiet_option
 @asking_options
 @json_option
 def command(
@@ -86,7 +87,7 @@ def command(
     layout: Any,
     store_place: str,
     name: str | None,
-    concurrency: str,
+    concurrency: int | None,
     rpm: float | None,
     tpm: float | None,
     budget: float | None,
@@ -101,6 +102,7 @@ def command(
     rehash: bool,
     allow_outside: bool,
     allow_urls: bool,
+    quiet: bool,
     options: Options,
     as_json: bool,
 ) -> None:
@@ -108,6 +110,9 @@ def command(
 
     Running the same command again resumes: what is judged already is not asked again, what failed is. Ctrl-C lets
     what is in flight finish; twice stops at once.
+
+    \b
+    Example: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5
     """
     from editjudge.run.job import Cluster, Job, Manner
 
@@ -126,7 +131,7 @@ def command(
     )
     manner = Manner(
         name=name,
-        concurrency=concurrency_of(concurrency),
+        concurrency=concurrency,
         requests_per_minute=rpm,
         tokens_per_minute=tpm,
         budget=budget,
@@ -139,25 +144,34 @@ def command(
     if dry_run:
         _dry_run(job, store_place, manner, as_json)
         return
-    with _result(store_place, engine) as store:
-        sys.exit(conduct(job, store, manner, max_failures, as_json))
+    with _result(job, manner, store_place) as store:
+        sys.exit(conduct(job, store, manner, max_failures, as_json, quiet))
 
 
-def _result(place: str, engine: str) -> Store:
+def _result(job: Job, manner: Manner, place: str) -> Store:
     """The store; for a cluster also a folder that becomes one of shards, and does for it what a store does."""
-    if engine == "ray":
+    if manner.cluster:
         from editjudge.run.ray.folder import Folder, is_folder
 
         if is_folder(place):
             return cast("Store", Folder(place))
+    from editjudge.run.job import is_new, rehearse
+
+    if is_new(place):
+        if job.where:
+            raise UsageError(f"--where {job.where}: {place} is no store yet, so there is no earlier run")
+
+        asyncio.run(rehearse(job, manner))
     return open_store(place)
 
 
-def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json: bool) -> int:
+def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json: bool, quiet: bool) -> int:
     """Run with progress and a summary; the exit code."""
     started = time.monotonic()
-    outcome = watched(job, store, manner)
+    outcome = watched(job, store, manner, quiet=quiet or (as_json and not sys.stderr.isatty()))
     if outcome is None:
+        if as_json:
+            emit({"ending": "interrupted", "error": "stopped at once"})
         return EXIT["interrupted"]
     _tell(outcome, time.monotonic() - started, as_json)
     if outcome.ending != "finished":
@@ -166,7 +180,7 @@ def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json
     return TOO_MANY_FAILED if share > max_failures else 0
 
 
-def watched(job: Job, store: Store, manner: Manner) -> Outcome | None:
+def watched(job: Job, store: Store, manner: Manner, *, quiet: bool) -> Outcome | None:
     """Run with progress; None where it was stopped at once."""
     import dataclasses
 
@@ -177,15 +191,23 @@ def watched(job: Job, store: Store, manner: Manner) -> Outcome | None:
     if edits is not None and job.limit is not None:
         edits = min(edits, job.limit)
     tasks = edits and edits * len(job.load_rubrics()) * len(job.judges) * job.repeats
-    shown = watcher(tasks)
+    shown = watcher(tasks, quiet=quiet)
     manner = dataclasses.replace(manner, say=shown.say, observe=shown, control=lambda c: _on_interrupt(c, shown.say))
     try:
         return asyncio.run(execute(job, store, manner))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        click.echo("stopped at once; run the same command again to go on", err=True)
+        shown.close()
+        click.echo(f"stopped at once; {how_to_go_on()}", err=True)
         return None
     finally:
         shown.close()
+
+
+def how_to_go_on() -> str:
+    """The command as it was typed, which resumes; a password in it is not repeated."""
+    words = sys.argv[1:]
+    typed = "" if any(re.search(r"://[^/]*@", word) for word in words) else shlex.join(["editjudge", *words])
+    return "run the same command again to go on" + (f":\n  {safe(typed)}" if typed else "")
 
 
 def _on_interrupt(control: Any, say: Any) -> None:
@@ -204,14 +226,6 @@ def _on_interrupt(control: Any, say: Any) -> None:
         loop.add_signal_handler(name, interrupted)
 
 
-def concurrency_of(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
-        raise UsageError(f"--concurrency {safe(text)}: expected auto or a number from 1 to 10,000")
-    return int(text)
-
-
 def _tell(outcome: Outcome, seconds: float, as_json: bool) -> None:
     tally, summary = outcome.tally, outcome.summary
     cost = None if tally.unpriced else tally.cost
@@ -225,7 +239,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool) -> None:
     if outcome.error:
         click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
     elif outcome.ending != "finished":
-        click.echo(f"stopped ({outcome.ending}); run the same command again to go on", err=True)
+        click.echo(f"stopped ({outcome.ending}); {how_to_go_on()}", err=True)
 
 
 def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:

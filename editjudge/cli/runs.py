@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import Finite, open_store, store_option
+from editjudge.cli.options import max_failures_option, open_store, quiet_option, run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
 
 if TYPE_CHECKING:
@@ -24,7 +24,11 @@ def command() -> None:
 @store_option
 @json_option
 def list_(store_place: str, as_json: bool) -> None:
-    """Every run of the store."""
+    """Every run of the store.
+
+    \b
+    Example: editjudge runs list
+    """
     with open_store(store_place, readonly=True) as store:
         found = store.runs()
     if as_json:
@@ -36,11 +40,15 @@ def list_(store_place: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("run")
+@run_argument
 @store_option
 @json_option
 def show(run: str, store_place: str, as_json: bool) -> None:
-    """A run's frozen spec and what became of it."""
+    """A run's frozen spec and what became of it.
+
+    \b
+    Example: editjudge runs show mine
+    """
     with open_store(store_place, readonly=True) as store:
         found = store.find_run(run)
         counts = store.counts(found)
@@ -56,13 +64,17 @@ def show(run: str, store_place: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("run")
+@run_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 @json_option
 def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
-    """Remove a run, and what was said for it alone."""
-    with open_store(store_place) as store:
+    """Remove a run, and what was said for it alone.
+
+    \b
+    Example: editjudge runs rm mine
+    """
+    with open_store(store_place, create=False) as store:
         found = store.find_run(run)
         if not (yes or as_json):
             click.confirm(f"Remove run {safe(found.name)} and every reply that only it has?", abort=True)
@@ -74,17 +86,22 @@ def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("run")
-@click.option("--max-failures", type=Finite(0, 1), default=0.0, show_default=True)
+@run_argument
+@max_failures_option
+@quiet_option
 @store_option
 @json_option
-def again(run: str, max_failures: float, store_place: str, as_json: bool) -> None:
-    """Do a run again from its frozen spec: what failed is asked again, what is done is not."""
+def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json: bool) -> None:
+    """Do a run again from its frozen spec: what failed is asked again, what is done is not.
+
+    \b
+    Example: editjudge runs again mine
+    """
     from editjudge.cli.run import conduct
     from editjudge.errors import RubricError, UsageError
     from editjudge.run.job import Job, Manner
 
-    with open_store(store_place) as store:
+    with open_store(store_place, create=False) as store:
         found = store.find_run(run)
         if "asked_for" not in found.spec:
             raise UsageError(f"{found.name} was asked over HTTP: there is no manifest to go through again")
@@ -93,7 +110,7 @@ def again(run: str, max_failures: float, store_place: str, as_json: bool) -> Non
         if now != found.spec["rubrics"]:
             changed = [name for name, hash_ in found.spec["rubrics"].items() if now.get(name) != hash_]
             raise RubricError(f"{', '.join(changed)} changed since the run: its questions cannot be asked again")
-        sys.exit(conduct(job, store, Manner(name=found.name), max_failures, as_json))
+        sys.exit(conduct(job, store, Manner(name=found.name), max_failures, as_json, quiet))
 
 
 def _told(run: Run) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from editjudge.cli.options import asking_options, open_store, store_option
-from editjudge.cli.output import safe
+from editjudge.cli.options import asking_options, judge_option, open_store, store_option
+from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.terms import terms_options
 from editjudge.errors import InputError, UsageError, WorldError
 
@@ -23,19 +23,22 @@ if TYPE_CHECKING:
 _SHORTEST = 16
 """Characters of a token; one of ours has 43."""
 _IDLE = 75
-"""Seconds that a connection may be idle: longer than clients keep one (aiohttp 15), so that it is they who close it. With
-uvicorn's own 5, now and then a POST went into a connection that was just being closed, and nobody sends one twice."""
+"""Seconds that a connection may be idle: longer than clients keep one (aiohttp 15), so that it is they who close it.
+With uvicorn's own 5, now and then a POST went into one that was just being closed, and nobody sends a POST twice."""
 
 
 @click.command()
 @store_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True, help="0 takes a free one.")
-@click.option("--judge", default=lambda: os.environ.get("EDITJUDGE_JUDGE", "measured"), help="Who answers /v1/judge.")
+@judge_option(
+    default=lambda: os.environ.get("EDITJUDGE_JUDGE", "measured"), show_default="EDITJUDGE_JUDGE, else measured"
+)
 @click.option("--token", envvar="EDITJUDGE_TOKEN", help="What requests must carry; needed off loopback.")
 @click.option("--create", "create_store", is_flag=True, help="Make the store if it is not there.")
 @asking_options
 @terms_options
+@json_option
 def command(
     store_place: str,
     host: str,
@@ -45,11 +48,15 @@ def command(
     create_store: bool,
     options: Options,
     terms: Terms,
+    as_json: bool,
 ) -> None:
     """Review, rating and reward API in the browser.
 
     Off loopback a token is required: set EDITJUDGE_TOKEN rather than --token, which other users see in the list of
     processes.
+
+    \b
+    Example: editjudge serve --store editjudge.db
     """
     try:
         import uvicorn
@@ -76,7 +83,11 @@ def command(
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_keep_alive=_IDLE, timeout_graceful_shutdown=10
         )
-        click.echo(f"editjudge: http://{address}:{listener.getsockname()[1]}/  (store {safe(store.place)})", err=True)
+        url = f"http://{address}:{listener.getsockname()[1]}/"
+        if as_json:  # now, and not once it is stopped: who asked for a free port learns it from this
+            emit({"url": url, "store": store.place})
+            sys.stdout.flush()
+        click.echo(f"editjudge: {url}  (store {safe(store.place)})", err=True)
         click.echo("Ctrl-C stops it.", err=True)
         with contextlib.suppress(KeyboardInterrupt):  # raised again once everything is closed
             uvicorn.Server(config).run(sockets=[listener])

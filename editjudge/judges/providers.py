@@ -337,11 +337,14 @@ def _schema_mode(provider: Provider, base: str) -> SchemaMode:
 # --- keys -----------------------------------------------------------------------------------------------------
 
 
+_WITHOUT = "; or name a judge that needs none: measured, or one of your own as openai-compatible/MODEL with --base-url"
+
+
 def _key(spec: str, provider: Provider, environ: Mapping[str, str]) -> tuple[Secret | None, tuple[str, ...]]:
     found = {name: environ[name].strip() for name in provider.key_variables if environ.get(name, "").strip()}
     if not found:
         if provider.needs_key:
-            raise UsageError(f"{spec} needs a key: set {' or '.join(provider.key_variables)}")
+            raise UsageError(f"{spec} needs a key: set {' or '.join(provider.key_variables)}{_WITHOUT}")
         return None, ()
     variable, value = next(iter(found.items()))
     if not re.fullmatch(r"[\x21-\x7e]+", value):  # also keeps a line break from becoming a header

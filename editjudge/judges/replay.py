@@ -82,7 +82,8 @@ def _read(path: Path) -> dict[_Place, list[str]]:
                     place, reply = _line(line, f"{path}:{number}")
                     replies.setdefault(place, []).append(reply)
     except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path}: cannot be read as recorded replies: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise ManifestError(f"{path}: cannot be read as recorded replies: {why}") from None
     return replies
 
 

@@ -51,6 +51,7 @@ class Verdict:
     notes: tuple[Remark, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
+        """As `editjudge parse --json` answers."""
         return _as_json(self, dict(self.scores), dict(self.justifications), ())
 
 
@@ -65,6 +66,7 @@ class Failure:
     notes: tuple[Remark, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
+        """As `editjudge parse --json` answers."""
         return _as_json(self, None, None, self.reasons)
 
 
@@ -93,7 +95,7 @@ def check(
     """Hold a reply against the rubric's contract.
 
     `identifier` is the one the question stated; without it any is accepted. `strict` refuses reasons outside
-    their word limits instead of noting them.
+    their word limits instead of noting them. Raises nothing, whatever the reply: what is no answer is a `Failure`.
     """
     if ended := _ended_early(reply, finish):
         return ended

@@ -67,7 +67,10 @@ def _builtin(name: str) -> Rubric:
 
 
 def load(word: str) -> Rubric:
-    """One rubric, by its built-in name or the path of a YAML file."""
+    """One rubric, by its built-in name or the path of a YAML file.
+
+    Raises `RubricError`, an `InputError`, where there is none or the file breaks its schema, with its line.
+    """
     if word in names():
         return _builtin(word)
     path = Path(word)

@@ -228,6 +228,7 @@ class Rubric:
         return hash(self.hash)  # so that what derives from a rubric is derived once
 
     def factor(self, key: str) -> Factor:
+        """The factor of this key; raises `StopIteration` where there is none."""
         return next(factor for factor in self.factors if factor.key == key)
 
     @functools.cached_property

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 from editjudge import manifest
 from editjudge.edit import Edit
-from editjudge.errors import UsageError
+from editjudge.errors import ManifestError, UsageError
 from editjudge.judges.conversation import Parameters
 from editjudge.judges.registry import Options, open_judge
 from editjudge.rubrics.files import SETS, load_one, resolve
@@ -81,6 +82,11 @@ class Job:
     def chosen(self, store: Store) -> Iterator[Edit]:
         """The edits that the run is about."""
         return Where.parse(self.where).kept(store, self.edits()) if self.where else self.edits()
+
+    def check(self) -> None:
+        """That there is something to judge."""
+        if next(self.edits(), None) is None:
+            raise ManifestError(f"{self.manifest}: holds no edit")
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
         """Frozen with the run: enough to do it again, and nothing secret."""
@@ -164,6 +170,21 @@ class Outcome:
     error: BaseException | None = None
 
 
+def is_new(place: str | os.PathLike[str]) -> bool:
+    """Whether opening this store makes a file."""
+    return "://" not in os.fspath(place) and not os.path.exists(place)
+
+
+async def rehearse(job: Job, manner: Manner) -> None:
+    """Raise what `execute` would raise before it keeps anything, for who would make a store only for what can run."""
+    job.load_rubrics()
+    Costs(job.options, manner.budget, job.judges, batch=manner.batch)
+    async with AsyncExitStack() as resources:
+        for spec in job.judges:
+            await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch)
+    job.check()
+
+
 async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
     """Run to the end, or as far as budget, patience and the user allow; then say what there is."""
     if manner.cluster:
@@ -177,6 +198,7 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         judges = [
             await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch) for spec in job.judges
         ]
+        job.check()
         next(job.chosen(store), None)  # what cannot be asked at all leaves no run behind
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             manner.say(warning)

@@ -130,7 +130,7 @@ def import_run(store: Store, folder: Path) -> tuple[Run, int]:
     A row that contradicts itself, its rubric, its item or the store is refused, with its file and number, before
     anything is written. What the store has already stays as it is.
     """
-    about = _about(folder)
+    about = read_about(folder)
     _check(store, about, folder)
     # Until all of it is there, it is a run that was interrupted.
     new = about.model_dump(exclude={"rubrics"})
@@ -168,7 +168,8 @@ def _answer(row: _Judgement) -> Document:
 # --- reading --------------------------------------------------------------------------------------------------
 
 
-def _about(folder: Path) -> _Run:
+def read_about(folder: Path) -> _Run:
+    """What the folder says of its run, or why it holds none."""
     if not (folder / "judgements").is_dir() and not (folder / "judgements.jsonl").is_file():
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
         raise ManifestError(f"{folder}: found no run; {expected}")

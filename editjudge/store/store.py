@@ -216,7 +216,9 @@ class Store:
         known = self.runs()
         for run in (*(r for r in known if r.name == word), *(r for r in known if str(r.id) == str(word))):
             return run
-        hint = near_miss(str(word), (run.name for run in known)) if known else ": it has none yet."
+        names = [run.name for run in known]
+        latest = f" The latest: {', '.join(names[:-6:-1])}"
+        hint = near_miss(str(word), names) + latest if known else ": it has none yet."
         raise UsageError(f'{self._place}: no run "{word}"{hint}')
 
     def remove_run(self, run: Run | int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -126,8 +127,10 @@ Call = Callable[..., Done]
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """The command as the console script calls it, within this process."""
 
-    def called(*arguments: object) -> Done:
+    def called(*arguments: object, stdin: str | bytes = b"") -> Done:
         monkeypatch.setattr(sys, "argv", ["editjudge", *map(str, arguments)])
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         with pytest.raises(SystemExit) as ended:
             cli.main()
         out, err = capsys.readouterr()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import functools
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,10 @@ from editjudge import cli
 from editjudge.cli.rubric import MAX_PROMPT
 from editjudge.rubrics import files
 from editjudge.rubrics.prompt import LAYOUTS
+
+from .stores import Call, call
+
+__all__ = ["call"]
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "prompts"
 CONTRACT = ["name", "hash", "images", "texts", "factors", "envelope", "justification_words", "sections"]
@@ -42,35 +44,11 @@ Reply {"score": <1-5>, "reason": "<at most 20 words>"}
 """
 
 
-@dataclass
-class Done:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads(self.out)
-        return value
-
-
-Call = Callable[..., Done]
-
-
 @pytest.fixture
-def rubric(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Call:
-    """The command as the console script calls it, within this process, in an empty folder."""
+def rubric(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """In an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str | Path, stdin: bytes = b"") -> Done:
-        monkeypatch.setattr(sys, "argv", ["editjudge", "rubric", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return Done(int(ended.value.code or 0), out, err)
-
-    return call
+    return functools.partial(call, "rubric")
 
 
 def written(text: str, name: str = "mine.yaml") -> Path:
@@ -168,10 +146,10 @@ def test_the_question_as_json_has_its_parts_in_order(rubric: Call) -> None:
     assert document["identifier"] in document["parts"][-1]["text"]
 
 
-def test_an_unknown_layout_is_a_usage_error_with_a_suggestion(rubric: Call) -> None:
+def test_an_unknown_layout_is_a_usage_error_with_those_there_are(rubric: Call) -> None:
     done = rubric("show", "fidelity", "--prompt", "--layout", "publishd")
     assert done.code == 2 and not done.out
-    assert 'no layout is called "publishd"; did you mean "published"?' in done.err
+    assert "'publishd' is not one of 'images-first', 'published'" in done.err
 
 
 @pytest.mark.parametrize("verb", ["show", "check"])
