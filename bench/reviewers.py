@@ -5,8 +5,11 @@ Every answer is held against what was asked; the first that is something else en
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import html
+import math
 import random
 import re
 import time
@@ -36,6 +39,10 @@ class Wrong(Exception):
     """An answer that is not what was asked for."""
 
 
+class Over(Exception):
+    """It is time to go home."""
+
+
 @dataclass
 class Reviewer:
     session: aiohttp.ClientSession
@@ -46,13 +53,19 @@ class Reviewer:
     known: Collection[str]
     """Digests of every picture that there is."""
     seen: Seen
+    pause: tuple[float, float] = (0.0, 0.0)
+    """Seconds, from and to, that go by before the next page."""
+    until: float = math.inf
+    """No page is asked for after this moment of the monotonic clock."""
     sent: dict[tuple[str, int, str], float | None] = field(default_factory=dict)
     """Rater, place and factor to the score that was sent, if any."""
 
-    async def act(self) -> None:
-        """Whatever comes to mind."""
-        does = self.rng.choices((self.look, self.rate, self.glance, self.err), (8, 4, 1, 1))[0]
-        await does()
+    async def work(self, until: float, pause: tuple[float, float]) -> None:
+        """Whatever comes to mind, for so long."""
+        self.until, self.pause = until, pause
+        with contextlib.suppress(Over):
+            while True:
+                await self.rng.choices((self.look, self.rate, self.glance, self.err), (8, 4, 1, 1))[0]()
 
     async def tour(self) -> None:
         """One of everything."""
@@ -129,13 +142,14 @@ class Reviewer:
             for factor in re.findall(r'data-factor="([^"]+)"', text)
         }
         await self._post(path, form, 204)
+        self.sent |= {(self.name, int(place[1]), factor): float(v) if v else None for factor, v in form.items()}
         kept = await self._page(path, 'id="answers"')
         for factor, value in form.items():
             self._hold(f'name="{factor}" value="{value}" checked' in kept, path, f"{factor} {value} is not kept")
-            self.sent[self.name, int(place[1]), factor] = float(value) if value else None
 
     async def err(self) -> None:
         """Each mistake is told, and changes nothing."""
+        await asyncio.sleep(self.rng.uniform(*self.pause))
         for path in ("/runs/1/edits/nobody", "/runs/1/images/edited/nobody", "/runs/9", "/rate/1/99999"):
             await self._get(path, "page", "text/html", 404)
         await self._post("/rate/new", {"run": "nobody"}, 400)
@@ -146,6 +160,9 @@ class Reviewer:
     # --- asking ---------------------------------------------------------------------------------------------------
 
     async def _page(self, path: str, *words: str) -> str:
+        await asyncio.sleep(self.rng.uniform(*self.pause))
+        if time.monotonic() > self.until:
+            raise Over
         text = (await self._get(path, "page", "text/html")).decode()
         for word in words:
             self._hold(word in text, path, f"without {word!r}")

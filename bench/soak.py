@@ -36,7 +36,7 @@ import aiohttp
 
 import editjudge as ej
 from bench.reviewers import MODELS, Reviewer, Wrong
-from bench.rewards import process, rss_mb, sent
+from bench.rewards import cpu_seconds, process, rss_mb, sent
 from bench.stub import expected_scores
 from bench.throughput import make_edits
 from editjudge.store.store import Store
@@ -59,16 +59,21 @@ QUOTA, OVERLAP = 8, 10
 EVERY = 2.0
 """Seconds between samples."""
 PAUSE = (2.0, 8.0)
-"""Seconds that a reviewer looks at a page."""
+"""Seconds, from and to, that a reviewer looks at a page."""
 _SEED = 0
-_SLACK = {"mb": (1.1, 24), "handles": (1.1, 16), "connections": (1.1, 16), "seconds": (1.5, 0.25)}
-"""How far the last third may lie above the one before: times, plus."""
+_SLACK = {"mb": (1.1, 24), "handles": (1.1, 16), "connections": (1.1, 16), "ms": (1.25, 1), "seconds": (1.5, 0.25)}
+"""How far the last third may lie above the one before: times, plus.
+
+All that `serve` may have open is there after the warm-up: a connection of each reviewer, kept alive while they look, one
+of the reward client, some 16 to the judge, and three files for each of 5 to 15 connections to the store, the pool's own
+bounds. Memory goes on a little as the caches of those connections fill, 8 MB each at most.
+"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=20)
-    parser.add_argument("--engine", nargs=3, metavar=("MANIFEST", "STORE", "STUB"), help=argparse.SUPPRESS)
+    parser.add_argument("--engine", nargs=4, metavar=("MANIFEST", "STORE", "STUB", "EDITS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.engine:
         drive(*arguments.engine)
@@ -81,9 +86,9 @@ def main() -> None:
 # --- the engine -----------------------------------------------------------------------------------------------
 
 
-def drive(manifest: str, store: str, stub: str) -> None:
+def drive(manifest: str, store: str, stub: str, edits: str) -> None:
     """Runs without end; after each a line that says how many judgements there were, and how many were wrong."""
-    folder = Path(manifest).parent
+    folder, count = Path(manifest).parent, int(edits)
     lines = [json.loads(line) for line in Path(manifest).read_text().splitlines()]
     digests = {
         row[role]: hashlib.sha256((folder / row[role]).read_bytes()).hexdigest()
@@ -93,8 +98,8 @@ def drive(manifest: str, store: str, stub: str) -> None:
     number = 0
     while True:
         rows = [
-            {**lines[n % len(lines)], "id": f"e{n}", "instruction": f"make car {number * EDITS + n} blue"}
-            for n in range(EDITS)
+            {**lines[n % len(lines)], "id": f"e{n}", "instruction": f"make car {number * count + n} blue"}
+            for n in range(count)
         ]
         for row in rows:
             row.update({role: str(folder / row[role]) for role in ("input", "edited")})
@@ -108,7 +113,7 @@ def drive(manifest: str, store: str, stub: str) -> None:
             said = instructions[row["item"]]
             if row["scores"] is not None and row["scores"] != _right(digests, folder, said, row["rubric"]):
                 wrong += 1
-        told = {"judgements": sum(counted.values()), "wrong": wrong, "missing": 3 * EDITS - sum(counted.values())}
+        told = {"judgements": sum(counted.values()), "wrong": wrong, "missing": 3 * count - sum(counted.values())}
         print(json.dumps({**told, "statuses": counted}), flush=True)
         number += 1
 
@@ -137,6 +142,8 @@ class Watch:
     samples: dict[str, list[float]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    _before: tuple[int, float] | None = None
+    """Requests and CPU at the last look."""
 
     def sample(self, name: str, value: float) -> None:
         self.samples.setdefault(name, []).append(value)
@@ -151,6 +158,14 @@ class Watch:
         self.sample(f"{name} mb", rss_mb(pid))
         self.sample(f"{name} handles", len(links))
         self.sample(f"{name} connections", sum(link.startswith("socket:") for link in links))
+
+    def cost(self, pid: int) -> None:
+        """Milliseconds of CPU for each request since the last look: in these the rest of the machine has no say."""
+        asked = sum(self.counts[what] for what in ("page", "picture", "evidence", "rewards"))
+        used = cpu_seconds(pid) * 1000
+        if self._before and asked > self._before[0]:
+            self.sample("serve ms", (used - self._before[1]) / (asked - self._before[0]))
+        self._before = (asked, used)
 
     def flat(self) -> None:
         for name, values in self.samples.items():
@@ -179,7 +194,7 @@ def soak(seconds: float, reviewers: int = REVIEWERS) -> dict[str, Any]:
     watch, started = Watch(), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        load(watch, folder, started + seconds * 0.6, reviewers)
+        load(watch, folder, seconds * 0.6, reviewers)
         watch.flat()
         fuzzed = _fuzz(watch, folder, (seconds - (time.monotonic() - started)) * 2 / len(TARGETS))
     shown = {name: [round(third, 3) for third in thirds(values)] for name, values in watch.samples.items()}
@@ -192,7 +207,7 @@ def soak(seconds: float, reviewers: int = REVIEWERS) -> dict[str, Any]:
     }
 
 
-def load(watch: Watch, folder: Path, end: float, reviewers: int) -> None:
+def load(watch: Watch, folder: Path, seconds: float, reviewers: int) -> None:
     """Everything but fuzzing; what reviewers sent is looked for in the store at the end."""
     manifest = make_edits(folder, "jpeg", 16, 192)
     _gallery(folder, [json.loads(line) for line in manifest.read_text().splitlines()])
@@ -200,7 +215,7 @@ def load(watch: Watch, folder: Path, end: float, reviewers: int) -> None:
     words = ("bench.stub", "--seed", str(_SEED), "--retry-after", "0.1", *faults)
     # One each: sharing a limit, the engine would take all of it, and the latency of rewards be a matter of pace.
     with process(*words, "--limit-rps", str(LIMIT)) as (_, url), process(*words) as (_, other):
-        rated = asyncio.run(_load(watch, folder, manifest, (url, other), end, reviewers))
+        rated = asyncio.run(_load(watch, folder, manifest, (url, other), seconds, reviewers))
     with Store.open(folder / "served.db", readonly=True) as store:
         kept = {place: filled.score for place, filled in filled_in(store, find_study(store, 1)).items()}
     watch.counts["ratings"] = len(kept)
@@ -242,11 +257,11 @@ def _served(folder: Path, stub: str) -> Iterator[tuple[subprocess.Popen[str], st
 
 
 async def _load(
-    watch: Watch, folder: Path, manifest: Path, stubs: tuple[str, str], end: float, reviewers: int
+    watch: Watch, folder: Path, manifest: Path, stubs: tuple[str, str], seconds: float, reviewers: int
 ) -> dict[tuple[str, int, str], float | None]:
     """What was rated."""
     edits = [sent(folder, json.loads(line)) for line in manifest.read_text().splitlines()]
-    words = (str(manifest), str(folder / "engine.db"), stubs[0])
+    words = (str(manifest), str(folder / "engine.db"), stubs[0], str(EDITS))
     async with contextlib.AsyncExitStack() as stack:
         engine = stack.enter_context(process_lines("bench.soak", "--engine", *words))
         served, url = stack.enter_context(_served(folder, stubs[1]))
@@ -254,14 +269,16 @@ async def _load(
         await client.ask(range(BATCH))
         people = [await _reviewer(watch, stack, url, n, client.digests) for n in range(reviewers)]
         await people[0].tour()
+        end = time.monotonic() + seconds
         tasks = [
             asyncio.create_task(client.go_on(end)),
             asyncio.create_task(_engine(watch, engine, end)),
-            *(asyncio.create_task(_act(person, end)) for person in people),
+            *(asyncio.create_task(person.work(end, PAUSE)) for person in people),
         ]
         while time.monotonic() < end and engine.poll() is None and served.poll() is None:
             for name, one in (("engine", engine), ("serve", served)):
                 watch.of(name, one.pid)
+            watch.cost(served.pid)
             await asyncio.sleep(EVERY)
         for name, one in (("engine", engine), ("serve", served)):
             if one.poll() is not None:
@@ -281,13 +298,6 @@ async def _reviewer(
     return Reviewer(session, url, f"reviewer {number}", random.Random(number), known, watch.seen)
 
 
-async def _act(person: Reviewer, end: float) -> None:
-    await asyncio.sleep(person.rng.uniform(0, PAUSE[1]))
-    while time.monotonic() < end:
-        await person.act()
-        await asyncio.sleep(person.rng.uniform(*PAUSE))
-
-
 @contextlib.contextmanager
 def process_lines(*words: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE, text=True, cwd=ROOT) as started:
@@ -298,10 +308,11 @@ def process_lines(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 async def _engine(watch: Watch, engine: subprocess.Popen[str], end: float) -> None:
+    """Takes down what it says of each run; the first is waited for a while longer."""
     assert engine.stdout
-    while time.monotonic() < end:
+    while (left := end - time.monotonic() + (0 if watch.counts["judgements"] else 60)) > 0:
         try:
-            line = await asyncio.wait_for(asyncio.to_thread(engine.stdout.readline), max(0.1, end - time.monotonic()))
+            line = await asyncio.wait_for(asyncio.to_thread(engine.stdout.readline), left)
         except TimeoutError:
             return
         if not line:

@@ -51,7 +51,9 @@ def test_under_every_fault_at_once_nothing_is_made_up_or_lost(wire: str, tmp_pat
 def test_two_thousand_edits_under_every_fault_at_once(wire: str, tmp_path: Path) -> None:
     manifest = edits(tmp_path, 2_000)
     with stub(dataclasses.replace(EVERYTHING, timeout=0.001)) as server, pacing(first=0.1, longest=5.0):
-        done = run(manifest, tmp_path / "s.db", judges=(SPECS[wire],), options=IN_TIME)
+        # Minutes on a machine that is busy with other things: at 4 seconds some answers came too late to be kept.
+        options = dataclasses.replace(IN_TIME, timeout=20.0)
+        done = run(manifest, tmp_path / "s.db", judges=(SPECS[wire],), options=options)
     look(done, server, manifest, 2_000)
 
 
