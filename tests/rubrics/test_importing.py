@@ -124,6 +124,21 @@ class Stranger:
     sections: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class OurForm(Stranger):
+    """A prompt that shows no answer which can be held: a form of ours is added."""
+
+    envelope: str = "factor_results"
+    form: str = "entries"
+    keys: tuple[str, str] = ("score", "justification")
+
+
+def unreadable(answer: str, *factors: str, scale: tuple[int, ...] = ()) -> OurForm:
+    """An answer that looks like JSON, and is none that a rubric can hold."""
+    hints = Hints(example=0, factors=factors, scale=scale)
+    return OurForm(INPUTS + answer, dict.fromkeys(factors, FIVE), asks=("answer",), hints=hints)
+
+
 FIVE, TEN, HUNDRED = tuple(range(1, 6)), tuple(range(11)), tuple(range(101))
 BOTH = Hints(images=("input", "edited"))
 VAGUE = ("source_prompt", "target_prompt", "edited_caption", "output_format", "input", "prompt")
@@ -168,7 +183,7 @@ The request was: {instruction}""",
         envelope="score",
         free=("reasoning",),
     ),
-    "three dimensions as lines of prose": Stranger(
+    "three dimensions as lines of prose": OurForm(
         """\
 You rate edited photographs on three dimensions. The first picture came before the edit, the second after it.
 
@@ -181,19 +196,13 @@ editing instruction is : <edit_prompt>.""",
         {"obedience": FIVE, "blending": FIVE, "soundness": FIVE},
         asks=("images", "factors"),
         hints=Hints(images=("input", "edited"), factors=("obedience", "blending", "soundness")),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
         words=(1, 20),
     ),
-    "one line with a score": Stranger(
+    "one line with a score": OurForm(
         INPUTS + "Rate the edit on a 1-5 scale. End your answer with one line:\nScore: x",
         {"overall": FIVE},
         asks=("factors",),
         hints=Hints(factors=("overall",)),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
     ),
     "steps and a JSON reason, filled by a framework": Stranger(
         """\
@@ -227,23 +236,17 @@ Example JSON:
         {"fit": FIVE, "finish": FIVE},
         envelope="scores",
     ),
-    "placeholders of Jinja and no JSON": Stranger(
+    "placeholders of Jinja and no JSON": OurForm(
         "[input image] [edited image]\nThe request: {{ instruction }}\nGive a score from 1 to 5.",
         {"fit": FIVE},
         asks=("factors",),
         hints=Hints(factors=("fit",)),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
     ),
-    "placeholders of Jinja beside keys without quotation marks": Stranger(
+    "placeholders of Jinja beside keys without quotation marks": OurForm(
         "[input image] [edited image]\nThe request: {{ instruction }}\nScore from 1 to 5: {score: 3}",
         {"fit": FIVE},
         asks=("answer",),
         hints=Hints(example=0, factors=("fit",)),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
     ),
     "placeholders of two engines": Stranger(
         "[input image] [edited image]\nThe request: {{ instruction }} in the manner of {style}\n"
@@ -524,16 +527,13 @@ Example JSON:
         {"分数": tuple(range(1, 11))},
         free=("理由",),
     ),
-    "Chinese prose": Stranger(
+    "Chinese prose": OurForm(
         "请根据指令给编辑后的图片打分，1到10分。",
         {"分数": tuple(range(1, 11))},
         asks=("images", "texts", "factors", "scale"),
         hints=Hints(
             images=("input", "edited"), texts=("instruction",), factors=("分数",), scale=tuple(range(1, 11))
         ),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
     ),
     "single quotation marks": Stranger(
         INPUTS + "{'score': <1-5>, 'reason': 'what the picture shows'}", {"score": FIVE}, free=("reason",)
@@ -543,86 +543,22 @@ Example JSON:
         {"score": FIVE},
         free=("reason",),
     ),
-    "keys without quotation marks": Stranger(
-        INPUTS + 'Score from 1 to 5. {score: 3, reason: "why"}',
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",)),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
+    "keys without quotation marks": unreadable('Score from 1 to 5. {score: 3, reason: "why"}', "fit"),
+    "a list of objects": unreadable('Score from 1 to 5. [{"aspect": "fit", "score": 3}]', "fit"),
+    "a brace that is never closed": unreadable('Score from 1 to 5. Open with { and close.', "fit"),
+    "true or false": unreadable('{"passed": true, "score": <1-5>}', "fit", scale=FIVE),
+    "a list of texts": unreadable('{"score": <1-5>, "faults": ["...", "..."]}', "fit", scale=FIVE),
+    "scores at two levels": unreadable(
+        '{"parts": {"fit": <1-5>, "finish": <1-5>}, "overall": <1-5>}', "fit", "finish", scale=FIVE
     ),
-    "a list of objects": Stranger(
-        INPUTS + 'Score from 1 to 5. [{"aspect": "fit", "score": 3}]',
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",)),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
+    "two groups of scores": unreadable(
+        '{"a": {"fit": <1-5>, "finish": <1-5>}, "b": {"edges": <1-5>, "light": <1-5>}}', "fit", scale=FIVE
     ),
-    "a brace that is never closed": Stranger(
-        INPUTS + 'Score from 1 to 5. Open with { and close.',
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",)),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
+    "entries with keys of their own": unreadable(
+        '{"fit": {"score": <1-5>, "reason": "."}, "finish": {"rating": <1-5>, "why": "."}}', "fit", scale=FIVE
     ),
-    "true or false": Stranger(
-        INPUTS + '{"passed": true, "score": <1-5>}',
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",), scale=FIVE),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
-    ),
-    "a list of texts": Stranger(
-        INPUTS + '{"score": <1-5>, "faults": ["...", "..."]}',
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",), scale=FIVE),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
-    ),
-    "scores at two levels": Stranger(
-        INPUTS + '{"parts": {"fit": <1-5>, "finish": <1-5>}, "overall": <1-5>}',
-        {"fit": FIVE, "finish": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit", "finish"), scale=FIVE),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
-    ),
-    "two groups of scores": Stranger(
-        INPUTS + '{"a": {"fit": <1-5>, "finish": <1-5>}, "b": {"edges": <1-5>, "light": <1-5>}}',
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",), scale=FIVE),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
-    ),
-    "entries with keys of their own": Stranger(
-        INPUTS + '{"fit": {"score": <1-5>, "reason": "."}, "finish": {"rating": <1-5>, "why": "."}}',
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",), scale=FIVE),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
-    ),
-    "entries and bare scores": Stranger(
-        INPUTS + '{"fit": {"score": <1-5>, "reason": "."}, "finish": <1-5>}',
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",), scale=FIVE),
-        form="entries",
-        envelope="factor_results",
-        keys=("score", "justification"),
+    "entries and bare scores": unreadable(
+        '{"fit": {"score": <1-5>, "reason": "."}, "finish": <1-5>}', "fit", scale=FIVE
     ),
     "entries under an envelope": Stranger(
         INPUTS + '{"id": "<id>", "verdict": {"fit": {"why": "<10 to 20 words>", "rating": <1-5>}}}',
