@@ -73,6 +73,7 @@ lock: $(VENV)/.release
 	$(COMPILE) --extra demo --constraint requirements/dev.txt --output-file requirements/demo.txt
 	$(COMPILE) --extra release --constraint requirements/dev.txt --output-file requirements/release.txt
 
+# What is locked, as CycloneDX.
 sbom: $(VENV)/.release
 	mkdir -p dist
 	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible -o dist/editjudge.cdx.json requirements/dev.txt
@@ -80,7 +81,7 @@ sbom: $(VENV)/.release
 # Known advisories of what is locked (asks a service over the network), and bandit's findings of medium severity and up.
 audit: $(VENV)/.release
 	$(BIN)/bandit --quiet --recursive --severity-level medium editjudge
-	$(BIN)/pip-audit --disable-pip --require-hashes --requirement requirements/dev.txt
+	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements/dev.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo
