@@ -37,10 +37,10 @@ def command(shell: str, as_json: bool) -> None:
 
 
 def rubrics(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Built-in names and sets, and files."""
+    """Built-in names and sets; files where none fits, which bash wants to hear of first."""
     from editjudge.rubrics.files import SETS, names
 
-    return [*_items((*names(), *SETS), incomplete), CompletionItem(incomplete, type="file")]
+    return [CompletionItem(incomplete, type="file"), *_items((*names(), *SETS), incomplete)]
 
 
 def judges(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

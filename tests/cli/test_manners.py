@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import shlex
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -316,7 +315,6 @@ def completed(typed: str, folder: Path) -> list[str]:
         ("editjudge drift r --store editjudge.db --against pil", ["pilot"]),
     ],
 )
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes(typed: str, offered: list[str], folder: Path) -> None:
     if "pil" in typed:
         made(folder / "editjudge.db", Spec(name="pilot", edits=1))
