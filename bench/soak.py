@@ -64,9 +64,9 @@ _SEED = 0
 _SLACK = {"mb": (1.1, 24), "handles": (1.1, 16), "connections": (1.1, 16), "ms": (1.25, 1), "seconds": (1.5, 0.25)}
 """How far the last third may lie above the one before: times, plus.
 
-All that `serve` may have open is there after the warm-up: a connection of each reviewer, kept alive while they look, one
-of the reward client, some 16 to the judge, and three files for each of 5 to 15 connections to the store, the pool's own
-bounds. Memory goes on a little as the caches of those connections fill, 8 MB each at most.
+All that `serve` may have open is there after the warm-up: a connection of each reviewer, kept alive while they look,
+one of the reward client, some 16 to the judge, and three files for each of 5 to 15 connections to the store, the pool's
+own bounds. Memory goes on a little as the caches of those connections fill, 8 MB each at most.
 """
 
 

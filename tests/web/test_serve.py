@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -44,6 +46,25 @@ def test_it_says_where_it_is_and_stops_gently(store: Path, how: signal.Signals) 
         said = server.communicate(timeout=60)[1]
         assert server.returncode == (0 if how == signal.SIGINT else -signal.SIGTERM)
         assert "Traceback" not in said
+
+
+def test_it_is_the_client_who_closes_an_idle_connection(store: Path) -> None:
+    """Found by the soak: closed by the server after 5 seconds, it met a POST that was on its way, now and then."""
+    with served("--store", store, "--port", 0) as server:
+        assert server.stderr
+        found = re.search(r"127\.0\.0\.1:(\d+)", server.stderr.readline())
+        assert found
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
+        try:
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().read()
+            time.sleep(6)
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().read()
+        finally:
+            connection.close()
+            server.terminate()
+            server.communicate(timeout=60)
 
 
 def refused(*arguments: object, token: str | None = None) -> tuple[int, str]:
