@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FILE = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge agree mine --ratings ratings.csv")
 @click.argument("run", required=False, shell_complete=runs)
 @click.option(
     "--ratings",
@@ -55,9 +55,6 @@ def command(
 
     Over one pair per item: the mean of a judge's scores against the mean of all ratings. Scores come from a RUN or
     from a file; nobody is excluded and nothing rescaled.
-
-    \b
-    Example: editjudge agree mine --ratings ratings.csv
     """
     if (run is None) == (scores_file is None):
         raise UsageError("name either a RUN or a file of --scores")

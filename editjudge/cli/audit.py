@@ -13,7 +13,7 @@ _SHOWN = 50
 """Findings that people are shown; `--json` has them all."""
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge audit edits.jsonl")
 @click.argument("manifest", type=click.Path(path_type=Path))
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
 @json_option
@@ -22,9 +22,6 @@ def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
 
     Finds missing and broken files, duplicate ids and pictures, edits that changed nothing, changed sizes, empty
     instructions and contradictory labels. Exits with 1 if there is a finding.
-
-    \b
-    Example: editjudge audit edits.jsonl
     """
     from editjudge.audit import audit
 

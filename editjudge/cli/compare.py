@@ -11,7 +11,7 @@ from editjudge.cli.output import emit, json_option
 from editjudge.cli.shown import load_run, show
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge compare mine --a old --b new")
 @run_argument
 @click.option("--a", help="The model (or judge, or rubric) to compare with.")
 @click.option("--b", help="The one that is compared; without --a and --b, every pair.")
@@ -32,9 +32,6 @@ def command(
 
     Models are paired by source image and instruction, judges and rubrics by edit. Says so where there is no evidence
     of a difference, and how small a difference this many edits could have shown.
-
-    \b
-    Example: editjudge compare mine --a old --b new
     """
     judged = load_run(store_place, run)
     from editjudge.report.differences import compare_tables, differences

@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from editjudge.cli.output import emit, json_option
+from editjudge.cli.output import json_option, tell
 
 
-@click.command()
+@click.command(epilog='\b\nExample: eval "$(editjudge completion bash)"')
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @json_option
 def command(shell: str, as_json: bool) -> None:
@@ -23,17 +23,11 @@ def command(shell: str, as_json: bool) -> None:
 
     For good: add the line below, with your shell's name, to ~/.bashrc or ~/.zshrc; for fish write the script to
     ~/.config/fish/completions/editjudge.fish.
-
-    \b
-    Example: eval "$(editjudge completion bash)"
     """
     complete = get_completion_class(shell)
     assert complete is not None  # noqa: S101  (click knows the three)
     script = complete(click.Group(), {}, "editjudge", "_EDITJUDGE_COMPLETE").source()
-    if as_json:
-        emit({"shell": shell, "script": script})
-    else:
-        click.echo(script)
+    tell(as_json, {"shell": shell, "script": script}, script)
 
 
 def rubrics(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

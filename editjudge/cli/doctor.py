@@ -21,7 +21,7 @@ _PATIENCE = 3.0
 """Seconds for a connection: servers on this machine take milliseconds, those far away less than one."""
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge doctor")
 @store_option
 @json_option
 def command(store_place: str, as_json: bool) -> None:
@@ -29,9 +29,6 @@ def command(store_place: str, as_json: bool) -> None:
 
     Of keys it says only which variable is set. A judge counts as reached when its address takes a connection; nothing
     is sent over it, so that a key is neither shown nor tried.
-
-    \b
-    Example: editjudge doctor
     """
     found = {
         "editjudge": editjudge.__version__,

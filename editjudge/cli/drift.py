@@ -10,7 +10,7 @@ from editjudge.cli.output import emit, json_option
 from editjudge.cli.shown import load_run, show
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge drift today --against last-month")
 @run_argument
 @click.option("--against", required=True, metavar="RUN", shell_complete=runs, help="The earlier run of the same edits.")
 @click.option("--against-store", metavar="STORE", help="Where the earlier run is kept, if elsewhere.")
@@ -21,9 +21,6 @@ def command(run: str, against: str, against_store: str | None, store_place: str,
 
     What changed about the judging (rubric, server model, preparation, settings) is told first. Answers that both runs
     share from the store were not asked twice, and are counted.
-
-    \b
-    Example: editjudge drift today --against last-month
     """
     now, then = load_run(store_place, run), load_run(against_store or store_place, against)
     from editjudge.report.differences import drift_tables, drifted

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli.options import open_store, run_argument, store_option
-from editjudge.cli.output import emit, json_option
+from editjudge.cli.output import json_option, tell
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.store.store import Run, Store
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge export mine -o out --format parquet")
 @run_argument
 @click.option(
     "-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write."
@@ -36,9 +36,6 @@ def command(run: str, output: Path, form: str, replies: bool, store_place: str, 
 
     A line for every task, whatever became of it: a failure has its status and no score. `import-run` brings Parquet
     and JSONL back; the verbs that read a run take a folder of Parquet in its place.
-
-    \b
-    Example: editjudge export mine -o out --format parquet
     """
     from editjudge.store.export import export_csv, export_jsonl, export_parquet
 
@@ -52,10 +49,7 @@ def command(run: str, output: Path, form: str, replies: bool, store_place: str, 
             written = export_csv(store, found, output)
         else:
             written = (export_parquet if form == "parquet" else export_jsonl)(store, found, output, replies)
-    if as_json:
-        emit({"run": found.name, "written": str(written)})
-    else:
-        click.echo(f"wrote {written}")
+    tell(as_json, {"run": found.name, "written": str(written)}, f"wrote {written}")
 
 
 def _inspect(store: Store, run: Run, output: Path) -> Path:

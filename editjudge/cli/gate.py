@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FAILED = 100
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2")
 @run_argument
 @click.option("--min", "minima", multiple=True, metavar="FACTOR=VALUE", help="Least mean of a factor; repeatable.")
 @click.option("--baseline", metavar="RUN", shell_complete=runs, help="A run over the same edits to compare with.")
@@ -60,9 +60,6 @@ def command(
     A check fails only if its whole interval is on the wrong side, and passes only if it is on the right one. Anything
     else is not enough evidence, which exits as --if-unsure says. A gate without a single score to decide on is an
     error, unless --if-unsure says what to make of it.
-
-    \b
-    Example: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2
     """
     if max_drop is not None and baseline is None:
         raise UsageError("--max-drop needs a --baseline to drop from")

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from editjudge.cli.options import open_store, store_option
-from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.output import json_option, tell
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge import-run out --store other.db")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @store_option
 @json_option
@@ -19,9 +19,6 @@ def command(folder: Path, store_place: str, as_json: bool) -> None:
 
     Every row is looked at first: one that contradicts itself, its rubric or the store is refused with its file and
     number, and nothing is written. Importing again changes nothing.
-
-    \b
-    Example: editjudge import-run out --store other.db
     """
     from editjudge.run.contradicting import hold_against_evidence
     from editjudge.store.importing import import_run, read_about
@@ -30,7 +27,5 @@ def command(folder: Path, store_place: str, as_json: bool) -> None:
     with open_store(store_place) as store:
         run, count = import_run(store, folder)
         hold_against_evidence(store, run)
-    if as_json:
-        emit({"run": run.name, "id": run.id, "judgements": count})
-    else:
-        click.echo(f"imported {safe(run.name)} ({run.id}): {count:,} judgements")
+    document = {"run": run.name, "id": run.id, "judgements": count}
+    tell(as_json, document, f"imported {run.name} ({run.id}): {count:,} judgements")

@@ -23,7 +23,9 @@ _FILE = click.Path(path_type=Path)
 FAILED = 3
 
 
-@click.command()
+@click.command(
+    epilog='\b\nExample: editjudge judge --input a.png --edited b.png --instruction "make the left car blue"'
+)
 @click.option("--input", "input_", type=_FILE, help="The picture before the edit.")
 @click.option("--edited", type=_FILE, required=True, help="The picture after the edit.")
 @click.option("--instruction", default="", help="What was asked for.")
@@ -53,9 +55,6 @@ def command(
     """Judge one edit and print the answer.
 
     Exits with 3 where a judgement failed; a failure has no scores.
-
-    \b
-    Example: editjudge judge --input a.png --edited b.png --instruction "make the left car blue"
     """
     from editjudge.edit import Edit
     from editjudge.judgement import DONE, row

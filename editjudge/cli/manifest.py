@@ -12,7 +12,7 @@ from editjudge.cli.output import emit, json_option, safe
 from editjudge.errors import ManifestError
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge manifest tree --layout gedit --instructions gedit.jsonl -o edits.jsonl")
 @click.argument("tree", type=click.Path(path_type=Path))
 @click.option(
     "--layout",
@@ -34,9 +34,6 @@ def command(tree: Path, layout: str, instructions: Path, originals: Path | None,
 
     What the benchmark asks for decides the rows: a picture that a model did not produce is a row too, and is judged
     as missing_output.
-
-    \b
-    Example: editjudge manifest results --layout gedit --instructions gedit.jsonl -o edits.jsonl
     """
     from editjudge.layouts import LAYOUTS, read_facts, relative
 

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -132,35 +132,44 @@ _ASKING = (
 )
 
 
-def asking_options(verb: F) -> F:
-    """How judges are asked; the verb gets them as one `options`."""
+def bundle(
+    options: Sequence[Callable[[F], F]], names: Sequence[str], into: str, make: Callable[[dict[str, Any]], Any]
+) -> Callable[[F], F]:
+    """Options that a verb gets as one argument, made of them."""
 
-    @functools.wraps(verb)
-    def collected(**given: Any) -> Any:
-        names = ("base_url", "temperature", "seed", "max_tokens", "reasoning_effort", "extra", "schema", "reasks")
-        asked = {name: given.pop(name) for name in (*names, "timeout", "prices", "strict")}
-        return verb(options=_options(**asked), **given)
+    def decorate(verb: F) -> F:
+        @functools.wraps(verb)
+        def collected(**given: Any) -> Any:
+            made = make({name: given.pop(name) for name in names})
+            return verb(**{into: made}, **given)
 
-    decorated: Any = collected
-    for option in reversed(_ASKING):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]  # click's decorators keep the function
+        decorated: Any = collected
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]  # click's decorators keep the function
+
+    return decorate
 
 
-def _options(
-    *,
-    temperature: float | None,
-    seed: int | None,
-    max_tokens: int | None,
-    reasoning_effort: str | None,
-    extra: tuple[str, ...],
-    **others: Any,
-) -> Options:
+def _options(given: dict[str, Any]) -> Options:
     from editjudge.judges.conversation import Parameters
     from editjudge.judges.registry import Options
 
-    passed = dict(_pair(text) for text in extra)
-    return Options(Parameters(temperature, seed, max_tokens, reasoning_effort, passed), **others)
+    extra = dict(_pair(text) for text in given.pop("extra"))
+    asked = {name: given.pop(name) for name in ("temperature", "seed", "max_tokens", "reasoning_effort")}
+    return Options(Parameters(**asked, extra=extra), **given)
+
+
+asking_options = bundle(
+    _ASKING,
+    (
+        *("base_url", "temperature", "seed", "max_tokens", "reasoning_effort", "extra"),
+        *("schema", "reasks", "timeout", "prices", "strict"),
+    ),
+    "options",
+    _options,
+)
+"""How judges are asked; the verb gets them as one `options`."""
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -23,6 +23,14 @@ def emit(document: Any) -> None:
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
+def tell(as_json: bool, document: Any, words: str) -> None:
+    """The document for programs, or one line for people."""
+    if as_json:
+        emit(document)
+    else:
+        click.echo(safe(words))
+
+
 def safe(text: str) -> str:
     """A stranger's text as it may be shown on a terminal."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)

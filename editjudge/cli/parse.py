@@ -12,7 +12,7 @@ from editjudge.cli.output import emit, json_option, one_line, read_text
 MAX_REPLY = 50_000_000
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge parse --rubric fidelity reply.txt")
 @click.argument("file", metavar="FILE|-")
 @click.option(
     "--rubric",
@@ -27,9 +27,6 @@ def command(file: str, rubric: str, identifier: str | None, strict: bool, as_jso
     """Hold one raw reply against its rubric's contract.
 
     Exits with 0 if the reply is accepted and with 1 if it is refused. A refused reply has no scores.
-
-    \b
-    Example: editjudge parse --rubric fidelity reply.txt
     """
     from editjudge.rubrics.contract import Verdict, check
     from editjudge.rubrics.files import load_one

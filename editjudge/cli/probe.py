@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 FORMS = (".html", ".json", ".md")
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge probe --judge openai/gpt-4.1 -o probes.html")
 @judge_option()
 @click.option("--photos", type=click.IntRange(1, 1000), default=5, show_default=True, help="Photographs to start from.")
 @rubrics_option("online", "offline", "compliance", "lighting")
@@ -81,9 +81,6 @@ def command(
     Makes edits of photographs in the public domain: a clean one, then one defect at a time at four rising doses, then
     controls, and attempts to talk the judge into a better score. Running again resumes. What each figure means is in
     docs/probes.md.
-
-    \b
-    Example: editjudge probe --judge openai/gpt-4.1 -o probes.html
     """
     need_statistics()
     if output is not None and output.suffix not in FORMS:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from editjudge.cli.options import NewFile, open_store, store_option
-from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.output import json_option, tell
 from editjudge.cli.shown import need_statistics
 
 
@@ -16,7 +16,7 @@ def command() -> None:
     """People's ratings: one for each item, rater and factor."""
 
 
-@command.command("import")
+@command.command("import", epilog="\b\nExample: editjudge ratings import ratings.csv")
 @click.argument("file", type=click.Path(path_type=Path))
 @store_option
 @json_option
@@ -24,9 +24,6 @@ def import_(file: Path, store_place: str, as_json: bool) -> None:
     """Bring a CSV, JSONL or Parquet file of item, rater, factor and score into the store.
 
     Twice is once; a rating that is there already takes the new score. The file is checked whole before any is kept.
-
-    \b
-    Example: editjudge ratings import ratings.csv
     """
     need_statistics()
     from editjudge.ratings import unique_ratings
@@ -38,38 +35,24 @@ def import_(file: Path, store_place: str, as_json: bool) -> None:
         add_ratings(store, ((r.item, r.rater, r.factor, r.score) for r in found))
         kept = count_ratings(store)
     raters, items = len({r.rater for r in found}), len({r.item for r in found})
-    if as_json:
-        emit(
-            {
-                "file": str(file),
-                "ratings": len(found),
-                "raters": raters,
-                "items": items,
-                "new": kept - before,
-                "kept": kept,
-            }
-        )
-    else:
-        told = f"{len(found):,} ratings of {items:,} items by {raters:,} raters"
-        click.echo(f"{safe(str(file))}: {told}; {kept - before:,} new, the store has {kept:,}")
+    document = {"file": str(file), "ratings": len(found), "raters": raters, "items": items}
+    told = f"{len(found):,} ratings of {items:,} items by {raters:,} raters"
+    tell(
+        as_json,
+        document | {"new": kept - before, "kept": kept},
+        f"{file}: {told}; {kept - before:,} new, the store has {kept:,}",
+    )
 
 
-@command.command("export")
+@command.command("export", epilog="\b\nExample: editjudge ratings export ratings.csv")
 @click.argument("file", type=NewFile())
 @store_option
 @json_option
 def export(file: Path, store_place: str, as_json: bool) -> None:
-    """Write every rating of the store as CSV: item, rater, factor, score.
-
-    \b
-    Example: editjudge ratings export ratings.csv
-    """
+    """Write every rating of the store as CSV: item, rater, factor, score."""
     from editjudge.store.ratings import csv_lines, read_ratings
 
     with open_store(store_place, readonly=True) as store:
         rows = read_ratings(store)
     file.write_text("".join(csv_lines(rows)), "utf-8", newline="")
-    if as_json:
-        emit({"written": str(file), "ratings": len(rows)})
-    else:
-        click.echo(f"wrote {safe(str(file))}: {len(rows):,} ratings")
+    tell(as_json, {"written": str(file), "ratings": len(rows)}, f"wrote {file}: {len(rows):,} ratings")

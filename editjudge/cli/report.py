@@ -31,7 +31,7 @@ THUMBNAIL = 320
 """Pixels on the longer side of a picture in a page: 6 to 20 kB each as WebP."""
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge report mine -o report.html")
 @run_argument
 @click.option("-o", "--output", type=NewFile(), help="File to write.")
 @click.option("--format", "form", type=click.Choice([*FORMS.values()]), help="Without it, what the file's name says.")
@@ -56,9 +56,6 @@ def command(
 
     Coverage and failures come first. Tables for people are rounded to what the intervals support; CSV and JSON have
     full precision. HTML is one file with charts and the edits worth looking at.
-
-    \b
-    Example: editjudge report mine -o report.html
     """
     form = _form(output, form, as_json)
     if form == "html" and (Path(run) / "judgements").is_dir():

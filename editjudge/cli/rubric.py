@@ -29,14 +29,10 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command("list", epilog="\b\nExample: editjudge rubric list")
 @json_option
 def list_(as_json: bool) -> None:
-    """The built-in rubrics and sets.
-
-    \b
-    Example: editjudge rubric list
-    """
+    """The built-in rubrics and sets."""
     from editjudge.rubrics.files import SETS, load, names
 
     rubrics = [load(name) for name in names()]
@@ -56,17 +52,13 @@ def list_(as_json: bool) -> None:
         click.echo(f"{name:<13} the set {' + '.join(members)}")
 
 
-@command.command()
+@command.command(epilog="\b\nExample: editjudge rubric show fidelity --prompt")
 @click.argument("rubric", shell_complete=completion.rubrics)
 @click.option("--prompt", is_flag=True, help="The exact question for an example edit.")
 @layout_option
 @json_option
 def show(rubric: str, prompt: bool, layout: Layout, as_json: bool) -> None:
-    """What a rubric takes in and what it accepts as an answer.
-
-    \b
-    Example: editjudge rubric show fidelity --prompt
-    """
+    """What a rubric takes in and what it accepts as an answer."""
     from editjudge.rubrics.files import load_one
     from editjudge.rubrics.schema import answer_schema
 
@@ -104,15 +96,11 @@ def _show_prompt(rubric: Rubric, layout: Layout, as_json: bool) -> None:
         click.echo(safe(str(question).replace("\r\n", "\n")))
 
 
-@command.command()
+@command.command(epilog="\b\nExample: editjudge rubric check mine.yaml")
 @click.argument("file")
 @json_option
 def check(file: str, as_json: bool) -> None:
-    """Look for what is wrong in a rubric file that still loads.
-
-    \b
-    Example: editjudge rubric check mine.yaml
-    """
+    """Look for what is wrong in a rubric file that still loads."""
     from editjudge.rubrics.files import resolve
     from editjudge.rubrics.lint import lint
 
@@ -126,7 +114,7 @@ def check(file: str, as_json: bool) -> None:
     sys.exit(1 if findings else 0)
 
 
-@command.command("import")
+@command.command("import", epilog="\b\nExample: editjudge rubric import prompt.txt -o mine.yaml")
 @click.argument("prompt", metavar="PROMPT.txt")
 @click.option(
     "-o",
@@ -178,9 +166,6 @@ def import_(
 
     What the text says is inferred and told on standard error; what it does not say is asked for by name, and then
     nothing is written and the exit code is 1.
-
-    \b
-    Example: editjudge rubric import prompt.txt -o mine.yaml
     """
     from editjudge.rubrics.files import dump
     from editjudge.rubrics.importing import Hints, import_prompt

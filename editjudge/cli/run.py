@@ -43,7 +43,7 @@ EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
 TOO_MANY_FAILED = 3
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5")
 @click.argument("manifest", type=click.Path(path_type=Path))
 @rubrics_option("online")
 @judge_option("judges", multiple=True)
@@ -110,9 +110,6 @@ def command(
 
     Running the same command again resumes: what is judged already is not asked again, what failed is. Ctrl-C lets
     what is in flight finish; twice stops at once.
-
-    \b
-    Example: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5
     """
     from editjudge.run.job import Cluster, Job, Manner
 

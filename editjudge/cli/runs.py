@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editjudge.cli.options import max_failures_option, open_store, quiet_option, run_argument, store_option
-from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.output import emit, json_option, safe, tell
 
 if TYPE_CHECKING:
     from editjudge.store.store import Run
@@ -20,15 +20,11 @@ def command() -> None:
     """List, show, remove and repeat runs. RUN is a run's name or id."""
 
 
-@command.command("list")
+@command.command("list", epilog="\b\nExample: editjudge runs list")
 @store_option
 @json_option
 def list_(store_place: str, as_json: bool) -> None:
-    """Every run of the store.
-
-    \b
-    Example: editjudge runs list
-    """
+    """Every run of the store."""
     with open_store(store_place, readonly=True) as store:
         found = store.runs()
     if as_json:
@@ -39,16 +35,12 @@ def list_(store_place: str, as_json: bool) -> None:
         click.echo(f"{run.id:>4}  {when}  {run.state:<11}  {safe(run.name)}")
 
 
-@command.command()
+@command.command(epilog="\b\nExample: editjudge runs show mine")
 @run_argument
 @store_option
 @json_option
 def show(run: str, store_place: str, as_json: bool) -> None:
-    """A run's frozen spec and what became of it.
-
-    \b
-    Example: editjudge runs show mine
-    """
+    """A run's frozen spec and what became of it."""
     with open_store(store_place, readonly=True) as store:
         found = store.find_run(run)
         counts = store.counts(found)
@@ -63,40 +55,29 @@ def show(run: str, store_place: str, as_json: bool) -> None:
         click.echo(f"  {row['n']:>7,} {row['status']:<14} {row['rubric']} by {safe(str(row['judge']))}")
 
 
-@command.command()
+@command.command(epilog="\b\nExample: editjudge runs rm mine")
 @run_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 @json_option
 def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
-    """Remove a run, and what was said for it alone.
-
-    \b
-    Example: editjudge runs rm mine
-    """
+    """Remove a run, and what was said for it alone."""
     with open_store(store_place, create=False) as store:
         found = store.find_run(run)
         if not (yes or as_json):
             click.confirm(f"Remove run {safe(found.name)} and every reply that only it has?", abort=True)
         store.remove_run(found)
-    if as_json:
-        emit({"removed": found.name})
-    else:
-        click.echo(f"removed {safe(found.name)}")
+    tell(as_json, {"removed": found.name}, f"removed {found.name}")
 
 
-@command.command()
+@command.command(epilog="\b\nExample: editjudge runs again mine")
 @run_argument
 @max_failures_option
 @quiet_option
 @store_option
 @json_option
 def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json: bool) -> None:
-    """Do a run again from its frozen spec: what failed is asked again, what is done is not.
-
-    \b
-    Example: editjudge runs again mine
-    """
+    """Do a run again from its frozen spec: what failed is asked again, what is done is not."""
     from editjudge.cli.run import conduct
     from editjudge.errors import RubricError, UsageError
     from editjudge.run.job import Job, Manner
@@ -114,14 +95,5 @@ def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json:
 
 
 def _told(run: Run) -> dict[str, Any]:
-    return {
-        "id": run.id,
-        "name": run.name,
-        "state": run.state,
-        "created": run.created,
-        "updated": run.updated,
-        "spec": dict(run.spec),
-        "spec_hash": run.spec_hash,
-        "summary": dict(run.summary) if run.summary else None,
-        "version": run.version,
-    }
+    names = ("id", "name", "state", "created", "updated", "spec", "spec_hash", "summary", "version")
+    return {name: getattr(run, name) for name in names}

@@ -27,7 +27,7 @@ _IDLE = 75
 With uvicorn's own 5, now and then a POST went into one that was just being closed, and nobody sends a POST twice."""
 
 
-@click.command()
+@click.command(epilog="\b\nExample: editjudge serve --store editjudge.db")
 @store_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8427, show_default=True, help="0 takes a free one.")
@@ -54,9 +54,6 @@ def command(
 
     Off loopback a token is required: set EDITJUDGE_TOKEN rather than --token, which other users see in the list of
     processes.
-
-    \b
-    Example: editjudge serve --store editjudge.db
     """
     try:
         import uvicorn

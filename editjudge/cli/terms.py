@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import F, Finite
+from editjudge.cli.options import Finite, bundle
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,19 +32,6 @@ _NAMES = (
 )
 
 
-def terms_options(verb: F) -> F:
-    """The verb gets them as one `terms`."""
-
-    @functools.wraps(verb)
-    def collected(**given: Any) -> Any:
-        return verb(terms=_terms({name: given.pop(name) for name in _NAMES}), **given)
-
-    decorated: Any = collected
-    for option in reversed(_TERMS):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]  # click's decorators keep the function
-
-
 def _terms(given: dict[str, Any]) -> Terms:
     from editjudge.web.reduction import FORMULAS
     from editjudge.web.terms import Terms
@@ -65,3 +51,7 @@ def _weight(text: str) -> tuple[str, float]:
     if not factor or not 0 < weight < float("inf"):
         raise UsageError(f'--weight "{text}": expected FACTOR=NUMBER, with a number above 0')
     return factor, weight
+
+
+terms_options = bundle(_TERMS, _NAMES, "terms", _terms)
+"""The verb gets them as one `terms`."""

@@ -69,7 +69,7 @@ def test_help_has_a_purpose_an_example_and_a_word_on_every_option(words: str, ve
 
 @EVERY
 def test_the_example_of_a_verb_can_be_typed(words: str, verb: click.Command, folder: Path) -> None:
-    example = re.search(r"^\s*Example: (?:eval \"\$\()?(editjudge .*?)(?:\)\")?$", verb.help or "", re.M)
+    example = re.search(r"^\s*Example: (?:eval \"\$\()?(editjudge .*?)(?:\)\")?$", verb.epilog or "", re.M)
     assert example
     (folder / "out").mkdir()
     _, *typed = shlex.split(example[1])
