@@ -145,8 +145,8 @@ def _agreement(found: Agreement, caption: str) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for factor, human in found.humans.items():
         ci = human.ci.get("loo_spearman")
-        rows.append((factor, PEOPLE, human.items, None, Figure(human.loo_spearman, ci), Figure(human.loo_pearson),
-                     None, None, None))  # fmt: skip
+        loo = Figure(human.loo_spearman, ci)
+        rows.append((factor, PEOPLE, human.items, None, loo, human.loo_pearson, None, None, None))
         rows += [(factor, judge, *_correlations(one)) for judge, one in found.factors.get(factor, {}).items()]
     columns = ("factor", "judge", "n", "no score", "Spearman", "Pearson", "Kendall", "within model", "system")
     notes = [f"{PEOPLE}: each rater against the mean of the others, the ceiling that a judge is read against"]
@@ -165,8 +165,8 @@ def _agreement(found: Agreement, caption: str) -> Table:
 def _correlations(one: JudgeAgreement) -> tuple[Cell, ...]:
     within = one.within_model
     return (
-        one.n, one.unscored or None, Figure(one.spearman, one.ci.get("spearman")), Figure(one.pearson),
-        Figure(one.kendall), Figure(within.spearman, within.ci.get("spearman")), Figure(one.system.spearman),
+        one.n, one.unscored or None, Figure(one.spearman, one.ci.get("spearman")), one.pearson, one.kendall,
+        Figure(within.spearman, within.ci.get("spearman")), one.system.spearman,
     )  # fmt: skip
 
 
@@ -190,9 +190,8 @@ def _errors(found: Agreement) -> list[Table]:
     for factor, judges in found.factors.items():
         for judge, one in judges.items():
             if one.n and not any(note.startswith("scores lie outside") for note in one.notes):
-                far = [Figure(getattr(one, name), one.ci.get(name), sign=name == "bias") for name in ("mae", "bias")]
-                near = [Figure(getattr(one, name)) for name in ("qwk", "exact", "within_one", "top", "floor")]
-                rows.append((factor, judge, *near[:1], *far, *near[1:]))
+                mae, bias = Figure(one.mae, one.ci.get("mae")), Figure(one.bias, one.ci.get("bias"), sign=True)
+                rows.append((factor, judge, one.qwk, mae, bias, one.exact, one.within_one, one.top, one.floor))
     columns = ("factor", "judge", "QWK", "MAE", "bias", "exact", "within 1", "at top", "at floor")
     notes = ("exact: less than half a step of people's scale apart; at top: share of the judge's scores at its top",)
     caption = "Distance from people, on their scale"
@@ -200,10 +199,10 @@ def _errors(found: Agreement) -> list[Table]:
 
 
 def _ceilings(humans: Mapping[str, Ceiling]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
+    rows = [
         (
-            factor, h.raters, h.items, *(Figure(v) for v in (h.alpha_nominal, h.alpha_ordinal, h.alpha_interval)),
-            Figure(h.fleiss), Figure(h.icc1), Figure(h.icc2k), Figure(h.top), Figure(h.floor),
+            factor, h.raters, h.items, h.alpha_nominal, h.alpha_ordinal, h.alpha_interval, h.fleiss, h.icc1, h.icc2k,
+            h.top, h.floor,
         )
         for factor, h in humans.items()
     ]  # fmt: skip
@@ -216,7 +215,7 @@ def _ceilings(humans: Mapping[str, Ceiling]) -> Table:
 
 def _treated(humans: Mapping[str, Ceiling]) -> Table:
     rows: list[tuple[Cell, ...]] = [
-        (factor, name.replace("_", " "), v.raters, Figure(v.alpha_interval), Figure(v.loo_spearman))
+        (factor, name.replace("_", " "), v.raters, v.alpha_interval, v.loo_spearman)
         for factor, h in humans.items()
         for name, v in h.variants.items()
     ]
@@ -232,8 +231,8 @@ def _raters(humans: Mapping[str, Ceiling]) -> Table:
         more += max(0, len(ordered) - SHOWN_RATERS)
         rows += [
             (
-                factor, name, r.n, Figure(r.mean), Figure(r.sd), Figure(r.commonest), Figure(r.spearman_with_rest),
-                Figure(r.alpha_without), "straight-lines" if r.straight_lining else "",
+                factor, name, r.n, r.mean, r.sd, r.commonest, r.spearman_with_rest, r.alpha_without,
+                "straight-lines" if r.straight_lining else "",
             )
             for name, r in ordered[:SHOWN_RATERS]
         ]  # fmt: skip
@@ -253,8 +252,8 @@ def _guesses(found: Agreed) -> Table:
                 change = None
                 if one.spearman is not None and other.spearman is not None:
                     change = other.spearman - one.spearman
-                rows.append((factor, judge, one.n, other.n - one.n, Figure(one.spearman), Figure(other.spearman),
-                             Figure(change, sign=True)))  # fmt: skip
+                counts = one.n, other.n - one.n
+                rows.append((factor, judge, *counts, one.spearman, other.spearman, Figure(change, sign=True)))
     columns = ("factor", "judge", "n", "guessed", "Spearman", "with guesses", "change")
     caption = "Guessed scores, which are left out of every other table, and what they would change"
     return Table.of(columns, rows, caption, stub=2)
@@ -263,7 +262,7 @@ def _guesses(found: Agreed) -> Table:
 def _calibrations(found: Mapping[str, Mapping[str, Calibration]]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
-            factor, judge, c.n, c.groups, Figure(c.mae_raw), Figure(c.mae_calibrated), Figure(c.mae_constant),
+            factor, judge, c.n, c.groups, c.mae_raw, c.mae_calibrated, c.mae_constant,
             Figure(c.bias_raw, sign=True), Figure(c.bias_calibrated, sign=True),
         )
         for factor, judges in found.items()
@@ -290,22 +289,13 @@ def _estimates(found: Mapping[str, Mapping[str, Mapping[str, Powered]]]) -> Tabl
     columns = ("factor", "judge", "model", "rated", "unrated", "people alone", "with the judge", "saved")
     told = dict.fromkeys(note for judges in found.values() for models in judges.values() for p in models.values()
                          for note in p.notes)  # fmt: skip
-    notes = (
-        *told,
-        "saved: ratings that people alone would have needed beyond those they gave, for as short an interval",
-    )
-    table = Table.of(
-        columns,
-        rows,
-        "People's mean, estimated from few ratings and many scores",
-        notes=notes,
-        stub=3,
-        spare=("unrated",),
-    )
+    saved = "saved: ratings that people alone would have needed beyond those they gave, for as short an interval"
+    caption = "People's mean, estimated from few ratings and many scores"
+    table = Table.of(columns, rows, caption, notes=(*told, saved), stub=3, spare=("unrated",))
     return table.folded("judge", "model") if rows else table
 
 
 def _halo(found: Agreement) -> Table:
-    rows = [("people", Figure(found.halo.people)), *((j, Figure(v)) for j, v in found.halo.judges.items())]
+    rows = [("people", found.halo.people), *found.halo.judges.items()]
     caption = "Halo: mean Spearman between factors; near 1, all factors are one impression"
     return Table.of(("who", "between factors"), rows, caption)

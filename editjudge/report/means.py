@@ -248,7 +248,7 @@ def _passes(found: Sequence[PassRate]) -> Table:
 
 
 def _ranks(found: Sequence[Rank]) -> Table:
-    rows = [(r.factor, r.judge, r.model, Figure(r.mean), _rank(r)) for r in found]
+    rows = [(r.factor, r.judge, r.model, r.mean, _rank(r)) for r in found]
     caption = "Ranks: 1 is best; the interval is what other source images might give"
     return Table.of(("factor", "judge", "model", "mean", "rank"), rows, caption, stub=3).folded("judge")
 
@@ -271,8 +271,8 @@ def _noise(means: Means) -> Table:
     rows = [
         (
             one.factor, one.edits, one.judges, Figure(one.repeats, text=f"{one.repeats:.3g}"),
-            Figure(one.same_answer), Figure(one.edit_variance), Figure(one.judge_variance), Figure(one.repeat_variance),
-            *(Figure(one.reliability(k)) for k in (1, 3)), *_needed(one, means.width).values(),
+            one.same_answer, one.edit_variance, one.judge_variance, one.repeat_variance, one.reliability(1),
+            one.reliability(3), *_needed(one, means.width).values(),
         )
         for one in means.noise
     ]  # fmt: skip

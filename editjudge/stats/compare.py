@@ -76,7 +76,8 @@ def compare(
 
 def corrected(found: Sequence[Difference]) -> list[Difference]:
     """With Holm's correction over all of these, and the verdict that follows from it."""
-    return [_judged(d, p) for d, p in zip(found, holm([d.p for d in found]), strict=True)]
+    judged = (replace(d, p_holm=p) for d, p in zip(found, holm([d.p for d in found]), strict=True))
+    return [replace(d, verdict=_verdict(d)) for d in judged]
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -207,10 +208,6 @@ def _pair_notes(n: int, groups: int, spread: float, unpaired: int) -> tuple[str,
     if unpaired:
         notes.append(f"{unpaired} edits have a score on one side only and are not compared")
     return tuple(notes)
-
-
-def _judged(found: Difference, p_holm: float | None) -> Difference:
-    return replace(found, p_holm=p_holm, verdict=_verdict(replace(found, p_holm=p_holm)))
 
 
 def _verdict(d: Difference) -> str:
