@@ -159,6 +159,7 @@ BAD: dict[str, int] = {
     "parse --rubric quality gone.txt": 1,
     "rubric check gone.yaml": 1,
     "rubric import gone.txt -o r.yaml": 1,
+    "rubric import e.jsonl -o gone/r.yaml": 2,
 }
 
 

@@ -335,7 +335,6 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "a folder": (["."], ".: cannot be read"),
     "not text": (["picture.txt"], "picture.txt: not UTF-8 at byte 0"),
     "too large": (["large.txt"], "large.txt: larger than"),
-    "nowhere to write": (["theirs.txt", "-o", "no/such/folder/out.yaml"], "out.yaml: cannot be written"),
     "no such placeholder": (["theirs.txt", "--slot", "x=input"], "--slot x: the prompt has no such placeholder"),
     "no such picture": (["theirs.txt", "--image", "after"], "--image after: expected some of input, edited"),
     "no such text": (["theirs.txt", "--text", "caption"], "--text caption: expected instruction"),

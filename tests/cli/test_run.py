@@ -105,10 +105,12 @@ def test_a_terminal_sees_a_bar_and_plain_lines_go_elsewhere(tmp_path: Path, stor
     assert "judging" in shown and "/30" in shown
 
 
-def test_progress_says_how_many_how_fast_what_it_cost_and_what_failed() -> None:
+def test_progress_says_how_many_how_fast_how_long_still_what_it_cost_and_what_failed() -> None:
     tally = Tally(Counter({"ok": 1_500, "invalid": 3}), cached=500, asked=1_003, cost=1.234)
     tally.started = time.monotonic() - 10
-    assert describe(tally, 6_000) == "1,503 of 6,000 judged, 100.3/s, 500 cached, $1.23, failed: 3 invalid"
+    assert (
+        describe(tally, 6_000) == "1,503 of 6,000 judged, 100.3/s, 0:00:45 left, 500 cached, $1.23, failed: 3 invalid"
+    )
     assert describe(Tally(unpriced=2), None).endswith("0.0/s, cost unknown, 0 failed")
     assert "$1.23 + unknown" in describe(Tally(cost=1.23, unpriced=2), None)
 
@@ -205,8 +207,8 @@ def test_a_server_that_is_down_is_1_and_all_stays_to_be_judged(tmp_path: Path, s
     [
         (["--judge", "opnai/x"], 'no provider is called "opnai"; did you mean "openai"?'),
         (["--judge", OPENAI, "--judge", OPENAI], "named twice"),
-        (["--judge", OPENAI, "--concurrency", "many"], "--concurrency many"),
-        (["--judge", OPENAI, "--concurrency", "0"], "--concurrency 0"),
+        (["--judge", OPENAI, "--concurrency", "many"], "many: expected auto or a number"),
+        (["--judge", OPENAI, "--concurrency", "0"], "0: expected auto or a number"),
         (["--judge", OPENAI, "--repeats", "0"], "repeats"),
         (["--judge", OPENAI, "--budget", "1"], "--prices"),
         (["--judge", OPENAI, "--budget", "nan"], "nan"),
