@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from editjudge.errors import RubricError
@@ -15,6 +16,8 @@ T = TypeVar("T")
 def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
     """One rubric that asks what all of them ask; they must want the same form of answer."""
     first, *others = rubrics
+    if not others:
+        return replace(first, name=name)
     factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
     for other in others:
         alone = (first.template, other.template, first.consistency, other.consistency)
@@ -33,13 +36,8 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
         description="; ".join(rubric.description for rubric in rubrics),
         steps=_union(rubric.steps for rubric in rubrics),
         constraints=_union(rubric.constraints for rubric in rubrics),
-        members=tuple(rubrics) if others else (),
-        **({} if others else {key: getattr(first, key) for key in _SINGLE}),
+        members=tuple(rubrics),
     )
-
-
-_SINGLE = ("role", "task", "scope", "allowed", "forbidden", "ignored", "consistency", "template", "example")
-"""What a set of one rubric keeps as it is."""
 
 
 def _union(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:

@@ -42,11 +42,11 @@ def number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def decimals(interval: Interval | None, default: int = 2) -> int:
+def decimals(interval: Interval | None) -> int:
     """The decimals that an interval supports: its half-width to one digit, or two where that digit is 1 or 2."""
     width = 0.0 if interval is None else (interval.hi - interval.lo) / 2
     if width <= 0:
-        return default
+        return 2
     power = math.floor(math.log10(width))
     return min(4, max(0, (1 if width / 10.0**power < 3 else 0) - power))
 

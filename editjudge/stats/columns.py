@@ -98,6 +98,11 @@ def joined(*columns: Column) -> Column:
 class _Rows:
     """Selecting rows of a dataclass whose fields are columns, arrays, or mappings of columns."""
 
+    score: Floats
+
+    def __len__(self) -> int:
+        return len(self.score)
+
     def take(self, rows: NDArray[Any]) -> Self:
         changes: dict[str, Any] = {}
         for f in fields(self):  # type: ignore[arg-type]  # mixed into dataclasses only
@@ -155,23 +160,21 @@ class Scores(_Rows):
     ) -> Scores:
         values, items = numbers(score), _column(item)
         n = len(values)
-        statuses = _column(np.where(np.isfinite(values), OK, FAILED) if status is None else status)
         groups = items if group is None else _column(group)
         table = cls(
             item=items,
             factor=_column(factor),
             score=values,
-            status=statuses,
+            status=_column(np.where(np.isfinite(values), OK, FAILED) if status is None else status),
             judge=Column.constant("", n) if judge is None else _column(judge),
             model=Column.constant("", n) if model is None else _column(model),
             group=groups,
-            pair=(items if group is None else groups) if pair is None else _column(pair),
+            pair=groups if pair is None else _column(pair),
             repeat=np.zeros(n, np.int32) if repeat is None else np.fromiter(repeat, np.int32),
             slices={name: _column(values) for name, values in (slices or {}).items()},
         )
         _check_lengths(table, n)
-        ok = table.ok
-        if bad := int(np.sum(ok != np.isfinite(values))):
+        if bad := int(np.sum(table.ok != np.isfinite(values))):
             raise UsageError(f"{bad} rows have a score without status 'ok', or 'ok' without a score")
         return table
 
@@ -221,9 +224,6 @@ class Scores(_Rows):
     def having(self, status: str) -> Mask:
         return np.array([label == status for label in self.status.labels] or [False])[self.status.codes]
 
-    def __len__(self) -> int:
-        return len(self.score)
-
 
 @dataclass(frozen=True, eq=False)
 class Ratings(_Rows):
@@ -246,9 +246,6 @@ class Ratings(_Rows):
         table = cls(_column(item), _column(rater), _column(factor), numbers(score))
         _check_lengths(table, len(table.score))
         return table.take(np.isfinite(table.score))
-
-    def __len__(self) -> int:
-        return len(self.score)
 
 
 def item_means(item: Column, score: Floats) -> Floats:

@@ -52,11 +52,11 @@ class Noise(Answer):
         spread = self.edit_variance + (self.interaction_variance or 0.0) + (self.repeat_variance or 0.0) / repeats
         return max(1, math.ceil(spread * (2 * Z / _positive(width)) ** 2 - 1e-9))
 
-    def needed_repeats(self, width: float, edits: int | None = None) -> int | None:
+    def needed_repeats(self, width: float) -> int | None:
         """How many repeats make it this wide with these edits; None where no number of repeats can."""
         if self.edit_variance is None or self.repeat_variance is None:
             return None
-        wanted = (_positive(width) / (2 * Z)) ** 2 * (edits or self.edits)
+        wanted = (_positive(width) / (2 * Z)) ** 2 * self.edits
         room = wanted - self.edit_variance - (self.interaction_variance or 0.0)
         return max(1, math.ceil(self.repeat_variance / room - 1e-9)) if room > 0 else None
 
