@@ -59,7 +59,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m bench.soak --minutes $(MINUTES)
 	$(BIN)/pytest -m soak
 
-# Half an hour on a quiet machine, into docs/benchmarks.json and docs/benchmarks.md; `make bench SECTIONS="web scale"` for
+# About an hour on a quiet machine, into docs/benchmarks.json and docs/benchmarks.md; `make bench SECTIONS="web scale"` for
 # some of it, SECTIONS=million for half an hour more.
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench.peers.install

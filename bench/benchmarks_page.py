@@ -157,7 +157,7 @@ def listed(figures: dict[str, Found], heads: dict[str, str], first: str = "") ->
     """A row for each by name; one that has no figures says why."""
     rows = []
     for name, each in figures.items():
-        why = [f"could not be run: {each['could_not_be_run']}"] if "could_not_be_run" in each else []
+        why = [f"not run: {each['could_not_be_run']}"] if "could_not_be_run" in each else []
         rows.append([name, *(why + [""] * (len(heads) - 1) if why else [number(each.get(key)) for key in heads])])
     return table([first, *heads.values()], rows)
 

@@ -1,6 +1,6 @@
 """Start-up: importing, `--help`, and a whole process that judges one edit, beside peers in venvs of their own.
 
-    python -m bench.startup [--calls 15]
+    python -m bench.startup [--calls 9]
 
 The edit is judged by each contender's script of bench/throughput.py and bench/peers, from the start of Python to its
 end, against a stub that answers at once. A peer is measured where `python -m bench.peers.install` has put it, and is
@@ -60,7 +60,7 @@ def main() -> None:
     from bench.throughput import make_edits, stub
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=15)
+    parser.add_argument("--calls", type=int, default=9)
     calls = parser.parse_args().calls
     present, absent = peers.installed()
     with tempfile.TemporaryDirectory() as name, stub() as url:
