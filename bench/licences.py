@@ -17,8 +17,9 @@ def main() -> None:
     for requirement in metadata.requires("editjudge") or ():
         name = re.match(r"[\w.-]+", requirement)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
-        if name and name[0] != "editjudge" and (extra is None or extra[1] not in ("all", "dev", "fuzz")):
-            wanted.setdefault(name[0], extra[1] if extra else "core")
+        what = extra[1] if extra else "core"
+        if name and name[0] != "editjudge" and what not in ("all", "demo", "dev", "fuzz", "release"):
+            wanted.setdefault(name[0], what)
     for package, what in sorted(wanted.items(), key=lambda pair: (pair[1] != "core", pair[1], pair[0].lower())):
         print(f"| {package} | {what} | {licence(package)} |")
 

@@ -15,6 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from editjudge.cli.doctor import _extras
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
@@ -51,7 +53,8 @@ def test_a_lock_has_every_dependency_in_a_version_that_fits_with_its_hashes_and_
         versions = [version for version, _ in pins[canonicalize_name(requirement.name)]]
         assert versions and all(requirement.specifier.contains(version) for version in versions), requirement
     assert all(hashes for pinned in pins.values() for _, hashes in pinned)
-    assert not re.search(r"://|index-url|find-links|@ | /\w", (ROOT / "requirements" / f"{name}.txt").read_text("utf-8"))
+    text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
+    assert not re.search(r"://|index-url|find-links|@ | /\w", text)
 
 
 def test_what_two_locks_share_has_one_version() -> None:
@@ -66,6 +69,7 @@ def test_every_extra_that_is_promised_exists_and_all_has_each_of_them() -> None:
     (everything,) = map(Requirement, EXTRAS["all"])
     assert everything.extras == promised
     assert set(EXTRAS) == promised | {"all", "demo", "dev", "fuzz", "release"}
+    assert set(_extras()) == promised  # what `doctor` tells users of
 
 
 @pytest.fixture(scope="module")

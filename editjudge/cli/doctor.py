@@ -49,7 +49,7 @@ def _extras() -> dict[str, list[str]]:
     for requirement in importlib.metadata.requires("editjudge") or ():
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
         name = re.match(r"[\w.-]+", requirement)
-        if extra is None or name is None or extra[1] in ("all", "dev", "fuzz"):
+        if extra is None or name is None or extra[1] in ("all", "demo", "dev", "fuzz", "release"):
             continue
         absent = missing.setdefault(extra[1], [])
         if name[0] == "editjudge":  # one extra that brings others
