@@ -91,7 +91,7 @@ def test_a_rubric_that_fails_leaves_no_reward_from_the_others(tmp_path: Path) ->
 
 
 def test_the_pages_of_rewards_count_and_list_each_edit_once(served: Served) -> None:
-    """Found by the soak: positions by the clock were rows of the table, 200 MB for each minute that passed."""
+    """Found by the soak: positions by the clock were rows of the table, some 130 MB for each minute that passed."""
     for asked in (
         {"edits": [edit(0), edit(1)]},
         {"edits": [edit(1), edit(2)]},
