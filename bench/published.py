@@ -25,8 +25,10 @@ from editjudge.stats.answer import number
 from editjudge.stats.ceiling import alpha_ordinal, fleiss
 from editjudge.stats.columns import Column, Ratings, Scores
 from editjudge.stats.concordance import Pairs, estimate
+from editjudge.stats.preference import accuracy
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+VOTES = {"[[A>B]]": "A", "[[B>A]]": "B", "[[A=B=Good]]": "tie", "[[A=B=Bad]]": "tie"}
 
 SAME_NAME = {
     "Text-To-Image": "Text-Guided_IG",
@@ -62,6 +64,7 @@ def main() -> None:
         "viescore_table": viescore_table(options.data / "viescore_ratings", ratings),
         "irr": irr(options.data / "viescore_ratings", ratings),
         **{name: reference(options.data / name, options.draws) for name in ("imagenhub_text", "imagenhub_mask")},
+        "preference_pairs": preferences(options.data / "preference_pairs", options.draws),
     }
     print(json.dumps(answer, indent=1, allow_nan=False))
 
@@ -248,6 +251,21 @@ def reference(folder: Path, draws: int) -> dict[str, Any]:
                 "pooled": [figures.spearman, figures.ci.get("spearman")],
                 "within_model": [figures.within_model.spearman, figures.within_model.ci.get("spearman")],
             }
+    return out
+
+
+def preferences(folder: Path, draws: int) -> dict[str, Any]:
+    """Accuracy of stored votes; `strict` counts an answer that could not be read as wrong."""
+    pairs = manifest(folder)
+    human, groups = [pair["human_preference"] for pair in pairs], [pair["group"] for pair in pairs]
+    out = {}
+    for judge in pairs[0]["judge_votes"]:
+        votes = [VOTES.get(pair["judge_votes"].get(judge) or "") for pair in pairs]
+        found = accuracy(human, votes, group=groups, draws=draws)
+        out[judge] = {
+            name: getattr(found, name)
+            for name in ("n", "answered", "strict", "strict_ci", "accuracy", "without_ties", "decided", "judge_ties")
+        }
     return out
 
 

@@ -6,6 +6,7 @@ compare      compare                 two models, judges or prompts on the same e
 noise        noise                   variance of edits, judges and repeats; how many more are needed
 agreement    agree                   judges against people
 ceiling      ceiling                 people among themselves, and each rater
+preference   accuracy ...            which of two edits is better
 calibration  calibrate, powered_mean a judge's scale onto people's; few ratings and many scores
 gate, drift  gate, drift             pass / fail / not enough evidence; the same edits at another time
 bootstrap, concordance               draws of whole groups, and figures of paired columns in every draw

@@ -81,7 +81,7 @@ def test_importing_the_package_imports_neither_numpy_nor_scipy() -> None:
 
 
 def test_importing_its_modules_does_not_import_scipy() -> None:
-    names = "agreement calibration ceiling compare drift gate noise summary".split()
+    names = "agreement calibration ceiling compare drift gate noise preference summary".split()
     code = f"import sys; {'; '.join(f'import editjudge.stats.{n}' for n in names)}; print('scipy' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "False"
