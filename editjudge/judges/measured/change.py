@@ -19,8 +19,6 @@ _MOST = (40.0, 14.0, 10.0)
 scale, where it hides much more."""
 _STRONG = 0.35
 """Of the strongest change: what is fainter is not the edit itself, but something that came with it."""
-_SATURATED = 40.0
-"""Differences beyond are all alike to the eye: another colour."""
 _BESIDE = 0.3
 """Share of a shift of all colours below which a further difference goes unnoticed beside it."""
 _SAME = 2.0

@@ -14,9 +14,6 @@ from editjudge.judges.measured.measures import Measures
 from editjudge.judges.measured.scene import Array, Scene, compose
 from editjudge.judges.measured.words import percent, place
 
-_MATCH = 0.985
-"""Agreement from which an edit is the ground truth again: re-encoding it costs about a hundredth."""
-
 
 @dataclass(frozen=True)
 class Target:
