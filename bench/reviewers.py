@@ -71,6 +71,7 @@ class Reviewer:
         """One of everything."""
         for query in _QUERIES:
             await self._table(1, query)
+        await self._evidence("/runs/1/edits/g0")
         for does in (self.look, self.rate, self.glance, self.err, self.oversee):
             await does()
 
@@ -85,6 +86,8 @@ class Reviewer:
         edits = re.findall(rf'class="said" href="(/runs/{run}/edits/[^"]+)"', text)
         for edit in self.rng.sample(edits, min(2, len(edits))):
             await self._edit(run, html.unescape(edit))
+            if run == 1 and self.rng.random() < 0.25:
+                await self._evidence(html.unescape(edit))
 
     async def _table(self, run: int, query: dict[str, str]) -> str:
         path = f"/runs/{run}" + (f"?{urlencode(query)}" if query else "")
@@ -105,12 +108,11 @@ class Reviewer:
             shown = hashlib.sha256(await self._picture(html.unescape(source), "picture")).hexdigest()
             self._hold(shown in self.known, source, "another picture")
             await self._picture(f"{html.unescape(source)}?side=160", "picture")
-        if run == 1 and self.rng.random() < 0.25:
-            found = re.search(r'data-evidence="([^"]+)"', text)
-            self._hold(found is not None, path, "no evidence")
-            at, _, rest = path.partition("/edits/")
-            name = self.rng.choice(("change", "boundary"))
-            await self._picture(f"{at}/evidence/{name}/{rest}", "evidence")
+
+    async def _evidence(self, path: str) -> None:
+        """Pictures of what was measured."""
+        at, _, item = path.partition("/edits/")
+        await self._picture(f"{at}/evidence/{self.rng.choice(('change', 'boundary'))}/{item}", "evidence")
 
     async def glance(self) -> None:
         """At the list of runs, and at one model beside the other."""

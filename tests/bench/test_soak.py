@@ -22,7 +22,7 @@ def test_for_some_seconds_every_answer_is_right_and_every_rating_is_kept(
     monkeypatch.setattr(soak, "EDITS", 20)
     monkeypatch.setattr(soak, "GALLERY", 52)
     watch = Watch()
-    load(watch, tmp_path, seconds=6, reviewers=6)
+    load(watch, tmp_path, seconds=4, reviewers=6)
     assert watch.failures == []
     assert watch.counts["judgements"] and watch.counts["rewards"] and watch.counts["ratings"] >= 12
     assert all(len(watch.samples[f"{name} {what}"]) for name in ("engine", "serve") for what in ("mb", "handles"))
