@@ -1,4 +1,4 @@
-"""People's ratings and judges' scores from files: CSV, JSONL or Parquet in, columns of statistics out."""
+"""People's ratings and preferences and judges' scores from files: CSV, JSONL or Parquet in, columns out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from editjudge import manifest
 from editjudge.errors import ManifestError
 from editjudge.manifest import Reader, rows
 from editjudge.stats.columns import FAILED, OK, Ratings, Scores
+from editjudge.stats.preference import Preference
 
 RATING = ("item", "rater", "factor", "score")
 SCORE = ("item", "judge", "factor", "score")
+VOTES = {"a": "A", "b": "B", "tie": "tie"}
+VOTES |= {"[[a>b]]": "A", "[[b>a]]": "B", "[[a=b=good]]": "tie", "[[a=b=bad]]": "tie"}
+"""How a vote is written, in any case: plainly, or as arenas have their judges answer."""
 GUESSED = "guessed"
 """The status of a score that the source says it made up where it could not read an answer."""
 
@@ -83,6 +87,26 @@ def read_scores(path: Path, origins: Mapping[str, Origin] | None = None) -> Scor
     known = {one.item: one.origin for one in said} | dict(origins or {})
     guesses = any(one.guessed for one in said)
     return ScoresFile(_scores(said, known, keep=False), _scores(said, known, keep=True) if guesses else None)
+
+
+def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Preference]]:
+    """Line by line; pairs name two edits of a run, or else two models. A judge's vote that cannot be read failed."""
+    names = ("a", "b") if of_run else ("model_a", "model_b")
+    for line, row, file in _table(path, names):
+        people = "human_preference" if "human_preference" in row else "preference"
+        human = _vote(row.get(people))
+        if human is None:
+            raise file.reader.wrong(line, people, f"found {row.get(people)!r:.80}, expected A, B or tie")
+        votes = row.get("judge_votes") or {}
+        if not isinstance(votes, dict):
+            raise file.reader.wrong(line, "judge_votes", f"found {votes!r:.80}, expected an object of judges and votes")
+        votes |= {name.removeprefix("vote:"): cell for name, cell in row.items() if name.startswith("vote:")}
+        pair = file.word(line, row, names[0]), file.word(line, row, names[1])
+        yield line, Preference(pair, human, _origin(row).group, {judge: _vote(said) for judge, said in votes.items()})
+
+
+def _vote(said: object) -> str | None:
+    return VOTES.get(said.strip().casefold()) if isinstance(said, str) else None
 
 
 def origins_of(path: Path) -> dict[str, Origin]:

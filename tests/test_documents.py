@@ -55,7 +55,7 @@ def picture(path: Path, colour: str) -> None:
 
 
 def lay_out(desk: Path) -> None:
-    """The files that pages speak of, small: pictures, edits of two models, ratings, Parquet, two benchmarks' trees."""
+    """The files that pages speak of, small: pictures, edits of two models, ratings, pairs, Parquet, others' results."""
     rows = []
     for n in range(6):
         picture(desk / f"in/{n}.png", f"#80{n}080")
@@ -66,6 +66,8 @@ def lay_out(desk: Path) -> None:
     (desk / "edits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     ratings = [f"{row['id']},{who},alignment,{3 + n % 4}" for who in ("ann", "bob") for n, row in enumerate(rows)]
     (desk / "ratings.csv").write_text("item,rater,factor,score\n" + "\n".join(ratings) + "\n")
+    pairs = [f"mine-v1-{n},mine-v2-{n},{'AB'[n % 2]}" for n in range(6)]
+    (desk / "pairs.csv").write_text("a,b,preference\n" + "\n".join(pairs) + "\n")
     (desk / "edits").mkdir()
     pictures = {key: (desk / str(rows[0][key])).read_bytes() for key in ("input", "edited")}
     pq.write_table(pa.Table.from_pylist([{**rows[0], **pictures}]), desk / "edits/1.parquet")

@@ -33,6 +33,13 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--scores", "scores_file", type=FILE, help="Judges' scores from elsewhere: item, judge, factor, score.")
 @click.option("--manifest", type=FILE, help="Model and source image of the items of --scores.")
+@click.option(
+    "--preferences",
+    "preferences_file",
+    type=FILE,
+    help="Pairs of edits of RUN and which one people prefer: a, b, preference (A, B or tie), group. Without RUN: "
+    "model_a, model_b and votes of judges (columns vote:NAME, or an object judge_votes).",
+)
 @click.option("--with-guessed", is_flag=True, help="Count scores that the file marks as guessed.")
 @click.option("--calibrate", "calibrating", is_flag=True, help="Map each judge's scale onto people's.")
 @click.option(
@@ -45,6 +52,7 @@ def command(
     ratings_file: Path | None,
     scores_file: Path | None,
     manifest: Path | None,
+    preferences_file: Path | None,
     with_guessed: bool,
     calibrating: bool,
     estimating: bool,
@@ -55,7 +63,15 @@ def command(
 
     Over one pair per item: the mean of a judge's scores against the mean of all ratings. Scores come from a RUN or
     from a file; nobody is excluded and nothing rescaled.
+
+    With --preferences: votes against those of people who say which of two edits is better. A judge of a RUN votes
+    for the edit that it scored higher.
     """
+    if preferences_file is not None:
+        if ratings_file or scores_file or manifest or with_guessed or calibrating or estimating:
+            raise UsageError("--preferences goes with a RUN or alone, and with no other option of ratings and scores")
+        _preferences(run, preferences_file, store_place, as_json)
+        return
     if (run is None) == (scores_file is None):
         raise UsageError("name either a RUN or a file of --scores")
     if run is None and ratings_file is None:
@@ -76,6 +92,34 @@ def command(
     found = agreed(ratings, scores, with_guessed=guesses, scales=scales, calibrating=calibrating, estimating=estimating)
     if as_json:
         emit(found.as_json())
+    else:
+        show(lead, tables(found))
+
+
+def _preferences(run: str | None, file: Path, store_place: str, as_json: bool) -> None:
+    need_statistics()
+    from editjudge.ratings import read_preferences
+    from editjudge.report.preference import preferred, tables
+
+    rows = list(read_preferences(file, of_run=run is not None))
+    pairs, lead = [one for _, one in rows], []
+    judged = load_run(store_place, run) if run is not None else None
+    if judged is not None:
+        known, lead = {*judged.scores.item.present()}, judged.lead()
+        pairs = [one for one in pairs if known.issuperset(one.pair)]
+        if len(pairs) < len(rows):
+            line, name = next((line, name) for line, one in rows for name in one.pair if name not in known)
+            first = safe(f"{file}:{line}: found {name!r:.80}, which the run has no judgement of")
+            if not pairs:
+                raise InputError(f"{first}, nor of both edits of any other pair")
+            lead.append(f"{len(rows) - len(pairs):,} of {len(rows):,} pairs are left out; the first at {first}")
+    elif not any(one.votes for one in pairs):
+        raise InputError(f"{safe(str(file))}: found no judge's votes; name a RUN, or give judge_votes or vote:NAME")
+    elif not all(one.group for one in pairs):
+        lead.append("a pair without a group counts as a source image of its own: intervals may be too short")
+    found = preferred(pairs, judged)
+    if as_json:
+        emit({"pairs": len(rows), "left_out": len(rows) - len(pairs), **found.as_json()})
     else:
         show(lead, tables(found))
 

@@ -157,7 +157,7 @@ def _agreement(found: Agreement, caption: str) -> Table:
         notes.append("system: over the means of models")
     if unrated := [factor for factor in found.factors if factor not in found.humans]:
         notes.append(f"nobody rated {', '.join(unrated)}")
-    table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*notes, *_noted(found)), stub=2,
+    table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*notes, *_notes(found)), stub=2,
                      spare=("Kendall", "Pearson", "system"))  # fmt: skip
     return (table if several else table.without("within model")).trimmed("no score", "system")
 
@@ -170,18 +170,24 @@ def _correlations(one: JudgeAgreement) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def _noted(found: Agreement) -> Iterable[str]:
-    """Each note once, with whom it is about."""
+def _notes(found: Agreement) -> Iterable[str]:
+    return noted({
+        f"{factor} by {judge}": (*one.notes, *(one.within_model.notes if one.within_model.models > 1 else ()))
+        for factor, judges in found.factors.items()
+        if factor in found.humans
+        for judge, one in judges.items()
+    })  # fmt: skip
+
+
+def noted(notes: Mapping[str, Iterable[str]]) -> Iterable[str]:
+    """Each note once, with whom it is about where that is not everybody."""
     about: dict[str, list[str]] = {}
-    shown = {factor: judges for factor, judges in found.factors.items() if factor in found.humans}
-    for factor, judges in shown.items():
-        for judge, one in judges.items():
-            for note in (*one.notes, *(one.within_model.notes if one.within_model.models > 1 else ())):
-                about.setdefault(note, []).append(f"{factor} by {judge}")
-    total = sum(map(len, shown.values()))
+    for cell, told in notes.items():
+        for note in told:
+            about.setdefault(note, []).append(cell)
     for note, cells in about.items():
         some = f"{', '.join(cells[:3])}{' ...' if len(cells) > 3 else ''}: "
-        yield note if len(cells) == total else some + note
+        yield note if len(cells) == len(notes) else some + note
 
 
 def _errors(found: Agreement) -> list[Table]:

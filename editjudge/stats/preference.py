@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,18 @@ from .columns import Column, Floats, Ints
 VOTES = ("A", "B", "tie")
 RIDGE = 1e-3
 """Keeps the strength of a model that won (or lost) everything finite; a thousandth of a game moves nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Which of two edits one person prefers, and which of them judges do."""
+
+    pair: tuple[str, str]
+    """The ids of the edits or, where no run knows them, the models that made them."""
+    human: str
+    group: str
+    """The source image; empty where it was not told."""
+    votes: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,159 @@
+"""What `agree --preferences` says: judges against people who say which of two edits is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from editjudge.report.agreement import noted
+from editjudge.report.scored import Judged
+from editjudge.report.tables import Cell, Figure, Table, covered
+from editjudge.stats.answer import plain
+from editjudge.stats.columns import item_means
+from editjudge.stats.preference import (
+    Accuracy,
+    Preference,
+    Strength,
+    TieCalibrated,
+    accuracy,
+    bradley_terry,
+    tie_calibrated,
+)
+
+VOTE = "vote"
+"""Stands among the factors: what a judge itself said of a pair."""
+
+
+@dataclass(frozen=True)
+class Voted:
+    """One judge against people, by one factor or by its own votes."""
+
+    judge: str
+    factor: str
+    accuracy: Accuracy
+    ties: TieCalibrated | None = None
+    """Where votes are differences of scores."""
+    strengths: Sequence[Strength] | None = None
+    """Only by the first factor of a run's judges, which is their overall mean: a fit takes seconds."""
+
+    def as_json(self) -> dict[str, Any]:
+        return self.accuracy.as_json() | {"tie_calibrated": plain(self.ties), "strengths": plain(self.strengths)}
+
+
+@dataclass(frozen=True)
+class Preferred:
+    """Everything that was found."""
+
+    voted: Sequence[Voted]
+    strengths: Sequence[Strength]
+    """Of models, by people."""
+
+    def as_json(self) -> dict[str, Any]:
+        factors: dict[str, dict[str, Any]] = {}
+        for one in self.voted:
+            factors.setdefault(one.factor, {})[one.judge] = one.as_json()
+        return {"factors": factors, "humans": {"strengths": plain(self.strengths)}}
+
+
+def preferred(pairs: Sequence[Preference], judged: Judged | None) -> Preferred:
+    """By the scores of a run, whose edits the pairs then name, and by the votes that came with the pairs."""
+    origin: Mapping[str, tuple[str, str]] = {}
+    if judged:
+        edits = judged.scores.take(np.unique(judged.scores.item.codes, return_index=True)[1])
+        origin = dict(zip(edits.item, zip(edits.model, edits.group, strict=True), strict=True))
+    human = [one.human for one in pairs]
+    models = [tuple(origin[x][0] if judged else x for x in one.pair) for one in pairs]
+    group = [one.group or (origin[one.pair[0]][1] if judged else f"row {n}") for n, one in enumerate(pairs)]
+
+    def strengths(votes: Sequence[str | None]) -> list[Strength]:
+        rows = [i for i, (a, b) in enumerate(models) if a and b and a != b]
+        first, second, vote, image = ([x[i] for i in rows] for x in (*zip(*models, strict=True), votes, group))
+        return bradley_terry(first, second, vote, group=image)
+
+    voted: list[Voted] = []
+    for (judge, factor), gaps in (_differences(judged, pairs) if judged else {}).items():
+        votes = [None if math.isnan(d) else "tie" if d == 0 else "A" if d > 0 else "B" for d in gaps]
+        leads = judge not in {one.judge for one in voted}
+        one = Voted(judge, factor, accuracy(human, votes, group=group), tie_calibrated(human, gaps, group=group))
+        voted.append(replace(one, strengths=strengths(votes)) if leads else one)
+    voted += [
+        Voted(judge, VOTE, accuracy(human, [one.votes.get(judge) for one in pairs], group=group))
+        for judge in dict.fromkeys(name for one in pairs for name in one.votes)
+    ]
+    return Preferred(voted, strengths(human))
+
+
+def _differences(judged: Judged, pairs: Sequence[Preference]) -> dict[tuple[str, str], list[float]]:
+    """The mean score of A less that of B, by judge and factor, overall means first; NaN where either has none."""
+    scores, added = judged.with_aggregates()
+    found: dict[tuple[str, str], list[float]] = {}
+    for judge, aggregates in added.items():
+        means = [one.name for one in reversed(aggregates) if one.how == "mean"]
+        for factor in (*means, *judged.scores.where(judge=judge).factor.present()):
+            part = scores.where(judge=judge, factor=factor)
+            item = part.item.compact()
+            mean = dict(zip(item.labels, item_means(item, part.score).tolist(), strict=True))
+            # Rounded, because equal means over repeats of thirds need not be equal in their last digit.
+            gaps = [round(mean.get(a, math.nan) - mean.get(b, math.nan), 9) for a, b in (one.pair for one in pairs)]
+            found[judge, factor] = gaps
+    return found
+
+
+# --- tables ---------------------------------------------------------------------------------------------------
+
+
+def tables(found: Preferred) -> list[Table]:
+    ties = [one for one in found.voted if one.ties]
+    shown = [_accuracies(found.voted), *([_ties(ties)] if ties else [])]
+    return [*shown, _strengths(found)] if found.strengths else shown
+
+
+def _accuracies(voted: Sequence[Voted]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            one.judge, one.factor, covered(a.answered, a.n), a.failed, Figure(a.accuracy, a.ci), a.strict,
+            a.without_ties, a.judge_ties, a.first_share,
+        )
+        for one in voted
+        for a in [one.accuracy]
+    ]  # fmt: skip
+    columns = ("judge", "by", "answered", "failed", "accuracy", "strict", "without ties", "ties", "takes A")
+    people = voted[0].accuracy
+    share = "-" if people.human_first_share is None else f"{people.human_first_share:.2f}"
+    notes = (
+        "answered: by a vote that can be read, or scores of both edits; strict: over all pairs, the rest being wrong",
+        f"takes A: of votes that decide; people take A in {share} of theirs, and call {people.human_ties:,} a tie",
+        *noted({f"{one.factor} by {one.judge}": one.accuracy.notes for one in voted}),
+    )
+    caption = "Accuracy against people's preferences (A, B or tie), 95 % intervals"
+    return Table.of(columns, rows, caption, notes=notes, stub=2, spare=("failed", "ties")).folded("judge", "by")
+
+
+def _ties(voted: Sequence[Voted]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (one.judge, one.factor, t.n, one.accuracy.accuracy, t.accuracy, t.epsilon, t.held_out)
+        for one in voted
+        if (t := one.ties)
+    ]
+    columns = ("judge", "by", "n", "accuracy", "tie-calibrated", "epsilon", "held out")
+    notes = (
+        "differences of scores up to epsilon are called ties; -1 calls none so. Epsilon is the best for these pairs; "
+        "held out: chosen on other source images, what to expect of new pairs",
+    )
+    return Table.of(columns, rows, "Accuracy where small differences are ties", notes=notes, stub=2).folded("judge")
+
+
+def _strengths(found: Preferred) -> Table:
+    by = [("people", found.strengths)]
+    by += [(f"{one.judge}, {one.factor}", one.strengths) for one in found.voted if one.strengths]
+    rows: list[tuple[Cell, ...]] = [
+        (who, one.model, one.games, Figure(one.strength, one.ci, sign=True), "; ".join(one.notes))
+        for who, strengths in by
+        for one in strengths
+    ]
+    caption = "Strength of models (Bradley-Terry): log odds of being preferred over the average one, 95 % intervals"
+    return Table.of(("by", "model", "games", "strength", ""), rows, caption, stub=2).trimmed("")
