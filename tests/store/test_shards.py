@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,17 +85,6 @@ def test_datasets_reads_each_table(store: Store, run: Run, tmp_path: Path) -> No
             assert list(rows[0]) == shards.TABLES[table].names
             if table == "scores":
                 assert [tuple(row[name] for name in COLUMNS) for row in rows] == SCORES
-
-
-def test_the_code_of_the_guide_reads_the_tables(
-    store: Store, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export_parquet(store, run, tmp_path / "DIR")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    guide = (Path(__file__).parents[2] / "docs" / "storage.md").read_text()
-    (code,) = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
-    exec(code, {})  # noqa: S102  (ours)
 
 
 def test_a_dataset_goes_through_a_run_and_comes_out_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
