@@ -51,7 +51,7 @@ def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[C
     if "://" in place:
         return []
     try:
-        with closing(sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as store:
+        with closing(sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=rw", uri=True, timeout=1)) as store:
             return _items((name for (name,) in store.execute("SELECT name FROM runs ORDER BY id DESC")), incomplete)
     except sqlite3.Error:
         return []

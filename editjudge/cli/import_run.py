@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from editjudge.cli.options import open_store, store_option
 from editjudge.cli.output import json_option, tell
+from editjudge.errors import StoreError
+
+if TYPE_CHECKING:
+    from editjudge.store.store import Store
 
 
 @click.command(epilog="\b\nExample: editjudge import-run out --store other.db")
@@ -21,11 +27,20 @@ def command(folder: Path, store_place: str, as_json: bool) -> None:
     number, and nothing is written. Importing again changes nothing.
     """
     from editjudge.run.contradicting import hold_against_evidence
-    from editjudge.store.importing import import_run, read_about
+    from editjudge.store.importing import check_run, import_run
 
-    read_about(folder)  # a folder without a run leaves no store behind
+    with _already_there(store_place) or nullcontext() as store:
+        about = check_run(folder, store)
     with open_store(store_place) as store:
-        run, count = import_run(store, folder)
+        run, count = import_run(store, about, folder)
         hold_against_evidence(store, run)
     document = {"run": run.name, "id": run.id, "judgements": count}
     tell(as_json, document, f"imported {run.name} ({run.id}): {count:,} judgements")
+
+
+def _already_there(place: str) -> Store | None:
+    """The store, unless there is none yet: a folder that is refused makes none."""
+    try:
+        return open_store(place, create=False)
+    except StoreError:
+        return None  # where it is another reason, it is told when the store is opened to be written

@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,7 +33,7 @@ COLUMNS = (
 """Of judgements.csv."""
 
 
-def export_jsonl(store: Store, run: Run, folder: Path, replies: bool = False) -> Path:
+def export_jsonl(store: Store, run: Run, folder: Path, replies: bool = False) -> list[Path]:
     """judgements.jsonl, one line a task, those without a judgement as `pending`; items.jsonl, run.json and, if they
     are wanted, replies.jsonl."""
     _write_lines(folder / "judgements.jsonl", store.judgements(run, fields=ROW_FIELDS))
@@ -42,8 +42,8 @@ def export_jsonl(store: Store, run: Run, folder: Path, replies: bool = False) ->
         _write_lines(folder / "replies.jsonl", kept_replies(store, run))
     else:
         (folder / "replies.jsonl").unlink(missing_ok=True)  # of an earlier export
-    _export_run(store, run, folder)
-    return folder / "judgements.jsonl"
+    tables = ["judgements", "items", *(["replies"] if replies else [])]
+    return [*(folder / f"{name}.jsonl" for name in tables), _export_run(store, run, folder)]
 
 
 def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -53,12 +53,13 @@ def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
 
-def export_parquet(store: Store, run: Run, folder: Path, replies: bool = False) -> Path:
+def export_parquet(store: Store, run: Run, folder: Path, replies: bool = False) -> list[Path]:
     """The tables of `editjudge.store.shards`, in one pass and in batches; and run.json."""
     from editjudge.store.shards import Folder
 
     factors = _Factors(store)
-    with Folder(folder, ["judgements", "scores", "items", *(["replies"] if replies else [])]) as tables:
+    names = ["judgements", "scores", "items", *(["replies"] if replies else [])]
+    with Folder(folder, names) as tables:
         for item in store.items(run):
             tables.add("items", dataclasses.asdict(item))
         for values in store.judgements(run):
@@ -70,11 +71,10 @@ def export_parquet(store: Store, run: Run, folder: Path, replies: bool = False) 
                 tables.add("scores", row)
         for reply in kept_replies(store, run) if replies else ():
             tables.add("replies", reply)
-    _export_run(store, run, folder)
-    return folder / "judgements"
+    return [*(folder / name for name in names), _export_run(store, run, folder)]
 
 
-def export_csv(store: Store, run: Run, folder: Path) -> Path:
+def export_csv(store: Store, run: Run, folder: Path) -> list[Path]:
     """judgements.csv, one row a judgement and factor, the score empty where there is none; and run.json."""
     factors = _Factors(store)
     with _whole(folder / "judgements.csv") as file:
@@ -85,11 +85,10 @@ def export_csv(store: Store, run: Run, folder: Path) -> Path:
             scores, why = values["scores"] or {}, {**values["abstained"], **(values["justifications"] or {})}
             for factor in factors.of(values):
                 table.writerow([*shared, harmless(factor), scores.get(factor, ""), harmless(why.get(factor))])
-    _export_run(store, run, folder)
-    return folder / "judgements.csv"
+    return [folder / "judgements.csv", _export_run(store, run, folder)]
 
 
-def _export_run(store: Store, run: Run, folder: Path) -> None:
+def _export_run(store: Store, run: Run, folder: Path) -> Path:
     counts = [
         {"judge": judge, "rubric": rubric, "status": status, "count": count}
         for (judge, rubric, status), count in store.counts(run).items()
@@ -112,6 +111,19 @@ def _export_run(store: Store, run: Run, folder: Path) -> None:
     }
     with _whole(folder / "run.json") as file:
         file.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
+    return folder / "run.json"
+
+
+def taken(folder: Path, run: Run) -> list[str]:
+    """What an export would replace or remove there, unless the same run was exported there before."""
+    tables = ("judgements", "scores", "items", "replies")
+    names = ("run.json", "judgements.csv", *tables, *(f"{name}.jsonl" for name in tables if name != "scores"))
+    there = [name for name in names if (folder / name).exists()]
+    with suppress(ManifestError):
+        about = about_run(folder)
+        if (about["name"], about["spec_hash"]) == (run.name, run.spec_hash):
+            return []
+    return there
 
 
 def about_run(folder: Path) -> dict[str, Any]:

@@ -124,14 +124,22 @@ Placed = tuple[tuple[Path, int], R]
 """A row, with its file and number."""
 
 
-def import_run(store: Store, folder: Path) -> tuple[Run, int]:
-    """Keep an exported run, and answer it with the number of its tasks.
+def check_run(folder: Path, store: Store | None = None) -> _Run:
+    """What the folder says of its run, all of whose rows can be kept.
 
-    A row that contradicts itself, its rubric, its item or the store is refused, with its file and number, before
-    anything is written. What the store has already stays as it is.
+    One that contradicts itself, its rubric, its item or the store, if there is one, is refused with its file and
+    number.
     """
     about = read_about(folder)
     _check(store, about, folder)
+    return about
+
+
+def import_run(store: Store, about: _Run, folder: Path) -> tuple[Run, int]:
+    """Keep a run that was checked, and answer it with the number of its tasks.
+
+    What the store has already stays as it is.
+    """
     # Until all of it is there, it is a run that was interrupted.
     new = about.model_dump(exclude={"rubrics"})
     run = store._open_run({**new, "state": "interrupted"})
@@ -217,7 +225,7 @@ def _wrong(place: tuple[Path, int], message: str) -> ManifestError:
 # --- what contradicts -----------------------------------------------------------------------------------------
 
 
-def _check(store: Store, about: _Run, folder: Path) -> None:
+def _check(store: Store | None, about: _Run, folder: Path) -> None:
     scales = _scales(about, folder / "run.json")
     known = {row.item: row for _, row in _rows(folder, "items", _Item)}
     seen: set[bytes] = set()
@@ -230,7 +238,8 @@ def _check(store: Store, about: _Run, folder: Path) -> None:
             if mark in seen:
                 raise _wrong(place, f"{row.item!r:.80}, {row.rubric}, {row.judge} and repeat {row.repeat} stand twice")
             seen.add(mark)
-        _check_kept(store, about.name, some)
+        if store:
+            _check_kept(store, about.name, some)
     for _ in _rows(folder, "replies", _Reply):
         pass
 

@@ -111,8 +111,12 @@ def _check_path(path: Path, readonly: bool) -> None:
 
 
 def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
-    # As an address, whatever characters the path has: only so SQLite can be told to read alone.
-    address = f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rwc'}"
+    # As an address, whatever characters the path has: only so SQLite can be told not to make it.
+    address = f"{path.absolute().as_uri()}?mode={'rw' if readonly else 'rwc'}"
+    if readonly and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
+        # On read-only media SQLite cannot make the two files that it keeps beside a store. Nobody writes to this one
+        # (a writer has made them), so it can be read without.
+        address += "&immutable=1"
 
     def connect() -> sqlite3.Connection:
         # No isolation level: the driver would begin transactions at its own discretion. Threads: the pool sees to it
@@ -138,7 +142,10 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
 
 
 def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
-    if not readonly:
+    if readonly:
+        # And not `mode=ro`: who leaves last takes the two files beside the store away, and may not do so then.
+        connection.execute("PRAGMA query_only = ON")
+    else:
         # Readers do not wait for the writer, nor it for them.
         connection.execute("PRAGMA journal_mode = WAL")
         # Safe against kill -9: what is committed is in the kernel's hands. Not against power loss, which may undo the

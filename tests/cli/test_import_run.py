@@ -132,6 +132,9 @@ def test_a_row_that_contradicts_is_refused_with_file_and_number_and_nothing_is_k
     assert says in told.err
     place = told.err.split(": ")[1]
     assert place.partition(":")[0].startswith(str(folder / "judgements")) and place.rpartition(":")[2].isdigit()
+    assert list(tmp_path.glob("new.db*")) == []
+    Store.open(tmp_path / "new.db").close()
+    assert says in call("import-run", folder, "--store", tmp_path / "new.db").err
     with Store.open(tmp_path / "new.db", readonly=True) as opened:
         assert opened.runs() == [] and opened.rubrics() == {}
 

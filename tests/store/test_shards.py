@@ -20,7 +20,7 @@ from editjudge.judgement import Judgement, Task
 from editjudge.rubrics.files import load
 from editjudge.store import Store, shards
 from editjudge.store.export import export_parquet
-from editjudge.store.importing import import_run
+from editjudge.store.importing import check_run, import_run
 from editjudge.store.store import Item, Run
 
 from .samples import JUDGE, RUBRIC, judgements, sample, task, texts
@@ -207,6 +207,6 @@ def test_whatever_a_judge_said_goes_out_and_comes_back(
     export_parquet(store, run, tmp_path / "out", replies=True)
     before = list(store.judgements(run)), list(store.items(run)), store.replies(said.key)
     store.remove_run(run)
-    back, _ = import_run(store, tmp_path / "out")
+    back, _ = import_run(store, check_run(tmp_path / "out", store), tmp_path / "out")
     assert (list(store.judgements(back)), list(store.items(back)), store.replies(said.key)) == before
     store.remove_run(back)

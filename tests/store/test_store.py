@@ -329,6 +329,27 @@ def test_who_only_reads_cannot_write(tmp_path: Path) -> None:
             store.write([sample(1)])
 
 
+def test_on_read_only_media_a_store_is_read_without_the_files_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        store.write([sample(1)])
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write where permissions say no
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        assert store.done([key(1)]) == {key(1): "ok"}
+        assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
+
+
+def test_what_a_writer_has_not_put_into_the_file_yet_is_read_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with Store.open(tmp_path / "s.db") as writer:
+        writer.write([sample(1)])
+        with Store.open(tmp_path / "s.db", readonly=True) as store:
+            assert store.done([key(1)]) == {key(1): "ok"}
+
+
 @pytest.mark.parametrize(
     ("where", "remedy"),
     [("", "a store is one file"), ("no/folder/s.db", "make it"), ("postgresql+nosuch://host/db", "a store is a path")],
