@@ -27,7 +27,12 @@ FAILED = 100
 @click.command(epilog="\b\nExample: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2")
 @run_argument
 @click.option("--min", "minima", multiple=True, metavar="FACTOR=VALUE", help="Least mean of a factor; repeatable.")
-@click.option("--baseline", metavar="RUN", shell_complete=runs, help="A run over the same edits to compare with.")
+@click.option(
+    "--baseline",
+    metavar="RUN",
+    shell_complete=runs,
+    help="A run over the same edits, by the same judge, to compare with.",
+)
 @click.option("--baseline-store", metavar="STORE", help="Where the baseline is kept, if elsewhere.")
 @click.option("--max-drop", type=click.FloatRange(min=0), help="How far a factor may fall below the baseline [0].")
 @click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="Exit as if passed [default] or failed.")
@@ -58,43 +63,50 @@ def command(
     """Exit with 100 where the evidence says worse, and not where noise does.
 
     A check fails only if its whole interval is on the wrong side, and passes only if it is on the right one. Anything
-    else is not enough evidence, which exits as --if-unsure says. A gate without a single score to decide on is an
-    error, unless --if-unsure says what to make of it.
+    else is not enough evidence, which exits as --if-unsure says. A check without a single score to decide on is an
+    error, unless another one fails or --if-unsure says what to make of it. Factors that no edit has a score of on both
+    sides are not held against a baseline, and are named; those whose judging failed are.
     """
     if max_drop is not None and baseline is None:
         raise UsageError("--max-drop needs a --baseline to drop from")
     judged = load_run(store_place, run)
     before = None if baseline is None else load_run(baseline_store or store_place, baseline)
-    found = _gate(judged, before, _minima(minima), max_drop or 0.0, model, judge, alpha)
-    undecided = "nothing to decide on: a factor has no score at all; --if-unsure says what to make of that"
-    error = undecided if if_unsure is None and any(check.n == 0 for check in found.checks) else None
+    mine, theirs = _judges(judged, before, judge)
+    found = _gate(judged, before, mine, theirs, _minima(minima), max_drop or 0.0, model, alpha)
+    worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
+    empty = [check.rule for check in found.checks if check.n == 0]
+    told = f"nothing to decide on: no score for {', '.join(empty)}; --if-unsure says what to make of that"
+    error = told if empty and not worse and if_unsure is None else None
     if as_json:
         emit({"run": judged.run.name, "baseline": before and before.run.name, **found.as_json(), "error": error})
     else:
-        _tell(judged, found, () if model else judged.scores.model.present())
+        _tell(judged, found, mine, theirs, () if model else judged.scores.model.present())
     if error:
-        click.echo(f"editjudge: {error}", err=True)
+        click.echo(f"editjudge: {safe(error)}", err=True)
         sys.exit(1)
-    worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
     sys.exit(FAILED if worse else 0)
 
 
 def _gate(
     judged: Judged,
     before: Judged | None,
+    mine: str,
+    theirs: str,
     minimum: dict[str, float],
     max_drop: float,
     model: str | None,
-    judge: str | None,
     alpha: float,
 ) -> Gate:
     from editjudge.report.scored import aggregates
     from editjudge.stats.gate import gate
     from editjudge.stats.summary import aggregate
 
-    scores = _one_judge(judged, judge, model)
-    added = [one for name in scores.judge.present() for one in aggregates(judged, name) if one.name in minimum]
-    base = None if before is None else _one_judge(before, judge, model, optional=True)
+    scores = _of_model(judged.scores.where(judge=mine), model)
+    known = aggregates(judged, mine)
+    for factor in minimum:
+        _known("factor", factor, [*scores.factor.present(), *(one.name for one in known)])
+    added = [one for one in known if one.name in minimum]
+    base = None if before is None else _of_model(before.scores.where(judge=theirs), model, optional=True)
     same = base is not None and set(base.item.present()) & set(scores.item.present())
     ends = {one.name: [end(judged.scales[one.factors[0]]) for end in (min, max)] for one in added}
     return gate(
@@ -109,18 +121,34 @@ def _gate(
     )
 
 
-def _one_judge(judged: Judged, judge: str | None, model: str | None, *, optional: bool = False) -> Scores:
-    scores = judged.scores
-    judges = scores.judge.present()
-    if not judges:
-        raise InputError(f"run {safe(judged.run.name)} has no judgements to decide on")
-    if judge is None and len(judges) > 1:
-        raise UsageError(f"run {judged.run.name} has several judges: name one with --judge: {', '.join(judges)}")
-    chosen = scores.where(judge=_known("judge", judge or judges[0], judges))
-    models = chosen.model.present()
+def _judges(judged: Judged, before: Judged | None, named: str | None) -> tuple[str, str]:
+    """The judge whose scores decide, and what the baseline calls the same one."""
+    mine, theirs = (() if run is None else run.scores.judge.present() for run in (judged, before))
+    for run, judges in ((judged, mine), (before, theirs)):
+        if run is not None and not judges:
+            raise InputError(f"run {safe(run.run.name)} has no judgements to decide on")
+    if named is not None:
+        mine = (_known("judge", named, mine),)
+    same = {name: name for name in mine if before is None or name in theirs}
+    # A file of recorded replies does not say who wrote them, and two runs cannot share one: the table names both.
+    recorded = [[name for name in side if name.startswith("replay:")] for side in (mine, theirs)]
+    if not same and all(len(side) == 1 for side in recorded):
+        same = {recorded[0][0]: recorded[1][0]}
+    if not same and before is not None:
+        raise UsageError(
+            f"run {judged.run.name} is judged by {', '.join(mine)}, its baseline {before.run.name} by "
+            f"{', '.join(theirs)}: a difference of judges is no difference of edits. Judge both runs with one judge"
+        )
+    if len(same) > 1:
+        raise UsageError(f"run {judged.run.name} has several judges: name one with --judge: {', '.join(same)}")
+    return next(iter(same.items()))
+
+
+def _of_model(scores: Scores, model: str | None, *, optional: bool = False) -> Scores:
+    models = scores.model.present()
     if model is None or (optional and model not in models):
-        return chosen
-    return chosen.where(model=_known("model", model, models))
+        return scores
+    return scores.where(model=_known("model", model, models))
 
 
 def _known(kind: str, name: str, names: Sequence[str]) -> str:
@@ -145,7 +173,7 @@ def _minima(given: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
-def _tell(judged: Judged, found: Gate, models: Sequence[str]) -> None:
+def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[str]) -> None:
     from editjudge.report.tables import Figure, Table
 
     rows = [
@@ -153,8 +181,14 @@ def _tell(judged: Judged, found: Gate, models: Sequence[str]) -> None:
         for c in found.checks
     ]
     level = 1 - 2 * found.alpha / len(found.checks)
-    caption = f"Checks: {level:.3g} intervals, false alarms at most {found.alpha:.0%} over all checks"
+    limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * found.alpha:.3g} % over all checks"
+    caption = f"Checks by {mine}: {limits}"
     notes = [f"{c.rule}: {c.reason}" for c in found.checks if c.outcome != "pass"]
+    if found.left_out:
+        left = ", ".join(found.left_out)
+        notes.append(f"not held against the baseline, since no edit has a score on both sides: {left}")
+    if theirs != mine:
+        notes.append(f"the baseline is judged by {theirs}: whether that is the same judge is for you to know")
     if len(models) > 1:
         notes.append(f"{len(models)} models are pooled; --model names one: {', '.join(models)}")
     columns = ("outcome", "check", "scores", "images", "failed", "estimate")

@@ -55,7 +55,8 @@ def command(
     """Means with intervals per model, factor and edit type, and what failed.
 
     Coverage and failures come first. Tables for people are rounded to what the intervals support; CSV and JSON have
-    full precision. HTML is one file with charts and the edits worth looking at.
+    full precision. HTML is one file with charts and the edits worth looking at. Two to four models are also compared
+    pair by pair, as `compare` does it, in every form but CSV and the terminal.
     """
     form = _form(output, form, as_json)
     if form == "html" and (Path(run) / "judgements").is_dir():
@@ -83,6 +84,7 @@ def command(
 
 def rendered(means: Means, form: str) -> str:
     """The whole report in one form that has no pictures."""
+    from editjudge.report.differences import compare_tables
     from editjudge.report.means import document, long, tables
     from editjudge.report.tables import PROSE
 
@@ -91,7 +93,8 @@ def rendered(means: Means, form: str) -> str:
     if form == "json":
         return json.dumps(document(means), indent=2, allow_nan=False) + "\n"
     judged = means.judged
-    return PROSE[form](f"Run {judged.run.name}", judged.lead(), tables(means, full=True))
+    shown = [*tables(means, full=True), *compare_tables(means.compared, "model")]
+    return PROSE[form](f"Run {judged.run.name}", judged.lead(), shown)
 
 
 def looked_at(means: Means, store_place: str) -> str:
@@ -122,9 +125,11 @@ def _agreed(judged: Judged, store: Store) -> Agreed | None:
     from editjudge.report.agreement import agreed
     from editjudge.store.ratings import read_ratings
 
-    items, factors = set(judged.scores.item.present()), set(judged.scores.factor.present())
-    kept = [Rating(*row) for row in read_ratings(store) if row[0] in items and row[2] in factors]
-    return agreed(ratings_columns(kept), judged.scores, scales=judged.scales) if kept else None
+    items = set(judged.scores.item.present())
+    rated = [Rating(*row) for row in read_ratings(store) if row[0] in items]
+    scores, _ = judged.with_aggregates({one.factor for one in rated})
+    kept = [one for one in rated if one.factor in scores.factor.present()]
+    return agreed(ratings_columns(kept), scores, scales=judged.scales) if kept else None
 
 
 class Sight:

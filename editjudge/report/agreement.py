@@ -20,6 +20,9 @@ from editjudge.stats.summary import Aggregate, aggregate
 
 PEOPLE = "(one person)"
 """Stands among the judges: each rater against the mean of the others."""
+ENDS = {"top": "highest", "floor": "lowest"}
+OTHER_SCALE = "scores lie outside"
+"""How the note begins of scores that distances from ratings say nothing about; those rows are not shown."""
 SHOWN_RATERS = 12
 """Raters of a factor that people are shown, those who agree least first; JSON has all."""
 
@@ -118,7 +121,10 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
     """Ratings and scores of the published groups of factors, or None where no group is complete on both sides."""
     rated = ratings.factor.present()
     groups = [Aggregate(name, tuple(f.key for f in load_rubric(name).factors)) for name in SETS["online"]]
-    groups = [one for one in groups if set(one.factors) <= {*rated} and set(one.factors) <= {*scores.factor.present()}]
+    scored = scores.factor.present()  # where people rated a group itself, that is what a judge is held against
+    groups = [
+        one for one in groups if one.name not in rated and {*one.factors} <= {*rated} and {*one.factors} <= {*scored}
+    ]
     if not groups:
         return None
     people = Scores.of(ratings.item, ratings.factor, ratings.score, judge=ratings.rater)
@@ -146,33 +152,50 @@ def _agreement(found: Agreement, caption: str) -> Table:
     for factor, human in found.humans.items():
         ci = human.ci.get("loo_spearman")
         loo = Figure(human.loo_spearman, ci)
-        rows.append((factor, PEOPLE, human.items, None, loo, human.loo_pearson, None, None, None))
+        rows.append((factor, PEOPLE, human.items, None, loo, None, human.loo_pearson, None, None, None))
         rows += [(factor, judge, *_correlations(one)) for judge, one in found.factors.get(factor, {}).items()]
-    columns = ("factor", "judge", "n", "no score", "Spearman", "Pearson", "Kendall", "within model", "system")
+    columns = (
+        "factor",
+        "judge",
+        "n",
+        "no score",
+        "Spearman",
+        "ceiling",
+        "Pearson",
+        "Kendall",
+        "within model",
+        "system",
+    )
     notes = [f"{PEOPLE}: each rater against the mean of the others, the ceiling that a judge is read against"]
-    several = any(one.within_model.models > 1 for judges in found.factors.values() for one in judges.values())
-    if several:
-        notes.append("within model: mean over editing models, where knowing the model does not help")
-    if any(one.system.spearman is not None for judges in found.factors.values() for one in judges.values()):
-        notes.append("system: over the means of models")
     if unrated := [factor for factor in found.factors if factor not in found.humans]:
         notes.append(f"nobody rated {', '.join(unrated)}")
+    legend = {
+        "no score": "rated items that the judge has no score of: it failed, abstained, or was not asked",
+        "ceiling": f"{PEOPLE} over only those items that the judge scored, where they are not all",
+        "within model": "mean over editing models, where knowing the model does not help",
+        "system": "over the means of models",
+    }
+    several = any(one.within_model.models > 1 for judges in found.factors.values() for one in judges.values())
     table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*notes, *_notes(found)), stub=2,
-                     spare=("Kendall", "Pearson", "system"))  # fmt: skip
-    return (table if several else table.without("within model")).trimmed("no score", "system")
+                     spare=("Kendall", "Pearson", "system"), legend=legend)  # fmt: skip
+    return (table if several else table.without("within model")).trimmed("no score", "ceiling", "system")
 
 
 def _correlations(one: JudgeAgreement) -> tuple[Cell, ...]:
     within = one.within_model
     return (
-        one.n, one.unscored or None, Figure(one.spearman, one.ci.get("spearman")), one.pearson, one.kendall,
+        one.n, one.unscored or None, Figure(one.spearman, one.ci.get("spearman")),
+        one.people if one.unscored else None, one.pearson, one.kendall,
         Figure(within.spearman, within.ci.get("spearman")), one.system.spearman,
     )  # fmt: skip
 
 
 def _notes(found: Agreement) -> Iterable[str]:
     return noted({
-        f"{factor} by {judge}": (*one.notes, *(one.within_model.notes if one.within_model.models > 1 else ()))
+        f"{factor} by {judge}": (
+            *(note for note in one.notes if not note.startswith(OTHER_SCALE)),
+            *(one.within_model.notes if one.within_model.models > 1 else ()),
+        )
         for factor, judges in found.factors.items()
         if factor in found.humans
         for judge, one in judges.items()
@@ -195,13 +218,19 @@ def _errors(found: Agreement) -> list[Table]:
     rows: list[tuple[Cell, ...]] = []
     for factor, judges in found.factors.items():
         for judge, one in judges.items():
-            if one.n and not any(note.startswith("scores lie outside") for note in one.notes):
+            if one.n and not any(note.startswith(OTHER_SCALE) for note in one.notes):
                 mae, bias = Figure(one.mae, one.ci.get("mae")), Figure(one.bias, one.ci.get("bias"), sign=True)
                 rows.append((factor, judge, one.qwk, mae, bias, one.exact, one.within_one, one.top, one.floor))
     columns = ("factor", "judge", "QWK", "MAE", "bias", "exact", "within 1", "at top", "at floor")
-    notes = ("exact: less than half a step of people's scale apart; at top: share of the judge's scores at its top",)
+    legend = {
+        "QWK": "quadratic-weighted kappa",
+        "MAE": "mean absolute error",
+        "bias": "judge minus people",
+        "exact": "share less than half a step of people's scale apart",
+        **{f"at {end}": f"share of the judge's scores at its {word}" for end, word in ENDS.items()},
+    }
     caption = "Distance from people, on their scale"
-    return [Table.of(columns, rows, caption, notes=notes, stub=2, spare=("at floor", "exact"))] if rows else []
+    return [Table.of(columns, rows, caption, stub=2, spare=("at floor", "exact"), legend=legend)] if rows else []
 
 
 def _ceilings(humans: Mapping[str, Ceiling]) -> Table:
@@ -215,8 +244,10 @@ def _ceilings(humans: Mapping[str, Ceiling]) -> Table:
     columns = ("factor", "raters", "items", "a nominal", "a ordinal", "a interval", "Fleiss", "ICC(1)", "ICC(2,k)",
                "at top", "at floor")  # fmt: skip
     notes = [f"{factor}: {note}" for factor, h in humans.items() for note in h.notes]
-    notes.append("a: Krippendorff's alpha; at top, at floor: share of ratings at the highest and lowest value given")
-    return Table.of(columns, rows, "People among themselves", notes=tuple(notes), spare=("at floor", "at top"))
+    notes.append("a: Krippendorff's alpha")
+    legend = {f"at {end}": f"share of ratings at the {word} value given" for end, word in ENDS.items()}
+    spare = ("at floor", "at top")
+    return Table.of(columns, rows, "People among themselves", notes=tuple(notes), spare=spare, legend=legend)
 
 
 def _treated(humans: Mapping[str, Ceiling]) -> Table:

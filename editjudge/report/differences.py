@@ -9,8 +9,8 @@ from typing import Literal
 
 from editjudge.errors import UsageError, near_miss
 from editjudge.report.scored import SPEC, Judged
-from editjudge.report.tables import Cell, Figure, Table, p_value
-from editjudge.stats.answer import Interval, decimals, plain
+from editjudge.report.tables import Cell, Figure, Table, in_line, p_value
+from editjudge.stats.answer import plain
 from editjudge.stats.columns import Column, Scores
 from editjudge.stats.compare import ALPHA, Difference, On, compare, corrected
 from editjudge.stats.drift import Drift, drift
@@ -94,26 +94,33 @@ def compare_tables(found: Sequence[Compared], by: By) -> list[Table]:
         here = [one.difference for one in found if one.within == context]
         shared = {"model": "judge", "judge": "rubric", "rubric": "judge"}[by]
         caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
-        tables.append(_table(here, caption, (*_verdicts(here), *_notes(here))))
+        tests = _tests([one.difference for one in found])
+        tables.append(_table(here, caption, (*_verdicts(here), *_notes(here, tests))))
     return tables
 
 
 def _table(found: Sequence[Difference], caption: str, notes: Sequence[str]) -> Table:
     columns = ("a", "b", "factor", "edits", "mean a", "mean b", "b - a", "p", "d", "w/t/l", "can show")
+    digits = in_line(d.ci for d in found)  # all of them are told as the differences are
     rows: list[tuple[Cell, ...]] = [
         (
-            d.a, d.b, d.factor, d.n, _rounded(d.mean_a, d.ci), _rounded(d.mean_b, d.ci),
+            d.a, d.b, d.factor, d.n, _rounded(d.mean_a, digits), _rounded(d.mean_b, digits),
             Figure(d.difference, d.ci, sign=True), p_value(d.p_holm), Figure(d.effect, sign=True),
-            Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}"), _rounded(d.detectable, d.ci),
+            Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}"), _rounded(d.detectable, digits),
         )
         for d in found
     ]  # fmt: skip
-    table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=("d", "mean a", "mean b", "w/t/l"))
+    legend = {
+        "d": "the difference over its standard deviation between edits",
+        "w/t/l": "edits on which b scores higher, the same, lower",
+        "can show": "the smallest true difference that so many edits would show 80 times in 100, p corrected",
+    }
+    spare = ("d", ("mean a", "mean b"), "w/t/l")
+    table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=legend)
     return table.folded("a", "b", "edits")
 
 
-def _rounded(value: float | None, like: Interval | None) -> Figure:
-    digits = min(2, decimals(like) + 1)  # in line with its neighbours, as the difference itself is
+def _rounded(value: float | None, digits: int) -> Figure:
     return Figure(value, text=None if value is None else f"{value:.{digits}f}")
 
 
@@ -138,14 +145,22 @@ def _evident(d: Difference) -> bool:
     return d.p_holm is not None and d.p_holm < ALPHA
 
 
-def _notes(found: Sequence[Difference]) -> list[str]:
-    tests = sum(d.p is not None for d in found)
+def _tests(found: Sequence[Difference]) -> int:
+    return sum(d.p is not None for d in found)
+
+
+def _notes(found: Sequence[Difference], tests: int) -> list[str]:
+    """`tests` are those that p is corrected for: of every table, if there are several."""
     notes = list(dict.fromkeys(f"{d.factor}: {note}" if len(found) > 1 else note for d in found for note in d.notes))
     shared = [note for note in dict.fromkeys(n for d in found for n in d.notes) if all(note in d.notes for d in found)]
     notes = [*shared, *(note for note in notes if not any(note.endswith(one) for one in shared))]
-    legend = "p: sign flips of source images, Holm's correction over everything compared here"
-    return [*notes, f"{legend} ({tests} in this table)" if tests > 1 else legend.partition(",")[0],
-            "can show: the smallest true difference that this many edits would show 80 times in 100"]  # fmt: skip
+    if tests < 2:
+        return [*notes, "p: sign flips of source images"]
+    return [
+        *notes,
+        f"p: sign flips of source images, Holm's correction for all {tests} that are compared here",
+        "b - a: 95 % intervals, each for one comparison alone; one may leave out 0 where p, corrected, is no evidence",
+    ]
 
 
 # --- drift ----------------------------------------------------------------------------------------------------
@@ -162,6 +177,8 @@ class Drifted:
     """Judgements that are the very same stored answer in both: nothing was asked again for them."""
     judgements: int
     judges: dict[str, Drift]
+    earlier: dict[str, str]
+    """What the judge of the earlier run is called, for each of these."""
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -171,6 +188,7 @@ class Drifted:
             "same_answers": self.same_answers,
             "judgements": self.judgements,
             "judges": plain(self.judges),
+            "earlier_judges": self.earlier,
         }
 
     def lead(self) -> list[str]:
@@ -178,7 +196,10 @@ class Drifted:
         if self.same_answers:
             share = f"{self.same_answers:,} of {self.judgements:,} judgements are the same stored answers in both runs"
             lines.append(f"{share}: they were not asked again and cannot have moved")
-        return lines + [f"{judge}: {found.verdict}" for judge, found in self.judges.items()]
+        return lines + [f"{self.who(judge)}: {found.verdict}" for judge, found in self.judges.items()]
+
+    def who(self, judge: str) -> str:
+        return judge if self.earlier[judge] == judge else f"{judge} (b) against {self.earlier[judge]} (a)"
 
 
 def drifted(now: Judged, then: Judged) -> Drifted:
@@ -201,7 +222,7 @@ def drifted(now: Judged, then: Judged) -> Drifted:
     }
     changed = next(iter(judges.values())).changed
     same = len(now.keys & then.keys)
-    return Drifted(now.run.name, then.run.name, changed, same, len(now.keys), judges)
+    return Drifted(now.run.name, then.run.name, changed, same, len(now.keys), judges, dict(pairs))
 
 
 def drift_tables(found: Drifted) -> list[Table]:
@@ -209,6 +230,6 @@ def drift_tables(found: Drifted) -> list[Table]:
     for judge, one in found.judges.items():
         lost = [f"{factor}: {found.against} alone has it" for factor in one.only_then]
         lost += [f"{factor}: {found.run} alone has it" for factor in one.only_now]
-        caption = f"Shift from {found.against} (a) to {found.run} (b); judge {judge}"
-        tables.append(_table(one.shifts, caption, (*_notes(one.shifts), *lost)))
+        caption = f"Shift from {found.against} (a) to {found.run} (b); judge {found.who(judge)}"
+        tables.append(_table(one.shifts, caption, (*_notes(one.shifts, _tests(one.shifts)), *lost)))
     return tables

@@ -92,7 +92,7 @@ def table(shown: Table, most: int = ROWS) -> Markup:
         )
         for row in rows
     ]
-    notes = list(shown.notes)
+    notes = list(shown.told)
     if len(shown.rows) > most:
         notes.append(f"and {len(shown.rows) - most:,} more rows left out; `--format csv` and `--format json` have all")
     return tag(

@@ -6,18 +6,23 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from editjudge.judgement import DONE
+from editjudge.report.differences import Compared, differences
 from editjudge.report.scored import Judged
 from editjudge.report.tables import Cell as Shown
-from editjudge.report.tables import Figure, Table, covered
-from editjudge.stats.answer import decimals, plain
+from editjudge.report.tables import Figure, Table, covered, in_line
+from editjudge.stats.answer import plain
 from editjudge.stats.noise import Noise, noise
 from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise, wilson
 
 FEW_VALUES = 3
 """A scale of so few values is a decision, and gets a pass rate: the share of its best value."""
+
+COMPARED = 4
+"""Models that a report compares pair by pair: of five, ten pairs of tables are nothing to read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +43,12 @@ class Means:
     width: float | None
     """The width of interval that somebody wishes for."""
 
+    @cached_property
+    def compared(self) -> Sequence[Compared]:
+        """Models pair by pair, as `compare` does it; only where a report shows it, since it takes a while."""
+        models = self.judged.scores.model.present()
+        return differences(self.judged) if 1 < len(models) <= COMPARED else ()
+
 
 def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = None) -> Means:
     """All figures of a run; `by` names columns to slice by beside the edit type."""
@@ -57,7 +68,7 @@ def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = Non
         list(dict.fromkeys(one.formula for wanted in added.values() for one in wanted)),
         pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
         rank(every) if len(scores.model.present()) > 1 else [],
-        _headlines(judged, added),
+        _headlines(cells, added),
         noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
         width,
     )
@@ -100,6 +111,7 @@ def document(means: Means) -> dict[str, Any]:
         "formulas": list(means.formulas),
         "pass_rates": plain(means.passes),
         "ranks": plain(means.ranks),
+        "comparisons": [one.as_json() for one in means.compared],
         "contradictions": [dataclasses.asdict(count) for count in judged.contradictions],
         "noise": [
             one.as_json()
@@ -181,10 +193,11 @@ def _means(
 ) -> Table:
     places = {(r.judge, r.factor, r.model): r for r in ranks}
     ordered = _ordered(cells)
+    digits = in_line(c.ci for c in cells)
     rows = [
         (
             c.factor, c.slice or "", c.judge, c.model, covered(c.ok, c.n), c.abstained or None,
-            sum(c.failed.values()) or None, _bounds(c), Figure(c.mean, c.ci), _half(c.median),
+            sum(c.failed.values()) or None, _bounds(c, digits), Figure(c.mean, c.ci), _half(c.median),
             _rank(places.get((c.judge, c.factor, c.model))),
         )
         for c in ordered
@@ -202,11 +215,10 @@ def _ordered(cells: Sequence[Cell]) -> list[Cell]:
     return sorted(cells, key=lambda c: (factors.index(c.factor), c.slice or ""))
 
 
-def _bounds(c: Cell) -> Figure:
+def _bounds(c: Cell, digits: int) -> Figure:
     """The mean if all failures were worst, and if all were best."""
     if not c.failed or c.worst_case is None or c.best_case is None:
         return Figure(None)
-    digits = min(2, decimals(c.ci) + 1)
     return Figure(c.worst_case, text=f"{c.worst_case:.{digits}f}..{c.best_case:.{digits}f}")
 
 
@@ -230,13 +242,19 @@ def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
     return (*more, *told)
 
 
-def _headlines(judged: Judged, added: Mapping[str, Sequence[Aggregate]]) -> frozenset[tuple[str, str]]:
-    """For each judge the mean of most factors, or every factor where there is no such mean."""
+def _headlines(cells: Sequence[Cell], added: Mapping[str, Sequence[Aggregate]]) -> frozenset[tuple[str, str]]:
+    """For each judge the mean of most factors that half of its edits have, or else every factor that has scores."""
+    asked, scored = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for cell in cells:
+        asked[cell.judge, cell.factor] += cell.n
+        scored[cell.judge, cell.factor] += cell.ok
     found = set()
     for judge, wanted in added.items():
-        plain_means = [one for one in wanted if one.how == "mean"]
-        names = [max(plain_means, key=lambda one: len(one.factors)).name] if plain_means else ()
-        found |= {(judge, name) for name in names or judged.scores.where(judge=judge).factor.present()}
+        means = [one for one in wanted if one.how == "mean" and 2 * scored[judge, one.name] >= asked[judge, one.name]]
+        names = {one.name for one in wanted}
+        factors = [place for place in asked if place[0] == judge and place[1] not in names]
+        widest = [(judge, max(means, key=lambda one: len(one.factors)).name)] if means else []
+        found.update(widest or [place for place in factors if scored[place]] or factors)
     return frozenset(found)
 
 

@@ -12,9 +12,10 @@ from editjudge.judgement import DONE
 from editjudge.report import agreement, charts
 from editjudge.report.agreement import PEOPLE, Agreed
 from editjudge.report.charts import SERIES, Dot
+from editjudge.report.differences import compare_tables
 from editjudge.report.gallery import Choice, Look, choices, galleries
 from editjudge.report.markup import ROWS, Child, Markup, clipped, table, tag
-from editjudge.report.means import Means, contradicted, tables
+from editjudge.report.means import COMPARED, Means, contradicted, tables
 from editjudge.report.tables import Table
 from editjudge.stats.summary import Cell
 from editjudge.store.store import Item, Store
@@ -33,10 +34,13 @@ def page(means: Means, store: Store, look: Look, ask: Ask, agreed: Agreed | None
     judged = means.judged
     found = choices(judged, store)
     drawn, omitted = _charts(means)
+    if len(judged.scores.model.present()) > COMPARED:
+        omitted.append(f"paired differences of more than {COMPARED} models, which `editjudge compare` has")
     first, *rest = tables(means, full=True)
     sections: list[Child] = [
         _section("coverage", "Coverage and failures", table(first)),
         _section("scores", "Scores", drawn, [table(one) for one in rest[:2]], _folded(rest[2:], "More tables")),
+        _differences(means),
         _people(agreed),
         _contradictions(means),
         list(galleries(judged, store, look, found)),
@@ -69,7 +73,7 @@ def _head(name: str, style: str) -> Markup:
 
 def _top(means: Means, galleries: Sequence[str], agreed: Agreed | None) -> Markup:
     judged = means.judged
-    links = ["coverage", "scores", *(["people"] if agreed else []),
+    links = ["coverage", "scores", *(["differences"] if means.compared else []), *(["people"] if agreed else []),
              *(["contradictions"] if judged.contradictions else []), *galleries, "questions", "left-out"]  # fmt: skip
     return tag(
         "header",
@@ -199,6 +203,11 @@ def _fold(title: str, content: Child) -> Markup:
 def _folded(found: Sequence[Table], title: str) -> Markup | None:
     shown = [table(one) for one in found]
     return _fold(f"{title} ({len(shown)})", shown) if shown else None
+
+
+def _differences(means: Means) -> Markup | None:
+    shown = [table(one) for one in compare_tables(means.compared, "model")]
+    return _section("differences", "Differences between models", shown) if shown else None
 
 
 def _people(agreed: Agreed | None) -> Markup | None:

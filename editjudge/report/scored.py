@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -52,10 +52,13 @@ class Judged:
     contradictions: Sequence[Count] = ()
     """How many verdicts could be held against measured evidence, and how many it contradicts."""
 
-    def with_aggregates(self) -> tuple[Scores, dict[str, list[Aggregate]]]:
-        """The scores with what they add up to as further factors, and which aggregates each judge has."""
-        added = {judge: aggregates(self, judge) for judge in self.scores.judge.present()}
-        parts = [aggregate(self.scores.where(judge=judge), wanted) for judge, wanted in added.items()]
+    def with_aggregates(self, wanted: Container[str] | None = None) -> tuple[Scores, dict[str, list[Aggregate]]]:
+        """The scores with what they add up to (or what is wanted of that) as further factors, and each judge's sums."""
+        added = {
+            judge: [one for one in aggregates(self, judge) if wanted is None or one.name in wanted]
+            for judge in self.scores.judge.present()
+        }
+        parts = [aggregate(self.scores.where(judge=judge), some) for judge, some in added.items()]
         return stacked(parts) if parts else self.scores, added
 
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:

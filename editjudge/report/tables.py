@@ -1,6 +1,6 @@
 """One kind of table for all that people, papers and programs read, and its forms.
 
-Terminal, Markdown and LaTeX are rounded to what the interval supports; CSV and JSON have full precision.
+Terminal, Markdown and LaTeX are rounded to what the intervals of a column support; CSV and JSON have full precision.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import re
+import statistics
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from editjudge.stats.answer import Interval, decimals, said
@@ -48,6 +49,12 @@ def p_value(p: float | None) -> Figure:
     return Figure(p, text="-" if p is None else "<.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}")
 
 
+def in_line(intervals: Iterable[Interval | None]) -> int:
+    """The decimals of a whole column: those that its typical interval supports; one without width supports none."""
+    found = [decimals(one) for one in intervals if one and one.hi > one.lo]
+    return statistics.median_low(found) if found else 2
+
+
 def covered(ok: int, n: int) -> Figure:
     return Figure(ok, text=f"{ok:,}/{n:,}")
 
@@ -60,8 +67,11 @@ class Table:
     notes: tuple[str, ...] = ()
     stub: int = 0
     """Leading columns that name the row; people are spared a name that stands in the row above already."""
-    spare: tuple[str, ...] = ()
-    """Columns that a terminal does without, the first one first, before names are broken into lines."""
+    spare: tuple[str | tuple[str, ...], ...] = ()
+    """Columns, or columns that go together, that a terminal does without, the first one first, before names are
+    broken into lines."""
+    legend: Mapping[str, str] = field(default_factory=dict)
+    """What a column is, told under the table where the column is shown."""
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = "", **more: Any) -> Table:
@@ -98,23 +108,30 @@ class Table:
             stub=self.stub - (at < self.stub),
         )
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What stands under the table."""
+        return (*self.notes, *(f"{name}: {words}" for name, words in self.legend.items() if name in self.columns))
+
     # --- for people ---------------------------------------------------------------------------------------------
 
     def text(self, width: int = WIDTH) -> str:
         """Columns side by side; what is too wide goes on in the next line."""
         lines = _wrapped(clean(self.caption), width, joints="") if self.caption else []
+        shown = self._sparing(width)
         if self.rows:
-            lines += self._sparing(width)._grid(width)
-        for note in self.notes:
+            lines += shown._grid(width)
+        for note in shown.told:
             first, *rest = _wrapped(clean(note), width - 2, joints="")
             lines += [f"- {first}", *(f"  {line}" for line in rest)]
         return "\n".join(lines)
 
     def _sparing(self, width: int) -> Table:
         found = self
-        for name in self.spare:
-            if name in found.columns and found.width() > width:
-                found = found.without(name)
+        for names in self.spare:
+            if found.width() > width:
+                for name in (names,) if isinstance(names, str) else names:
+                    found = found.without(name) if name in found.columns else found
         return found
 
     def width(self) -> int:
@@ -147,8 +164,8 @@ class Table:
         return any(isinstance(row[column], str) for row in self.rows)
 
     def _shown(self) -> list[list[str]]:
-        finest = [self._finest(n) for n in range(len(self.columns))]
-        shown = [[clean(_shown(cell, most)) for cell, most in zip(row, finest, strict=True)] for row in self.rows]
+        digits = [self._digits(n) for n in range(len(self.columns))]
+        shown = [[clean(_shown(cell, most)) for cell, most in zip(row, digits, strict=True)] for row in self.rows]
         out = []
         for i, row in enumerate(shown):
             same = 0
@@ -161,15 +178,15 @@ class Table:
 
     def cells(self, most: int) -> list[list[str]]:
         """The first rows as people read them."""
-        return replace(self, rows=self.rows[:most])._shown()
+        return self._shown()[:most]
 
     def texts(self) -> list[bool]:
         """Which columns hold words, and not numbers."""
         return [*map(self._is_text, range(len(self.columns)))]
 
-    def _finest(self, column: int) -> int:
+    def _digits(self, column: int) -> int:
         cells = (row[column] for row in self.rows)
-        return max((decimals(cell.ci) for cell in cells if isinstance(cell, Figure) and cell.ci), default=2)
+        return in_line(cell.ci for cell in cells if isinstance(cell, Figure))
 
     def markdown(self) -> str:
         def line(cells: Iterable[str]) -> str:
@@ -179,12 +196,12 @@ class Table:
         shown = [line(map(_markdown, row)) for row in self._shown()]
         head = [line(map(_markdown, self.columns)), line(marks)] if self.rows else []
         caption = [f"**{_markdown(clean(self.caption))}**", ""] if self.caption else []
-        notes = ["", *(f"- {_markdown(clean(note))}" for note in self.notes)] if self.notes else []
+        notes = ["", *(f"- {_markdown(clean(note))}" for note in self.told)] if self.told else []
         return "\n".join([*caption, *head, *shown, *notes])
 
     def latex(self) -> str:
         r"""A `table` with booktabs rules: the document needs `\usepackage{booktabs}`."""
-        notes = [rf"\par\smallskip\footnotesize {_latex(clean(note))}" for note in self.notes]
+        notes = [rf"\par\smallskip\footnotesize {_latex(clean(note))}" for note in self.told]
         caption = [rf"\caption{{{_latex(clean(self.caption))}}}"] if self.caption else []
         return "\n".join([r"\begin{table}", r"\centering", *caption, *self._tabular(), *notes, r"\end{table}"])
 
@@ -219,7 +236,7 @@ class Table:
         return out
 
     def as_json(self) -> dict[str, Any]:
-        return {"caption": self.caption, "rows": self.records(), "notes": list(self.notes)}
+        return {"caption": self.caption, "rows": self.records(), "notes": list(self.told)}
 
     def csv(self) -> str:
         """No cell is a formula to a spreadsheet, whatever a model or an item is called."""
@@ -245,16 +262,14 @@ def display(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _shown(cell: Cell, finest: int) -> str:
-    """A figure may take one decimal more than its interval asks for, so that most of a column stands in line."""
+def _shown(cell: Cell, digits: int) -> str:
     if isinstance(cell, bool | str):
         return str(cell)
     if isinstance(cell, int):
         return f"{cell:,}"
     if cell is None:
         return "-"
-    figure = cell if isinstance(cell, Figure) else Figure(cell)
-    return figure.rounded(min(finest, decimals(figure.ci) + 1) if figure.ci else 2)
+    return (cell if isinstance(cell, Figure) else Figure(cell)).rounded(digits)
 
 
 def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]:

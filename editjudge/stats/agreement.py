@@ -10,7 +10,7 @@ import numpy as np
 
 from .answer import Answer, Interval, number, plain
 from .bootstrap import DRAWS, group_notes, interval, mean_draws
-from .ceiling import Ceiling, ceiling
+from .ceiling import Ceiling, ceiling, one_against_rest
 from .columns import Column, Floats, Ratings, Scores, item_means
 from .concordance import Pairs, averaged, correlation_draws, estimate, intervals
 
@@ -38,6 +38,8 @@ class JudgeAgreement(Answer):
     unscored: int
     """Rated items that the judge gave no score: they failed, or it abstained."""
     unrated: int
+    people: float | None
+    """One person against the others (mean Spearman) over the same `n` items: the ceiling of this very figure."""
     spearman: float | None
     pearson: float | None
     kendall: float | None
@@ -134,6 +136,7 @@ def _agreement(
         n=len(items),
         unscored=len(rated) - len(items),
         unrated=len(judged) - len(items),
+        people=_people(ratings, rated, items, human),
         **figures,
         ci=intervals([pairs], len(group.labels), draws=draws),
         corrected=_corrected(figures["spearman"], human),
@@ -142,6 +145,17 @@ def _agreement(
         top=float(np.mean(said == high)) if len(said) else None,
         floor=float(np.mean(said == low)) if len(said) else None,
         notes=_notes(pairs, len(group.labels), ratings),
+    )
+
+
+def _people(
+    ratings: Ratings | None, rated: Mapping[str, float], items: Sequence[str], human: Ceiling | None
+) -> float | None:
+    if ratings is None or human is None or len(items) == len(rated):
+        return human.loo_spearman if human else None
+    scored = set(items)
+    return one_against_rest(
+        ratings.take(np.array([label in scored for label in ratings.item.labels])[ratings.item.codes])
     )
 
 

@@ -98,6 +98,12 @@ def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: 
     )
 
 
+def one_against_rest(ratings: Ratings) -> float | None:
+    """The mean Spearman correlation of each rater with the mean of the others, on one factor."""
+    every = np.ones(len(ratings), bool)
+    return _variant(ratings.item, ratings.rater, ratings.score, every).loo_spearman
+
+
 def alpha_interval(item: NDArray[Any], x: Floats) -> float | None:
     """Krippendorff's alpha with squared differences; any number of ratings an item."""
     item, x = _pairable(item, x)

@@ -52,8 +52,11 @@ class Difference(Answer):
     ties: int
     losses: int
     """Edits on which B scored higher, the same, lower."""
+    error: float | None
+    """The standard error of the difference, with whole groups as the unit."""
     detectable: float | None
-    """The smallest true difference that this many edits would show 80 times in 100 at the 5 % level."""
+    """The smallest true difference that this many edits would show 80 times in 100, after the correction for all
+    that is compared together: at 5 % over their number, which is what Holm asks of the first."""
     detectable_without_noise: float | None
     """The same if the judge gave the same answer every time; None without repeats."""
     verdict: str
@@ -76,8 +79,17 @@ def compare(
 
 def corrected(found: Sequence[Difference]) -> list[Difference]:
     """With Holm's correction over all of these, and the verdict that follows from it."""
-    judged = (replace(d, p_holm=p) for d, p in zip(found, holm([d.p for d in found]), strict=True))
+    tests = sum(d.p is not None for d in found)
+    judged = (replace(_among(d, tests), p_holm=p) for d, p in zip(found, holm([d.p for d in found]), strict=True))
     return [replace(d, verdict=_verdict(d)) for d in judged]
+
+
+def _among(d: Difference, tests: int) -> Difference:
+    """With what can be shown by one of so many tests."""
+    limit, quiet = detectable(d.error or None, d.groups, tests), d.detectable_without_noise
+    if limit and d.detectable and quiet is not None:
+        quiet *= limit / d.detectable
+    return replace(d, detectable=limit, detectable_without_noise=quiet)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -174,6 +186,7 @@ def _difference(factor: str, a: Scores, b: Scores, names: tuple[str, str], on: O
         p_holm=None,
         effect=number(float(delta.mean()) / spread) if spread > 0 else None,
         wins=int(np.sum(delta > 0)), ties=int(np.sum(delta == 0)), losses=int(np.sum(delta < 0)),
+        error=error,
         detectable=detectable(error or None, groups),
         detectable_without_noise=detectable(quiet, groups),
         verdict="",
@@ -181,13 +194,13 @@ def _difference(factor: str, a: Scores, b: Scores, names: tuple[str, str], on: O
     )  # fmt: skip
 
 
-def detectable(error: float | None, groups: int) -> float | None:
-    """The difference that a two-sided 5 % test finds with 80 % power, from its standard error."""
+def detectable(error: float | None, groups: int, tests: int = 1) -> float | None:
+    """The difference that a two-sided 5 % test, one of so many, finds with 80 % power, from its standard error."""
     from scipy.special import stdtrit
 
     if error is None or groups < 2:
         return None
-    return float(stdtrit(groups - 1, 1 - ALPHA / 2) + stdtrit(groups - 1, POWER)) * error
+    return float(stdtrit(groups - 1, 1 - ALPHA / max(1, tests) / 2) + stdtrit(groups - 1, POWER)) * error
 
 
 def _quiet_error(error: float | None, a: Scores, b: Scores, n: int) -> float | None:

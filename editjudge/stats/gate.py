@@ -20,6 +20,8 @@ Outcome = Literal["pass", "fail", "not enough evidence"]
 FAIL: Outcome = "fail"
 UNSURE: Outcome = "not enough evidence"
 MET: Outcome = "pass"
+MOST_TIMES = 100
+"""A mean that so many times as many edits would not tell from its limit lies on it, for all that can be known."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Check(Answer):
     groups: int
     failed: int
     """Judgements without a score because they failed: not in the estimate."""
+    needed: int | None
+    """About how many edits like these would decide, if their mean stayed; None where it is decided, or none would."""
     reason: str
 
 
@@ -47,6 +51,8 @@ class Gate(Answer):
     """The promised chance that a run which exactly meets every threshold fails."""
     checks: tuple[Check, ...]
     """The worst first."""
+    left_out: tuple[str, ...]
+    """Factors that are not held against the baseline: no edit has a score on both sides, and none failed."""
 
 
 def gate(
@@ -66,55 +72,82 @@ def gate(
     the right one. `alpha` is one-sided and split evenly over the checks, so it holds for the gate as a whole.
     """
     known = scores.factor.present()
-    for factor in minimum or {}:
-        if factor not in known:
-            raise UsageError(f"no factor {factor!r} in the run{near_miss(factor, known)}")
-    wanted: list[tuple[str, float, Scores | None]] = [(f, v, None) for f, v in (minimum or {}).items()]
+    found = [_minimum(scores, f, least, known, (scales or {}).get(f)) for f, least in (minimum or {}).items()]
+    drops: list[_Sample] = []
     if baseline is not None:
-        common = [f for f in known if f in baseline.factor.present()]
-        wanted += [(f, max_drop[f] if isinstance(max_drop, Mapping) else max_drop, baseline)
-                   for f in common if not isinstance(max_drop, Mapping) or f in max_drop]  # fmt: skip
+        allowed = max_drop if isinstance(max_drop, Mapping) else dict.fromkeys(known, max_drop)
+        common = [f for f in known if f in baseline.factor.present() and f in allowed]
+        drops = [_drop(scores, baseline, f, allowed[f], on, (scales or {}).get(f)) for f in common]
+    # Silence for lack of anything to say is left out; silence because the judging failed is not.
+    # And a baseline that nothing can be held against is a mistake, not a pass.
+    held = [one for one in drops if len(one.values) or one.failed] or drops
+    wanted = found + held
     if not wanted:
         raise UsageError("a gate needs a minimum for some factor, or a baseline that shares factors with the run")
     level = 1 - 2 * alpha / len(wanted)
     # At least 25 draws beyond each limit, or the limit itself is noise.
     draws = max(draws, math.ceil(25 * len(wanted) / alpha))
-    checks = [
-        _check(scores.where(factor=f), base, f, limit, on, (scales or {}).get(f), level=level, draws=draws)
-        for f, limit, base in wanted
-    ]
+    checks = [_check(one, level=level, draws=draws) for one in wanted]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
-    return Gate(checks[0].outcome, alpha, tuple(checks))
+    return Gate(checks[0].outcome, alpha, tuple(checks), tuple(one.factor for one in drops if one not in held))
 
 
-def _check(
-    part: Scores,
-    baseline: Scores | None,
-    factor: str,
-    limit: float,
-    on: On,
-    /,
-    scale: Sequence[float] | None,
-    *,
-    level: float,
-    draws: int,
-) -> Check:
-    failed = len(part) - int(np.sum(part.ok | part.having(ABSTAINED)))
-    if baseline is None:
-        ok = part.take(part.ok)
-        values, group = ok.score, ok.group.compact()
-        rule, span = f"{factor} >= {limit:g}", scale
-    else:
-        before, now, group, *_ = paired(baseline.where(factor=factor), part, on)
-        values, rule = now - before, f"{factor} drops by at most {limit:g}"
-        limit, span = -limit, [min(scale) - max(scale), max(scale) - min(scale)] if scale else None
-    n, groups = len(values), len(group.labels)
-    ci = _limits(values, group, span, level=level, draws=draws)
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """What one threshold is held against: scores, or differences from the baseline."""
+
+    factor: str
+    rule: str
+    limit: float
+    values: Floats
+    group: Column
+    failed: int
+    scale: Sequence[float] | None
+
+
+def _minimum(scores: Scores, factor: str, least: float, known: Sequence[str], scale: Sequence[float] | None) -> _Sample:
+    if factor not in known:
+        raise UsageError(f"no factor {factor!r} in the run{near_miss(factor, known)}")
+    if scale and not min(scale) <= least <= max(scale):
+        raise UsageError(f"{factor} >= {least:g}: its scale goes from {min(scale):g} to {max(scale):g}")
+    part = scores.where(factor=factor)
+    ok = part.take(part.ok)
+    return _Sample(factor, f"{factor} >= {least:g}", least, ok.score, ok.group.compact(), _failed(part), scale)
+
+
+def _drop(scores: Scores, baseline: Scores, factor: str, most: float, on: On, scale: Sequence[float] | None) -> _Sample:
+    part = scores.where(factor=factor)
+    before, now, group, *_ = paired(baseline.where(factor=factor), part, on)
+    span = [min(scale) - max(scale), max(scale) - min(scale)] if scale else None
+    return _Sample(factor, f"{factor} drops by at most {most:g}", -most, now - before, group, _failed(part), span)
+
+
+def _failed(part: Scores) -> int:
+    return len(part) - int(np.sum(part.ok | part.having(ABSTAINED)))
+
+
+def _check(one: _Sample, *, level: float, draws: int) -> Check:
+    values, limit, n, groups = one.values, one.limit, len(one.values), len(one.group.labels)
+    ci = _limits(values, one.group, one.scale, level=level, draws=draws)
     mean = float(values.mean()) if n else None
     outcome = UNSURE if ci is None else FAIL if ci.hi < limit else MET if ci.lo >= limit else UNSURE
-    return Check(
-        factor, rule, outcome, mean, ci, n, groups, failed, _reason(outcome, mean, ci, limit, n, groups, failed)
-    )
+    needed = _needed(one, ci) if ci and outcome == UNSURE else None
+    reason = _reason(outcome, mean, ci, limit, n, groups, one.failed, needed)
+    return Check(one.factor, one.rule, outcome, mean, ci, n, groups, one.failed, needed, reason)
+
+
+def _needed(one: _Sample, ci: Interval) -> int | None:
+    """An interval shrinks with the root of the number of edits; one of equal scores as `_constant_limits` has it."""
+    mean, n = float(one.values.mean()), len(one.values)
+    gap = abs(mean - one.limit)
+    reach = ci.hi - mean if mean < one.limit else mean - ci.lo
+    if gap < 1e-12:
+        return None
+    times = (reach / gap) ** 2
+    if one.scale and np.ptp(one.values) < 1e-12:
+        room = max(one.scale) - mean if mean < one.limit else mean - min(one.scale)
+        times = math.log1p(-reach / room) / math.log1p(-gap / room)
+    return math.ceil(n * times) if times <= MOST_TIMES else None
 
 
 def _limits(
@@ -143,7 +176,15 @@ def _constant_limits(value: float, groups: int, scale: Sequence[float] | None, l
 
 
 def _reason(
-    outcome: Outcome, mean: float | None, ci: Interval | None, limit: float, /, n: int, groups: int, failed: int
+    outcome: Outcome,
+    mean: float | None,
+    ci: Interval | None,
+    limit: float,
+    /,
+    n: int,
+    groups: int,
+    failed: int,
+    needed: int | None,
 ) -> str:
     lost = f"; {failed} failed judgements are not in it" if failed else ""
     if mean is None:
@@ -151,9 +192,10 @@ def _reason(
     if ci is None:
         why = "one source image" if groups < 2 else "all scores are equal and the scale is not given"
         return f"{mean:.3f} over {n} scores, but {why}: no interval{lost}"
+    more = f"about {needed:,} edits like these would decide" if needed else "it is too near for any number of edits"
     where = {
         FAIL: f"wholly below {limit:g}",
         MET: f"wholly at or above {limit:g}",
-        UNSURE: f"which holds {limit:g}: more edits would tell",
+        UNSURE: f"which holds {limit:g}: {more}",
     }
     return f"{mean:.3f} over {n} scores, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,8 @@ def test_a_baseline_may_lie_in_another_store(call: Call, store: Path, tmp_path: 
         ["--min", "alignment=high"],
         ["--min", "alignment=nan"],
         ["--min", "alignmant=5"],
+        ["--min", "alignment=9"],
+        ["--min", "overall=9"],
         ["--min", "alignment=4", "--min", "alignment=5"],
         ["--max-drop", "1"],
         ["--min", "alignment=4", "--model", "none"],
@@ -93,6 +96,55 @@ def test_a_baseline_may_lie_in_another_store(call: Call, store: Path, tmp_path: 
 def test_a_gate_that_cannot_be_meant_exits_with_2(call: Call, store: Path, arguments: list[str]) -> None:
     done = call("gate", "r", "--store", store, *arguments)
     assert (done.code, done.out) == (2, "") and done.err
+
+
+def test_a_mistyped_aggregate_is_told_what_was_meant(call: Call, store: Path) -> None:
+    assert 'did you mean "overall"?' in call("gate", "r", "--min", "overal=4", "--store", store).err
+
+
+def pixels(model: str, n: int, judge: str, factor: str, repeat: int) -> int | None:
+    """A judge that abstains from what takes understanding, but for an edit that is another one for each model."""
+    fidelity = factor in ("alignment", "completeness", "plausibility")
+    return None if fidelity and n != len(model) else quality(model, n, judge, factor, repeat)
+
+
+def test_a_judge_that_abstains_from_factors_gates_on_the_others(call: Call, tmp_path: Path) -> None:
+    spec = Spec("main", models=("good",), edits=60, rubrics=("quality", "fidelity"), judges=("measured",))
+    store = made(tmp_path / "s.db", spec, pixels)
+    made(store, replace(spec, name="worse", models=("worse",), salt="2"), pixels)
+    asked = ("--baseline", "main", "--max-drop", "0.1", "--min", "image_quality=3", "--store", store)
+    done = call("gate", "worse", *asked)
+    assert (done.code, done.err) == (100, "")
+    assert "no edit has a score on both sides: alignment, completeness, plausibility" in " ".join(done.out.split())
+    assert "98.6 % intervals, false alarms at most 5 %" in " ".join(done.out.split()), "shared by 7 checks, not 10"
+    document = call("gate", "worse", *asked, "--json").document
+    assert document["error"] is None and document["left_out"] == ["alignment", "completeness", "plausibility"]
+
+
+def test_a_check_that_fails_fails_also_beside_one_without_scores(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(edits=60), lambda *said: None if said[3] == "alignment" else quality(*said))
+    asked = ("gate", "r", "--min", "alignment=4", "--store", store, "--min")
+    assert call(*asked, "completeness=6.9").code == 100
+    done = call(*asked, "completeness=2")
+    assert done.code == 1 and "no score for alignment >= 4" in done.err
+
+
+def test_runs_of_different_judges_are_not_compared(call: Call, store: Path) -> None:
+    made(store, Spec("other", models=("good",), edits=60, judges=("anthropic/c",), salt="2"))
+    done = call("gate", "other", "--baseline", "r", "--store", store)
+    assert (done.code, done.out) == (2, "")
+    assert "other is judged by anthropic/c, its baseline r by openai/m" in done.err
+    made(store, Spec("both", models=("good",), edits=60, judges=("anthropic/c", "openai/m"), salt="3"))
+    done = call("gate", "both", "--baseline", "r", "--max-drop", "1", "--store", store)
+    assert done.code == 0 and "Checks by openai/m" in done.out, "the one that they have in common"
+    assert call("gate", "both", "--baseline", "r", "--judge", "anthropic/c", "--store", store).code == 2
+
+
+def test_recorded_replies_are_compared_and_both_files_are_named(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec("then", judges=("replay:a.jsonl",)))
+    made(store, Spec("now", judges=("replay:b.jsonl",), salt="2"))
+    done = call("gate", "now", "--baseline", "then", "--max-drop", "1", "--store", store)
+    assert done.code == 0 and "Checks by replay:b.jsonl" in done.out and "judged by replay:a.jsonl" in done.out
 
 
 def test_several_judges_must_be_told_apart_and_several_models_may_be(call: Call, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,62 @@ def test_a_mistyped_factor_or_an_empty_gate_is_refused() -> None:
         gate(good(5), {"ff": 3})
     with pytest.raises(UsageError, match="needs a minimum"):
         gate(good(5))
+
+
+def test_a_minimum_off_the_scale_is_refused() -> None:
+    with pytest.raises(UsageError, match="from 1 to 7"):
+        gate(good(5), {"f": 9}, scales=SEVEN)
+    assert gate(good(5), {"f": 7}, scales=SEVEN).outcome == "fail"
+
+
+def two_factors(f: list[float], g: Sequence[float | None], status: str = "abstained") -> Scores:
+    n = len(f)
+    states = ["ok"] * n + ["ok" if x is not None else status for x in g]
+    return Scores.of([*range(n), *range(n)], ["f"] * n + ["g"] * n, [*f, *g], status=states)
+
+
+def test_a_factor_that_no_edit_has_on_both_sides_is_left_out_and_costs_no_level() -> None:
+    rng, none = np.random.default_rng(0), [None] * 60
+    before, now = (list(rng.normal(5, 0.5, 60)) for _ in range(2))
+    alone = gate(two_factors(now, none).where(factor="f"), baseline=two_factors(before, none), max_drop=0.5)
+    found = gate(two_factors(now, none), baseline=two_factors(before, none), max_drop=0.5)
+    assert found.left_out == ("g",) and alone.left_out == ()
+    assert found.checks == alone.checks
+    elsewhere = gate(two_factors(now, [1, *none[1:]]), baseline=two_factors(before, [*none[1:], 1]), max_drop=0.5)
+    assert elsewhere.left_out == ("g",)
+
+
+def test_a_factor_whose_judging_failed_is_not_left_out() -> None:
+    rng = np.random.default_rng(0)
+    before, now = (list(rng.normal(5, 0.5, 60)) for _ in range(2))
+    found = gate(two_factors(now, [None] * 60, "refused"), baseline=two_factors(before, [5] * 60), max_drop=0.5)
+    assert found.left_out == () and found.outcome == "not enough evidence"
+    assert found.checks[0].factor == "g" and found.checks[0].n == 0
+
+
+def test_a_baseline_of_other_edits_is_not_passed_over() -> None:
+    other = Scores.of([f"x{n}" for n in range(60)], ["f"] * 60, [5.0] * 60)
+    found = gate(good(5), {"f": 3}, baseline=other)
+    assert [check.n for check in found.checks] == [0, 60] and found.outcome == "not enough evidence"
+
+
+def test_not_enough_evidence_says_how_many_edits_would_decide() -> None:
+    few = np.random.default_rng(3).normal(5, 1, (30, 1))
+    (check,) = gate(scores_of(few), {"f": 4.9}).checks
+    assert check.outcome == "not enough evidence" and check.needed is not None
+    assert f"about {check.needed:,} edits like these would decide" in check.reason
+    times = check.needed / 30
+    for share, outcome in ((1.2, "pass"), (0.7, "not enough evidence")):
+        assert gate(scores_of(np.repeat(few, int(np.ceil(times * share)), axis=0)), {"f": 4.9}).outcome == outcome
+    (near,) = gate(scores_of(few), {"f": float(few.mean())}).checks
+    assert near.needed is None and "too near" in near.reason
+
+
+def test_equal_scores_say_how_many_edits_would_decide_too() -> None:
+    (check,) = gate(scores_of(np.full((3, 1), 7.0)), {"f": 6}, scales=SEVEN).checks
+    assert check.needed is not None
+    assert gate(scores_of(np.full((check.needed, 1), 7.0)), {"f": 6}, scales=SEVEN).outcome == "pass"
+    assert gate(scores_of(np.full((check.needed - 1, 1), 7.0)), {"f": 6}, scales=SEVEN).outcome != "pass"
 
 
 def test_false_alarms_are_as_rare_as_promised() -> None:
