@@ -31,6 +31,11 @@ $(VENV)/.release: pyproject.toml requirements/release.txt $(VENV)/.dev
 	$(call install,release)
 	touch $@
 
+# Atheris, for `make soak` alone.
+$(VENV)/.fuzz: pyproject.toml requirements/fuzz.txt $(VENV)/.dev
+	$(call install,fuzz)
+	touch $@
+
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py
 
@@ -54,8 +59,7 @@ browser:
 
 # MINUTES of load and fuzzing; the tests that are too long for `make test` come after them, at their own pace.
 MINUTES ?= 20
-soak: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+soak: $(VENV)/.fuzz
 	$(BIN)/python -m bench.soak --minutes $(MINUTES)
 	$(BIN)/pytest -m soak
 
@@ -72,6 +76,7 @@ lock: $(VENV)/.release
 	$(COMPILE) --extra dev --output-file requirements/dev.txt
 	$(COMPILE) --extra demo --constraint requirements/dev.txt --output-file requirements/demo.txt
 	$(COMPILE) --extra release --constraint requirements/dev.txt --output-file requirements/release.txt
+	$(COMPILE) --extra fuzz --constraint requirements/dev.txt --output-file requirements/fuzz.txt
 
 # What is locked, as CycloneDX.
 sbom: $(VENV)/.release
@@ -80,7 +85,7 @@ sbom: $(VENV)/.release
 
 # Known advisories of what is locked (asks a service over the network), and bandit's findings of medium severity and up.
 audit: $(VENV)/.release
-	$(BIN)/bandit --quiet --recursive --severity-level medium editjudge
+	$(BIN)/bandit --quiet --recursive --severity-level medium editjudge bench fuzz examples
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements/dev.txt
 
 clean:

@@ -24,7 +24,7 @@ def rewards(url: str, edits: list[dict[str, str]], seconds: float = 60, tries: i
     request = urllib.request.Request(f"{url}v1/reward", body, {"content-type": "application/json"})
     for _ in range(tries):
         try:
-            with urllib.request.urlopen(request, timeout=seconds + 10) as response:
+            with urllib.request.urlopen(request, timeout=seconds + 10) as response:  # as we started it: http  # nosec B310
                 return [reward["reward"] for reward in json.load(response)["rewards"]]
         except urllib.error.HTTPError as error:
             if error.code not in (429, 503):  # else the queue is full or a judge is away: wait as long as it says

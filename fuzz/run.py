@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of one target: `python -m fuzz.run contract --seconds 120`; needs `pip install atheris`.
+"""Coverage-guided fuzzing of one target: `python -m fuzz.run contract --seconds 120`; needs the extra `fuzz`.
 
 Exits with 0 where nothing was found. What was found is written to `--found`, a file for each.
 """

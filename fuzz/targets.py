@@ -150,7 +150,8 @@ _SUFFIXES = (".jsonl", ".csv", ".parquet")
 
 @contextlib.contextmanager
 def _file(data: bytes) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:  # noqa: S108
+    memory = "/dev/shm"  # noqa: S108  (what is made in it has a name of its own, and is ours alone)  # nosec B108
+    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as folder:
         path = Path(folder, f"m{_SUFFIXES[data[0] % 3 if data else 0]}")
         path.write_bytes(data[1:])
         yield path
