@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from editjudge.report.tables import Cell, Figure, Table
+from editjudge.report.tables import Cell, Figure, Table, noted
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.stats.agreement import Agreement, JudgeAgreement, agree
@@ -200,17 +200,6 @@ def _notes(found: Agreement) -> Iterable[str]:
         if factor in found.humans
         for judge, one in judges.items()
     })  # fmt: skip
-
-
-def noted(notes: Mapping[str, Iterable[str]]) -> Iterable[str]:
-    """Each note once, with whom it is about where that is not everybody."""
-    about: dict[str, list[str]] = {}
-    for cell, told in notes.items():
-        for note in told:
-            about.setdefault(note, []).append(cell)
-    for note, cells in about.items():
-        some = f"{', '.join(cells[:3])}{' ...' if len(cells) > 3 else ''}: "
-        yield note if len(cells) == len(notes) else some + note
 
 
 def _errors(found: Agreement) -> list[Table]:

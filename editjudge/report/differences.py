@@ -9,7 +9,7 @@ from typing import Literal
 
 from editjudge.errors import UsageError, near_miss
 from editjudge.report.scored import SPEC, Judged
-from editjudge.report.tables import Cell, Figure, Table, in_line, p_value
+from editjudge.report.tables import Cell, Figure, Table, in_line, noted, p_value
 from editjudge.stats.answer import plain
 from editjudge.stats.columns import Column, Scores
 from editjudge.stats.compare import ALPHA, Difference, On, compare, corrected
@@ -95,11 +95,11 @@ def compare_tables(found: Sequence[Compared], by: By) -> list[Table]:
         shared = {"model": "judge", "judge": "rubric", "rubric": "judge"}[by]
         caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
         tests = _tests([one.difference for one in found])
-        tables.append(_table(here, caption, (*_verdicts(here), *_notes(here, tests))))
+        tables.append(_table(here, caption, (*_verdicts(here), *_notes(here, tests)), tests))
     return tables
 
 
-def _table(found: Sequence[Difference], caption: str, notes: Sequence[str]) -> Table:
+def _table(found: Sequence[Difference], caption: str, notes: Sequence[str], tests: int) -> Table:
     columns = ("a", "b", "factor", "edits", "mean a", "mean b", "b - a", "p", "d", "w/t/l", "can show")
     digits = in_line(d.ci for d in found)  # all of them are told as the differences are
     rows: list[tuple[Cell, ...]] = [
@@ -113,7 +113,8 @@ def _table(found: Sequence[Difference], caption: str, notes: Sequence[str]) -> T
     legend = {
         "d": "the difference over its standard deviation between edits",
         "w/t/l": "edits on which b scores higher, the same, lower",
-        "can show": "the smallest true difference that so many edits would show 80 times in 100, p corrected",
+        "can show": "the smallest true difference that so many edits would show 80 times in 100"
+        + (", after the correction" if tests > 1 else ""),
     }
     spare = ("d", ("mean a", "mean b"), "w/t/l")
     table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=legend)
@@ -151,13 +152,12 @@ def _tests(found: Sequence[Difference]) -> int:
 
 def _notes(found: Sequence[Difference], tests: int) -> list[str]:
     """`tests` are those that p is corrected for: of every table, if there are several."""
-    notes = list(dict.fromkeys(f"{d.factor}: {note}" if len(found) > 1 else note for d in found for note in d.notes))
-    shared = [note for note in dict.fromkeys(n for d in found for n in d.notes) if all(note in d.notes for d in found)]
-    notes = [*shared, *(note for note in notes if not any(note.endswith(one) for one in shared))]
+    pairs = {(d.a, d.b) for d in found}
+    about = {d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": d.notes for d in found}
     if tests < 2:
-        return [*notes, "p: sign flips of source images"]
+        return [*noted(about), "p: sign flips of source images"]
     return [
-        *notes,
+        *noted(about),
         f"p: sign flips of source images, Holm's correction for all {tests} that are compared here",
         "b - a: 95 % intervals, each for one comparison alone; one may leave out 0 where p, corrected, is no evidence",
     ]
@@ -231,5 +231,6 @@ def drift_tables(found: Drifted) -> list[Table]:
         lost = [f"{factor}: {found.against} alone has it" for factor in one.only_then]
         lost += [f"{factor}: {found.run} alone has it" for factor in one.only_now]
         caption = f"Shift from {found.against} (a) to {found.run} (b); judge {found.who(judge)}"
-        tables.append(_table(one.shifts, caption, (*_notes(one.shifts, _tests(one.shifts)), *lost)))
+        tests = _tests(one.shifts)
+        tables.append(_table(one.shifts, caption, (*_notes(one.shifts, tests), *lost), tests))
     return tables

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from editjudge.report.agreement import noted
 from editjudge.report.scored import Judged
-from editjudge.report.tables import Cell, Figure, Table, covered
+from editjudge.report.tables import Cell, Figure, Table, covered, noted
 from editjudge.stats.answer import plain
 from editjudge.stats.columns import item_means
 from editjudge.stats.preference import (

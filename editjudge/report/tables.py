@@ -55,6 +55,17 @@ def in_line(intervals: Iterable[Interval | None]) -> int:
     return statistics.median_low(found) if found else 2
 
 
+def noted(notes: Mapping[str, Iterable[str]]) -> Iterable[str]:
+    """Each note once, with whom it is about where that is not everybody."""
+    about: dict[str, list[str]] = {}
+    for cell, told in notes.items():
+        for note in told:
+            about.setdefault(note, []).append(cell)
+    for note, cells in about.items():
+        some = f"{', '.join(cells[:3])}{' ...' if len(cells) > 3 else ''}: "
+        yield note if len(cells) == len(notes) else some + note
+
+
 def covered(ok: int, n: int) -> Figure:
     return Figure(ok, text=f"{ok:,}/{n:,}")
 

@@ -21,7 +21,7 @@ FAIL: Outcome = "fail"
 UNSURE: Outcome = "not enough evidence"
 MET: Outcome = "pass"
 MOST_TIMES = 100
-"""A mean that so many times as many edits would not tell from its limit lies on it, for all that can be known."""
+"""A mean that so many times as many images would not tell from its limit lies on it, for all that can be known."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Check(Answer):
     failed: int
     """Judgements without a score because they failed: not in the estimate."""
     needed: int | None
-    """About how many edits like these would decide, if their mean stayed; None where it is decided, or none would."""
+    """About how many source images would decide, if the mean stayed; None where it is decided, or none would."""
     reason: str
 
 
@@ -137,8 +137,8 @@ def _check(one: _Sample, *, level: float, draws: int) -> Check:
 
 
 def _needed(one: _Sample, ci: Interval) -> int | None:
-    """An interval shrinks with the root of the number of edits; one of equal scores as `_constant_limits` has it."""
-    mean, n = float(one.values.mean()), len(one.values)
+    """An interval shrinks with the root of the number of images; one of equal scores as `_constant_limits` has it."""
+    mean = float(one.values.mean())
     gap = abs(mean - one.limit)
     reach = ci.hi - mean if mean < one.limit else mean - ci.lo
     if gap < 1e-12:
@@ -147,7 +147,7 @@ def _needed(one: _Sample, ci: Interval) -> int | None:
     if one.scale and np.ptp(one.values) < 1e-12:
         room = max(one.scale) - mean if mean < one.limit else mean - min(one.scale)
         times = math.log1p(-reach / room) / math.log1p(-gap / room)
-    return math.ceil(n * times) if times <= MOST_TIMES else None
+    return math.ceil(len(one.group.labels) * times) if times <= MOST_TIMES else None
 
 
 def _limits(
@@ -192,7 +192,7 @@ def _reason(
     if ci is None:
         why = "one source image" if groups < 2 else "all scores are equal and the scale is not given"
         return f"{mean:.3f} over {n} scores, but {why}: no interval{lost}"
-    more = f"about {needed:,} edits like these would decide" if needed else "it is too near for any number of edits"
+    more = f"about {needed:,} source images would decide" if needed else "it is too near for any number to decide"
     where = {
         FAIL: f"wholly below {limit:g}",
         MET: f"wholly at or above {limit:g}",

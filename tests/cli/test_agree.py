@@ -200,6 +200,102 @@ def test_files_of_other_items_or_factors_are_a_mistake_and_told(call: Call, tmp_
         assert done.code == 1 and said in done.err
 
 
+def published(path: Path, names: dict[str, str]) -> Path:
+    """The same ratings under other names."""
+    text = rated(path, factors=tuple(names)).read_text("utf-8")
+    for ours, theirs in names.items():
+        text = text.replace(f",{ours},", f",{theirs},")
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_factors_that_people_call_otherwise_can_be_said_to_be_the_same(call: Call, tmp_path: Path) -> None:
+    store, own = made(tmp_path / "s.db"), rated(tmp_path / "own.csv")
+    other = published(tmp_path / "r.csv", {"alignment": "SC"})
+    asked = ("agree", "r", "--store", store, "--ratings")
+    done = call(*asked, other)
+    assert done.code == 1 and "--as SC=alignment or one of overall" in done.err
+    expected = call(*asked, own, "--json").document
+    assert call(*asked, other, "--as", "SC=alignment", "--json").document == expected
+    both = call(*asked, other, "--as", "SC=alignment", "--as", "SC=overall", "--json").document
+    assert set(both["humans"]) == {"alignment", "overall"} and both["factors"]["overall"]["openai/m"]["n"] == 48
+    assert both["factors"]["alignment"] == expected["factors"]["alignment"]
+
+
+def test_factors_of_files_can_be_renamed_too(call: Call, tmp_path: Path) -> None:
+    other = published(tmp_path / "r.csv", {"alignment": "SC"})
+    asked = ("agree", "--ratings", other, "--scores", scored(tmp_path / "j.csv"), "--as", "SC=alignment")
+    assert call(*asked, "--json").document["factors"]["alignment"]["m"]["n"] == 48
+
+
+def test_people_may_rate_an_aggregate_by_its_name(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(rubrics=("fidelity", "preservation")))
+    names = {"alignment": "fidelity", "completeness": "overall", "plausibility": "plausibility"}
+    ratings = published(tmp_path / "r.csv", names)
+    document = call("agree", "r", "--ratings", ratings, "--store", store, "--json").document
+    one = document["factors"]["fidelity"]["openai/m"]
+    said = [
+        np.mean([quality(m, n, "openai/m", f, 0) for f in ("alignment", "completeness", "plausibility")])
+        for m in ("good", "poor")
+        for n in range(24)
+    ]
+    people: dict[str, list[float]] = {}
+    for line in ratings.read_text().splitlines()[1:]:
+        item, _, factor, score = line.split(",")
+        people.setdefault(item, []).extend([float(score)] if factor == "fidelity" else [])
+    means = [round(float(np.mean(people[f"{m}-{n}"])), 9) for m in ("good", "poor") for n in range(24)]
+    assert one["spearman"] == pytest.approx(spearmanr(np.round(said, 9), means).statistic)
+    assert document["factors"]["overall"]["openai/m"]["n"] == 48
+    call("ratings", "import", ratings, "--store", store)
+    call("report", "r", "--store", store, "-o", tmp_path / "r.html")
+    assert 'id="people"' in (tmp_path / "r.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--as", "SC"], "expected PEOPLE=FACTOR"),
+        (["--as", "alignmant=completeness"], 'did you mean "alignment"?'),
+        (["--as", "alignment=overal"], 'did you mean "overall"?'),
+        (["--as", "alignment=overall", "--as", "plausibility=overall"], "cannot both be overall"),
+        (["--as", "alignment=plausibility"], "cannot both be plausibility"),
+    ],
+)
+def test_a_name_that_cannot_be_meant_is_told(call: Call, tmp_path: Path, arguments: list[str], said: str) -> None:
+    store = made(tmp_path / "s.db")
+    ratings = rated(tmp_path / "r.csv", factors=("alignment", "plausibility"))
+    done = call("agree", "r", "--ratings", ratings, "--store", store, *arguments)
+    assert (done.code, done.out) == (2, "") and said in done.err
+
+
+def test_a_judge_of_some_items_is_read_beside_people_on_those(call: Call, tmp_path: Path) -> None:
+    ratings = rated(tmp_path / "r.csv")
+    few = rated(tmp_path / "few.csv", models=("good",))
+    asked = ("agree", "--scores", scored(tmp_path / "j.csv"), "--ratings")
+    whole = call(*asked, ratings, "--json").document
+    assert whole["factors"]["alignment"]["m"]["people"] == whole["humans"]["alignment"]["loo_spearman"]
+    assert "ceiling:" not in call(*asked, ratings).out
+    scores = tmp_path / "good.csv"
+    lines = (tmp_path / "j.csv").read_text().splitlines()
+    scores.write_text("\n".join([lines[0], *(line for line in lines if line.startswith("good"))]))
+    part = call("agree", "--scores", scores, "--ratings", ratings, "--json").document
+    alone = call("agree", "--scores", scores, "--ratings", few, "--json").document
+    assert part["factors"]["alignment"]["m"]["people"] == pytest.approx(alone["humans"]["alignment"]["loo_spearman"])
+    assert part["humans"]["alignment"]["loo_spearman"] == whole["humans"]["alignment"]["loo_spearman"]
+    done = call("agree", "--scores", scores, "--ratings", ratings)
+    assert "ceiling: (one person) over only those items" in done.out and done.widest <= 100
+
+
+def test_notes_are_of_columns_that_are_shown(call: Call, tmp_path: Path) -> None:
+    ratings, scores = tmp_path / "r.csv", scored(tmp_path / "j.csv")
+    rows = [f"{m}-{n},p{r},alignment,{(n + r) % 3 / 2}" for m in ("good", "poor") for n in range(24) for r in range(3)]
+    ratings.write_text("\n".join(["item,rater,factor,score", *rows]))
+    out = call("agree", "--ratings", ratings, "--scores", scores).out
+    assert not any(word in out for word in ("kappa", "MAE", "bias")), "scales differ: no distances are shown"
+    shown = call("agree", "--ratings", rated(ratings), "--scores", scores).out
+    assert "QWK: quadratic-weighted kappa" in shown and "bias: judge minus people" in shown
+
+
 def test_an_error_in_scores_names_line_and_field(call: Call, tmp_path: Path) -> None:
     scores = tmp_path / "j.csv"
     scores.write_text("item,judge,factor,score\ngood-1,m,alignment,6/7\n")

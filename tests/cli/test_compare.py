@@ -38,6 +38,36 @@ def test_no_evidence_is_said_to_be_no_evidence(call: Call, tmp_path: Path) -> No
     assert "no evidence of a difference on alignment" in done.out and "can show" in done.out
 
 
+def test_what_is_corrected_and_what_is_not_is_said(call: Call, store: Path) -> None:
+    told = " ".join(call("compare", "r", "--store", store).out.split())
+    assert "Holm's correction for all 3 that are compared here" in told
+    assert "95 % intervals, each for one comparison alone" in told and "80 times in 100, after the correction" in told
+    assert "d: the difference over its standard deviation" in told and "w/t/l: edits on which b scores higher" in told
+    one = " ".join(call("compare", "r", "--factor", "overall", "--store", store).out.split())
+    assert "correction" not in one and "for one comparison alone" not in one
+
+
+def test_the_correction_counts_every_table(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(judges=("openai/m", "anthropic/c")))
+    assert call("compare", "r", "--store", store).out.count("for all 6 that are compared") == 2
+
+
+def test_a_narrow_terminal_loses_both_means_or_none(call: Call, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = {}
+    for columns in (60, 64, 68, 72, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        out = call("compare", "r", "--store", store).out
+        shown[columns] = "mean a" in out
+        assert shown[columns] == ("mean b" in out), columns
+    assert shown[100] and not shown[60]
+
+
+def test_two_runs_are_told_what_compares_them(call: Call, store: Path) -> None:
+    done = call("compare", "r", "other", "--store", store)
+    assert (done.code, done.out) == (2, "")
+    assert "one manifest" in done.err and "drift other --against r" in done.err and "/compare" in done.err
+
+
 def test_every_pair_is_compared_and_corrected_together(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third")))
     document = call("compare", "r", "--store", store, "--json").document

@@ -77,4 +77,9 @@ def test_runs_of_other_edits_or_judges_cannot_be_compared_and_say_so(call: Call,
 def test_one_judge_against_another_is_compared_and_called_a_change(call: Call, store: Path) -> None:
     made(store, Spec("successor", judges=("openai/m2",)))
     done = call("drift", "successor", "--against", "then", "--store", store)
-    assert "changed: judges: openai/m -> openai/m2" in done.out and "openai/m2:" in done.out
+    assert "changed: judges: openai/m -> openai/m2" in done.out and "openai/m2 (b) against openai/m (a): " in done.out
+    assert "Shift from then (a) to successor (b); judge openai/m2 (b) against openai/m (a)" in " ".join(
+        done.out.split()
+    )
+    asked = ("drift", "successor", "--against", "then", "--store", store, "--json")
+    assert call(*asked).document["earlier_judges"] == {"openai/m2": "openai/m"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,50 @@ def test_csv_is_one_long_table_at_full_precision(call: Call, store: Path) -> Non
         c["mean"] for c in document["factors"] if (c["factor"], c["model"]) == ("alignment", "poor")
     )
     assert {"failed_invalid", "failed_refused", "worst_case", "mean_lo", "mean_hi"} <= set(rows[0])
+
+
+def test_two_models_are_compared_in_every_form_but_the_terminal_and_csv(call: Call, store: Path) -> None:
+    expected = call("compare", "r", "--store", store, "--json").document["comparisons"]
+    assert call("report", "r", "--store", store, "--json").document["comparisons"] == expected
+    for form in ("md", "latex", "html"):
+        out = call("report", "r", "--store", store, "--format", form).out
+        assert "Differences by model, b minus a" in out and "poor scores lower than good on alignment" in out
+        assert "each for one comparison alone" in out
+    for more in ([], ["--format", "csv"]):
+        assert "Differences by model" not in call("report", "r", "--store", store, *more).out
+
+
+@pytest.mark.parametrize(("models", "compared"), [(1, 0), (4, 6), (5, 0)])
+def test_only_as_many_models_are_compared_as_can_be_read(
+    call: Call, tmp_path: Path, models: int, compared: int
+) -> None:
+    store = made(tmp_path / "s.db", Spec(models=[f"m{n}" for n in range(models)], edits=4))
+    document = call("report", "r", "--store", store, "--json").document
+    assert len({(c["a"], c["b"]) for c in document["comparisons"]}) == compared
+    page = call("report", "r", "--store", store, "--format", "html").out
+    assert ("paired differences of more than 4 models" in page) == (models > 4)
+
+
+def test_slices_are_of_the_widest_aggregate_that_half_of_the_edits_have(call: Call, tmp_path: Path) -> None:
+    def pixels(model: str, n: int, judge: str, factor: str, repeat: int) -> int | None:
+        return None if factor == "alignment" and n else quality(model, n, judge, factor, repeat)
+
+    store = made(tmp_path / "s.db", Spec(rubrics=("preservation", "fidelity")), pixels)
+    out = call("report", "r", "--store", store).out
+    sliced = out[out.index("Scores by edit_type") :]
+    assert "preservation" in sliced and "overall" not in sliced and "0/" not in sliced
+    store = made(tmp_path / "all.db", Spec(rubrics=("preservation", "fidelity")))
+    out = call("report", "r", "--store", store).out
+    assert "overall" in out[out.index("Scores by edit_type") :]
+
+
+def test_bounds_have_the_decimals_of_the_means(call: Call, store: Path) -> None:
+    out = call("report", "r", "--store", store, "--format", "md").out
+    for table in out.split("**Scores by")[1:]:
+        ends = re.findall(r"(\d+\.?\d*)\.\.(\d+\.?\d*)", table.partition("\n\n**")[0])
+        means = re.findall(r"(\d+\.?\d*) \[", table.partition("\n\n**")[0])
+        places = {len(one.partition(".")[2]) for one in [*means, *(end for pair in ends for end in pair)]}
+        assert len(places) == 1, places
 
 
 def test_a_form_that_cannot_be_meant_is_told(call: Call, store: Path) -> None:

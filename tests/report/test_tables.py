@@ -128,6 +128,26 @@ def test_a_terminal_does_without_spare_columns_before_it_breaks_names() -> None:
     assert "median" in table.markdown()
 
 
+def test_columns_that_go_together_are_spared_together() -> None:
+    table = Table.of(("m", "mean a", "mean b"), [("x" * 40, 1.0, 2.0)], spare=(("mean a", "mean b"),))
+    assert "mean a" in table.text(60) and "mean a" not in table.text(50) and "mean b" not in table.text(50)
+
+
+def test_a_column_is_explained_where_it_is_shown() -> None:
+    table = Table.of(("m", "d"), [("x" * 40, 1.0)], spare=("d",), legend={"d": "the effect"}, notes=("one",))
+    assert table.text(60).endswith("- one\n- d: the effect") and "the effect" not in table.text(42)
+    assert "- d: the effect" in table.markdown() and "d: the effect" in table.latex()
+    assert table.as_json()["notes"] == ["one", "d: the effect"]
+
+
+def test_a_column_has_one_number_of_decimals_and_an_interval_without_width_has_no_say() -> None:
+    figures = [(1.5, 1.0, 2.0), (3.31, 2.9, 3.7), (4.0, 4.0, 4.0), (5.24, 5.2, 5.3)]
+    rows = [(Figure(mean, Interval(lo, hi)),) for mean, lo, hi in figures]
+    shown = ["1.5 [1.0, 2.0]", "3.3 [2.9, 3.7]", "4.0 [4.0, 4.0]", "5.2 [5.2, 5.3]"]
+    assert [line[0] for line in Table.of(("mean",), rows).cells(9)] == shown
+    assert Table.of(("mean",), rows).cells(2) == [[one] for one in shown[:2]]
+
+
 def test_a_long_name_is_broken_at_its_joints() -> None:
     lines = Table.of(("m", "n"), [("some-model/with_a-long_name", 1)]).text(20).splitlines()[2:]
     assert lines == ["some-model/with_   1", "a-long_name"]

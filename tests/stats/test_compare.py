@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.stats import permutation_test
 
 from editjudge.stats.columns import Scores
-from editjudge.stats.compare import cluster_error, compare, detectable, holm, paired, sign_flip, wilcoxon
+from editjudge.stats.compare import cluster_error, compare, corrected, detectable, holm, paired, sign_flip, wilcoxon
 
 from .made import clustered, scores_of, valid_json
 
@@ -107,8 +107,8 @@ def test_holm_steps_down_and_never_decreases() -> None:
 
 @given(st.lists(st.floats(0, 1), max_size=12))
 def test_a_corrected_p_is_never_smaller(ps: list[float]) -> None:
-    for p, corrected in zip(ps, holm(ps), strict=True):
-        assert corrected is not None and p <= corrected <= 1
+    for p, p_holm in zip(ps, holm(ps), strict=True):
+        assert p_holm is not None and p <= p_holm <= 1
 
 
 def test_the_detectable_difference_is_found_about_eighty_times_in_a_hundred() -> None:
@@ -119,6 +119,34 @@ def test_the_detectable_difference_is_found_about_eighty_times_in_a_hundred() ->
     for run in range(runs):
         p = sign_flip(rng.normal(true, 1, n), np.arange(n), seed=run, flips=1_000)
         found += p is not None and p < 0.05
+    assert 0.74 <= found / runs <= 0.86
+
+
+def test_what_can_be_shown_is_at_the_level_of_the_verdict() -> None:
+    rng = np.random.default_rng(5)
+    values = rng.normal(4, 1, (2, 30, 3)).round(3)
+    items = [f"i{n}" for n in range(30)]
+
+    def side(k: int, factors: int) -> Scores:
+        names = np.repeat([f"f{j}" for j in range(factors)], 30)
+        return Scores.of(items * factors, names, values[k, :, :factors].T.ravel(), pair=items * factors)
+
+    alone, *_ = compare(side(0, 1), side(1, 1))
+    among, *_ = found = compare(side(0, 3), side(1, 3))
+    assert alone.error == among.error and alone.error is not None
+    assert alone.detectable == detectable(alone.error, 30)
+    assert among.detectable == detectable(alone.error, 30, 3)
+    assert among.detectable > alone.detectable  # type: ignore[operator]
+    assert corrected(found) == found, "corrected twice is corrected once"
+
+
+def test_one_of_several_comparisons_finds_its_detectable_difference_eighty_times_in_a_hundred() -> None:
+    rng, n, runs = np.random.default_rng(5), 30, 400
+    true = detectable(1 / np.sqrt(n), n, 4)
+    found = 0
+    for run in range(runs):
+        p = sign_flip(rng.normal(true, 1, n), np.arange(n), seed=run, flips=1_000)
+        found += p is not None and p < 0.05 / 4
     assert 0.74 <= found / runs <= 0.86
 
 

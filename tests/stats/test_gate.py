@@ -112,11 +112,11 @@ def test_a_baseline_of_other_edits_is_not_passed_over() -> None:
     assert [check.n for check in found.checks] == [0, 60] and found.outcome == "not enough evidence"
 
 
-def test_not_enough_evidence_says_how_many_edits_would_decide() -> None:
+def test_not_enough_evidence_says_how_many_images_would_decide() -> None:
     few = np.random.default_rng(3).normal(5, 1, (30, 1))
     (check,) = gate(scores_of(few), {"f": 4.9}).checks
     assert check.outcome == "not enough evidence" and check.needed is not None
-    assert f"about {check.needed:,} edits like these would decide" in check.reason
+    assert f"about {check.needed:,} source images would decide" in check.reason
     times = check.needed / 30
     for share, outcome in ((1.2, "pass"), (0.7, "not enough evidence")):
         assert gate(scores_of(np.repeat(few, int(np.ceil(times * share)), axis=0)), {"f": 4.9}).outcome == outcome
@@ -124,7 +124,7 @@ def test_not_enough_evidence_says_how_many_edits_would_decide() -> None:
     assert near.needed is None and "too near" in near.reason
 
 
-def test_equal_scores_say_how_many_edits_would_decide_too() -> None:
+def test_equal_scores_say_how_many_images_would_decide_too() -> None:
     (check,) = gate(scores_of(np.full((3, 1), 7.0)), {"f": 6}, scales=SEVEN).checks
     assert check.needed is not None
     assert gate(scores_of(np.full((check.needed, 1), 7.0)), {"f": 6}, scales=SEVEN).outcome == "pass"
