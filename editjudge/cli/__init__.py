@@ -86,7 +86,7 @@ def main() -> None:
     except click.ClickException as error:
         vars(error)["message"] = safe(error.message)  # it repeats what was typed, or pasted
         error.show()
-        _leave(error.message, error.exit_code, told=True)
+        _leave(error.format_message(), error.exit_code, told=True)
     except EditjudgeError as error:
         _leave(str(error), 2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:

@@ -88,6 +88,7 @@ async def _provider(name: str) -> dict[str, Any]:
         endpoint = resolve(f"{name}/model")
     except UsageError as error:
         needs = str(error).partition("; or ")[0].removeprefix(f"{name}/model ").removeprefix(f"{name} ")
+        needs = needs.replace("give --base-url or set", "set")  # an option of the verbs that ask, not of this one
         return {**told, "ready": False, "says": needs}
     parts = urllib.parse.urlsplit(endpoint.url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -32,6 +32,15 @@ class Finite(click.FloatRange):
         return number
 
 
+class Listing(click.Group):
+    """Verbs of which the first is `list`: what is meant where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
+        typing = ctx.resilient_parsing  # a shell asks what may come next
+        return super().parse_args(ctx, args if named or typing else ["list", *args])
+
+
 class NewFile(click.Path):
     """A file to write, whose folder is there: said before the work is done, not after."""
 
@@ -111,7 +120,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress; wa
 
 _ASKING = (
     click.option("--base-url", help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
-    click.option("--temperature", type=Finite(), help="Left to the server without it."),
+    click.option("--temperature", type=Finite(min=0), help="Left to the server without it."),
     click.option("--seed", type=int, help="Left to the server without it."),
     click.option("--max-tokens", type=int, help="Most tokens of an answer."),
     click.option("--reasoning-effort", help="For models that think: low, medium, high."),

@@ -21,9 +21,10 @@ def command() -> None:
 @store_option
 @json_option
 def import_(file: Path, store_place: str, as_json: bool) -> None:
-    """Bring a CSV, JSONL or Parquet file of item, rater, factor and score into the store.
+    """Bring a file of people's ratings into the store.
 
-    Twice is once; a rating that is there already takes the new score. The file is checked whole before any is kept.
+    CSV, JSONL or Parquet, with item, rater, factor and score. Twice is once; a rating that is there already takes the
+    new score. The file is checked whole before any is kept.
     """
     need_statistics()
     from editjudge.ratings import unique_ratings
@@ -49,7 +50,10 @@ def import_(file: Path, store_place: str, as_json: bool) -> None:
 @store_option
 @json_option
 def export(file: Path, store_place: str, as_json: bool) -> None:
-    """Write every rating of the store as CSV: item, rater, factor, score."""
+    """Write every rating of the store as CSV.
+
+    With the columns item, rater, factor and score.
+    """
     from editjudge.store.ratings import csv_lines, read_ratings
 
     with open_store(store_place, readonly=True) as store:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli import completion
-from editjudge.cli.options import NewFile, layout_option
+from editjudge.cli.options import Listing, NewFile, layout_option
 from editjudge.cli.output import emit, json_option, read_text, safe
 from editjudge.errors import UsageError
 
@@ -21,9 +21,9 @@ MAX_PROMPT = 200_000
 """A fifth of what a rubric file may have: escaped and folded, a character can take more than four times its room."""
 
 
-@click.group()
+@click.group(cls=Listing)
 def command() -> None:
-    """List, show, check and import rubrics.
+    """List, show, check and import rubrics; list them where nothing is named.
 
     A rubric is named by its built-in name, by a set (online, offline) or by the path of a YAML file.
     """

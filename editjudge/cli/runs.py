@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import datetime
 import sys
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import max_failures_option, open_store, quiet_option, run_argument, store_option
-from editjudge.cli.output import emit, json_option, safe, tell
+from editjudge.cli.options import Listing, max_failures_option, open_store, quiet_option, run_argument, store_option
+from editjudge.cli.output import emit, json_option, one_line, safe, tell
+from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.store.store import Run
 
 
-@click.group()
+@click.group(cls=Listing)
 def command() -> None:
-    """List, show, remove and repeat runs. RUN is a run's name or id."""
+    """List, show, remove and repeat runs; list them where nothing is named. RUN is a run's name or id."""
 
 
 @command.command("list", epilog="\b\nExample: editjudge runs list")
@@ -49,10 +51,23 @@ def show(run: str, store_place: str, as_json: bool) -> None:
         emit(_told(found) | {"counts": rows})
         return
     click.echo(f"{safe(found.name)} ({found.id}): {found.state}, spec {found.spec_hash[:16]}")
-    for key, value in found.spec.items():
-        click.echo(f"  {key}: {safe(str(value))}")
+    lines = dict(_lines(found.spec))
+    for name, value in lines.items():
+        click.echo(f"  {one_line(name):<{max(map(len, lines))}}  {one_line(value)}")
     for row in rows:
-        click.echo(f"  {row['n']:>7,} {row['status']:<14} {row['rubric']} by {safe(str(row['judge']))}")
+        click.echo(
+            f"  {row['n']:>7,} {row['status']:<14} {one_line(str(row['rubric']))} by {one_line(str(row['judge']))}"
+        )
+
+
+def _lines(spec: Mapping[str, Any], *path: str) -> Iterator[tuple[str, str]]:
+    """What was asked for, a line each; what was left open has none."""
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            yield from _lines(value, *path, name)
+        elif value not in (None, "", []):
+            shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+            yield " ".join((*path, name)), ", ".join(map(str, value)) if isinstance(value, list) else str(shown)
 
 
 @command.command(epilog="\b\nExample: editjudge runs rm mine")
@@ -64,10 +79,20 @@ def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
     """Remove a run, and what was said for it alone."""
     with open_store(store_place, create=False) as store:
         found = store.find_run(run)
-        if not (yes or as_json):
-            click.confirm(f"Remove run {safe(found.name)} and every reply that only it has?", abort=True)
+        if not (yes or as_json or _agreed(f"Remove run {safe(found.name)} and every reply that only it has?")):
+            click.echo(f"kept {safe(found.name)}", err=True)
+            sys.exit(1)
         store.remove_run(found)
     tell(as_json, {"removed": found.name}, f"removed {found.name}")
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise UsageError("nobody is there to say yes, and nothing was removed: give --yes") from None
 
 
 @command.command(epilog="\b\nExample: editjudge runs again mine")
@@ -77,9 +102,12 @@ def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
 @store_option
 @json_option
 def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json: bool) -> None:
-    """Do a run again from its frozen spec: what failed is asked again, what is done is not."""
+    """Do a run again from its frozen spec.
+
+    What failed is asked again, what is done is not.
+    """
     from editjudge.cli.run import conduct
-    from editjudge.errors import RubricError, UsageError
+    from editjudge.errors import RubricError
     from editjudge.run.job import Job, Manner
 
     with open_store(store_place, create=False) as store:

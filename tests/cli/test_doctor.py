@@ -43,6 +43,14 @@ def test_a_judge_without_a_key_or_a_server_is_not_ready_and_says_why(
     }
 
 
+def test_an_address_that_is_missing_is_asked_for_by_its_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_COMPATIBLE_BASE_URL", raising=False)
+    judge = told(tmp_path)["openai-compatible/MODEL"]
+    assert judge["says"] == "needs an address: set OPENAI_COMPATIBLE_BASE_URL"
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_no_key_is_ever_shown(form: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY", "AZURE_OPENAI_API_KEY"):

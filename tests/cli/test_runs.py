@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,23 @@ def test_show_has_the_frozen_spec_and_the_counts(store: Path, tmp_path: Path) ->
         ("quality", "ok", 3),
     ]
     assert document["summary"]["statuses"] == {"ok": 9}
-    assert "first (1): finished" in runs(store, "show", "1").out
+
+
+def test_show_is_lines_that_people_read(store: Path, tmp_path: Path) -> None:
+    shown = runs(store, "show", "1").out
+    assert "first (1): finished" in shown
+    said = dict(line.strip().split("  ", 1) for line in shown.splitlines()[1:-3])
+    assert said["manifest"].strip() == str((tmp_path / "edits.jsonl").resolve())
+    assert said["asked_for"].strip() == "online"
+    assert (said["fuse"].strip(), said["rubrics quality"].strip()) == ("no", load("quality").hash)
+    assert not re.search(r"[\[{']|None|False|True", shown)
+    assert "      3 ok             quality by openai/stub" in shown
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_runs_alone_lists_them(words: tuple[str, ...], store: Path) -> None:
+    alone = runs(store, *words)
+    assert (alone.code, alone.out) == (0, runs(store, "list", *words).out)
 
 
 def test_rm_removes_what_only_this_run_has(store: Path) -> None:
@@ -64,11 +81,16 @@ def test_rm_removes_what_only_this_run_has(store: Path) -> None:
     assert runs(store, "list", "--json").json == {"runs": []}
 
 
-@pytest.mark.parametrize(("answer", "left"), [("n\n", 2), ("", 2), ("y\n", 1)])
-def test_rm_asks_before_it_removes(answer: str, left: int, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("answer", "left", "code", "says"),
+    [("n\n", 2, 1, "kept second"), ("", 2, 2, "give --yes"), ("y\n", 1, 0, "Remove run second")],
+)
+def test_rm_asks_before_it_removes(
+    answer: str, left: int, code: int, says: str, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     told = runs(store, "rm", "second")
-    assert (told.code == 0) == (left == 1)
+    assert told.code == code and says in told.err
     with Store.open(store, readonly=True) as kept:
         assert len(kept.runs()) == left
 
