@@ -67,6 +67,17 @@ def test_help_has_a_purpose_an_example_and_a_word_on_every_option(words: str, ve
     assert "--json" in {name for option in verb.params for name in option.opts}
 
 
+@pytest.mark.parametrize("group", ["runs", "rubric", "ratings"])
+def test_no_line_of_a_list_of_verbs_is_cut(group: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "..." not in call(group, "--help").out.partition("Commands:")[2]
+
+
+@EVERY
+def test_a_range_in_the_help_has_its_bounds(words: str, verb: click.Command) -> None:
+    assert "None" not in verb.get_help(click.Context(verb, info_name=words))
+
+
 @EVERY
 def test_the_example_of_a_verb_can_be_typed(words: str, verb: click.Command, folder: Path) -> None:
     example = re.search(r"^\s*Example: (?:eval \"\$\()?(editjudge .*?)(?:\)\")?$", verb.epilog or "", re.M)
@@ -124,7 +135,7 @@ BAD: dict[str, int] = {
     "run gone.jsonl": 1,
     "run e.jsonl --judge opnai/x": 2,
     "run e.jsonl --judge openai/x": 2,
-    "run e.jsonl --rubric gone": 1,
+    "run e.jsonl --rubric gone": 2,
     "run e.jsonl --judge replay:gone.jsonl": 1,
     "run e.jsonl --where r:alignment>=3": 2,
     "run e.jsonl --concurrency many": 2,
@@ -177,6 +188,18 @@ def test_bad_input_is_told_in_words_and_leaves_nothing_behind(typed: str, code: 
     assert list(done.document) == ["error"] and done.document["error"]
     assert "Errno" not in done.err and "Traceback" not in done.err
     assert {path: path.stat().st_size for path in folder.rglob("*")} == before
+
+
+def test_a_wrong_value_is_told_with_its_option_also_as_json(call: Call, folder: Path) -> None:
+    done = call("run", "e.jsonl", "--limit", "x", "--json")
+    assert done.code == 2 and "--limit" in done.document["error"] and "x" in done.document["error"]
+
+
+@pytest.mark.parametrize("typed", ["runs", "runs show r", "report r", "export r -o out", "doctor"])
+def test_who_only_reads_leaves_nothing_beside_the_store(typed: str, call: Call, folder: Path) -> None:
+    made(folder / "editjudge.db")
+    assert call(*typed.split()).code == 0
+    assert [path.name for path in folder.glob("editjudge.db*")] == ["editjudge.db"]
 
 
 def test_what_the_disk_refuses_is_told_in_words(call: Call, folder: Path) -> None:
