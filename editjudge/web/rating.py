@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
@@ -42,6 +43,7 @@ COOKIE = "rater"
 _NAME = 60
 """Letters of a rater's name."""
 _REASON = 2_000
+_EXTRA = "controls are made with an extra that is not installed here: pip install 'editjudge[probes]'"
 _DRAWS = 200
 """Resamples of the live agreement: a page that is looked at often; `agree` takes its time."""
 
@@ -132,8 +134,9 @@ class _Desk:
         choices = list(dict.fromkeys(words))
         status = 400 if problem else 200
         return self._page(
-            "study.html", status, runs=self._store.runs()[::-1], rubrics=choices, given=given, problem=problem
-        )
+            "study.html", status, runs=self._store.runs()[::-1], rubrics=choices, given=given, problem=problem,
+            no_controls="" if _can_make_controls() else _EXTRA,
+        )  # fmt: skip
 
     def _create(self, given: Mapping[str, str]) -> Study:
         run = self._store.find_run(given.get("run", ""))
@@ -141,6 +144,9 @@ class _Desk:
         keys = [factor.key for rubric in rubrics for factor in rubric.factors]
         if len(set(keys)) < len(keys):
             raise UsageError("two of these rubrics have a factor of the same name, and a rating knows only the factor")
+        controls = _whole(given, "controls", 0, 14)
+        if controls and not _can_make_controls():  # said to who sets it up, not to the first rater
+            raise UsageError(f"controls: {_EXTRA}; set none, or install it")
         self._store.add_rubrics(rubrics)
         return create_study(
             self._store,
@@ -149,7 +155,7 @@ class _Desk:
             [rubric.hash for rubric in rubrics],
             overlap=_whole(given, "overlap", 1, 100),
             quota=_whole(given, "quota", 1, 10_000),
-            controls=_whole(given, "controls", 0, 14),
+            controls=controls,
         )
 
     def _asked(self, run: Run, word: str) -> list[Rubric]:
@@ -290,13 +296,17 @@ def _done(
     return {place.number for place in mine if all((rater, place.number, key) in filled for key in keys)}
 
 
+def _can_make_controls() -> bool:
+    return all(find_spec(module) for module in ("cv2", "skimage"))
+
+
 @functools.cache
 def _attention() -> dict[str, Any]:
     """Controls by their id; none where the extra that makes them is not installed."""
-    try:
-        from editjudge.probes.making import attention
-    except ModuleNotFoundError:
+    if not _can_make_controls():
         return {}
+    from editjudge.probes.making import attention
+
     return {made.edit.id: made for made in attention()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from run.made import editjudge, edits, rows_of, write_manifest
 
 from editjudge.store.ratings import read_ratings
+from editjudge.store.studies import list_studies
 from web.served import Served, serving
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -213,6 +215,22 @@ def test_a_study_that_cannot_be_set_up_says_why(served: Served, fields: dict[str
     answer = Person(served, "chief").post("/rate/new", **setup)
     assert answer.status_code == 400
     assert complaint in answer.text
+
+
+def test_without_the_extra_controls_are_refused_at_set_up_and_none_are_proposed(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "skimage", None)
+    chief = Person(served, "chief")
+    form = chief.get("/rate/new").text
+    assert 'name="controls" type="number" min="0" max="14" value="0"' in form
+    assert "editjudge[probes]" in form
+    refused = chief.post("/rate/new", run="1", rubric="preservation", quota="5", overlap="2", controls="2")
+    assert refused.status_code == 400
+    assert "editjudge[probes]" in refused.text
+    assert list_studies(served.store) == []
+    plan(served, controls=0)
+    assert Person(served, "ann").get("/rate/1").status_code == 200
 
 
 def test_another_site_cannot_rate_for_somebody(served: Served) -> None:
