@@ -32,6 +32,7 @@ class Engine:
 
     async def run(self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]) -> Ending:
         """Judge everything; each judge goes through the edits at its own pace."""
+        self.control.waking += [judge.pace.stop for judge in judges if hasattr(judge, "pace")]
         try:
             async with asyncio.TaskGroup() as group:
                 for judge in judges:

@@ -31,6 +31,7 @@ _FIRST_CUT = 0.3
 """Off the limit at the first 429: growth by doubling overshoots by up to half."""
 _MEMORY = 1 / 16
 """Weight of the latest answer in the share of 429s."""
+_ELSEWHERE = "Is its server running? --base-url URL says where it is."
 _NOTHING_LOST = "Nothing is lost: run the same command again to go on."
 
 
@@ -66,23 +67,27 @@ class Circuit:
     before. At 32 % failing requests that happens once in 28,000 by chance, and then costs a message."""
     patience: float = 120.0
     """Seconds that a judge may stay down before the run gives up."""
+    absence: float = 15.0
+    """The same for one to which there was never a connection: it is rather not started, or somewhere else."""
     say: Callable[[str], None] = field(default=lambda _: None)
     _failures: int = 0
+    _absent: float | None = None
+    """Since when there is no connection."""
+    _heard: bool = False
     _opened: float | None = None
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    over: bool = False
+    stopped: bool = False
+    """Nobody waits any more; what is in flight may be answered, and asked again where it is no answer."""
     _why: str = ""
 
     @property
     def open(self) -> bool:
         return self._opened is not None
 
-    @property
-    def over(self) -> bool:
-        return self._over.is_set()
-
     def succeeded(self) -> None:
-        self._failures = 0
+        self._failures, self._heard = 0, True
         if self._opened is not None:
             self._opened = None
             self.say(f"{self.judge} answers again")
@@ -90,26 +95,41 @@ class Circuit:
     def failed(self, problem: Problem, in_flight: int = 1) -> None:
         """`in_flight` requests fail together when one limit is met, which alone does not make a judge down."""
         self._failures += 1
+        self._heard = self._heard or problem.kind != "connection"
         threshold = max(self.threshold, 2 * in_flight)
+        if not self._heard:
+            self._absent = time.monotonic() if self._absent is None else self._absent
+            if time.monotonic() - self._absent >= self.absence:
+                raise self.end(f"{self.judge} cannot be reached: {problem}. {_ELSEWHERE} {_NOTHING_LOST}")
         if problem.kind == "request" and self._failures >= threshold:
             raise self.end(f"{self.judge} refused {self._failures} questions in a row: {problem}")
         if self._opened is None and self._failures >= threshold:
             self._opened = time.monotonic()
-            self.say(f"{self.judge} is down ({problem}); waiting up to {self.patience:g} s for it")
+            patience = self.patience if self._heard else min(self.absence, self.patience)
+            self.say(f"{self.judge} is down ({problem}); waiting up to {patience:g} s for it")
         elif self._opened is not None and time.monotonic() - self._opened > self.patience:
             raise self.end(f"{self.judge} did not answer for {self.patience:g} s: {problem}. {_NOTHING_LOST}")
 
     def end(self, why: str) -> JudgeDown:
         """Nobody is asked any more; what is in flight may still be answered, and was paid for."""
-        self._why = self._why or why
-        self._over.set()
+        self._why, self.over = self._why or why, True
+        self._woken.set()
         return JudgeDown(self._why)
 
+    def stop(self) -> None:
+        """The run is being stopped: who waits leaves, and its question stays to be asked."""
+        self._why, self.stopped = self._why or "the run was stopped", True
+        self._woken.set()
+
     async def rest(self, seconds: float) -> None:
-        """Sleep, but not beyond the end."""
+        """Sleep, but not beyond the end, nor beyond the moment when one who never came is given up."""
+        if self._absent is not None and not self._heard:
+            seconds = min(seconds, self._absent + self.absence - time.monotonic())
         if seconds > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), seconds)
+                await asyncio.wait_for(self._woken.wait(), seconds)
+            if self.stopped:
+                raise JudgeDown(self._why)
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
@@ -124,7 +144,7 @@ class Circuit:
         yield
 
     def _still_asked(self) -> None:
-        if self.over:
+        if self.over or (self.stopped and self.open):
             raise JudgeDown(self._why)
 
 
@@ -233,14 +253,19 @@ class Pace(Persistence):
     async def end(self, why: str) -> JudgeDown:
         return self.circuit.end(why)
 
+    def stop(self) -> None:
+        self.circuit.stop()
+
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """A place among those who may ask now, in the order of asking."""
+        """A place among those who may ask now, in the order of asking; none is given once the run is stopping."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._wake()
         try:
             await turn
+            if self.circuit.stopped:
+                raise JudgeDown("the run was stopped")
             yield
         finally:
             if turn.done() and not turn.cancelled():  # also where it was given to one who had just left

@@ -29,6 +29,9 @@ from editjudge.store.store import Item, Store
 BATCH = 200
 """Edits planned at a time: large enough to look keys up in bulk, small enough to start at once."""
 
+NOT_ASKED = ("missing_output", "missing_input", "bad_image")
+"""Statuses of tasks that no judge was given."""
+
 Ending = Literal["finished", "interrupted", "budget", "failed"]
 
 
@@ -40,6 +43,7 @@ class Tally:
     cached: int = 0
     """Judgements that were there already."""
     asked: int = 0
+    """Tasks that a judge was given: not those whose pictures are missing."""
     replies: int = 0
     """Replies that were paid for."""
     cost: float = 0.0
@@ -57,7 +61,7 @@ class Tally:
 
     def add(self, judgement: Judgement) -> None:
         self.statuses[judgement.status] += 1
-        self.asked += 1
+        self.asked += judgement.status not in NOT_ASKED
         self.replies += sum(1 for exchange in judgement.exchanges if exchange.finish != "error")
         if judgement.cost is not None:
             self.cost += judgement.cost
@@ -80,12 +84,16 @@ class Control:
 
     stopping: Ending | None = None
     error: BaseException | None = None
+    waking: list[Callable[[], None]] = field(default_factory=list)
+    """Called at the stop, for those who wait elsewhere."""
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self, why: Ending, error: BaseException | None = None) -> None:
         if self.stopping is None:
             self.stopping, self.error = why, error
             self._stopped.set()
+            for wake in self.waking:
+                wake()
 
     async def rest(self, seconds: float) -> None:
         """Sleep, but not beyond the stop."""

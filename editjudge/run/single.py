@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
-from editjudge.edit import Edit
+from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import ImageError
+from editjudge.images import name_of
 from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options, open_judge
 from editjudge.judges.work import Judge, Work
@@ -28,15 +31,24 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
 
     async with AsyncExitStack() as resources:
         judge = await open_judge(spec, options, _soon, resources)
+        if judge.limits is not None:
+            _check_paths(edit)
         planned = list(works([edit], Shape(rubrics), judge, look))
         pictures = Pictures()
         return [await judged(judge, work, pictures) for work in planned]
 
 
+def _check_paths(edit: Edit) -> None:
+    """Who names one picture by hand and mistypes it does not say that a model produced nothing."""
+    for role in IMAGE_ROLES:
+        if isinstance(source := getattr(edit, role), Path) and not source.exists():
+            raise ImageError(f"{name_of(source)}: no such file, for the {role}")
+
+
 def _soon(spec: str) -> Pace:
     """Somebody waits for this edit, and there is no manifest that could burn: a judge that is down is unreachable
     after seconds, where a run gives it minutes."""
-    return Pace(spec, retry=Retry(tries=5), circuit=Circuit(spec, threshold=sys.maxsize))
+    return Pace(spec, retry=Retry(tries=5), circuit=Circuit(spec, threshold=sys.maxsize, absence=math.inf))
 
 
 async def judged(judge: Judge, work: Work, pictures: Pictures) -> Judgement:

@@ -373,7 +373,7 @@ def _noting(asked: Asked, key: str) -> Callable[[asyncio.Future[Judgement]], Non
 
 def _circuit(spec: str) -> Circuit:
     """Never opens by itself: each question is answered or unreachable within its tries, and then the next is asked."""
-    return Circuit(spec, threshold=sys.maxsize)
+    return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from bench.stub import Behaviour, Stub
 from editjudge.run.engine import LOOKAHEAD
 from editjudge.store.store import Store
 
-from .made import SPECS, canned, edits, expected, run, start, stub, until
+from .made import SPECS, canned, edits, environment, expected, run, start, stub, until, variables
 
 OPENAI = SPECS["openai"]
 CONCURRENCY = 16
@@ -95,6 +95,18 @@ def test_a_run_killed_a_hundred_times(tmp_path: Path) -> None:
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listening", [False, True])
+def test_who_only_waits_for_a_server_that_is_down_is_stopped_at_once(listening: bool, tmp_path: Path) -> None:
+    manifest, store = edits(tmp_path, 60), tmp_path / "s.db"
+    nowhere = {} if listening else variables("http://127.0.0.1:9")
+    with canned(lambda *_: (503, {}, b"{}")), environment(nowhere), running(manifest, store) as process:
+        assert process.stderr and f"waiting up to {120 if listening else 15} s" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130, said
+    assert {row["status"] for row in rows_in(store).values()} == {"pending"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -53,6 +53,40 @@ async def ask_all(pace: Pace, count: int, send: Send) -> list[str | BaseExceptio
     return await asyncio.gather(*(ask(pace, send) for _ in range(count)), return_exceptions=True)
 
 
+# --- stopping -------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_ends_every_wait_and_lets_what_is_in_flight_be_answered() -> None:
+    async def use() -> tuple[float, list[str | BaseException]]:
+        pace = Pace("j", concurrency=3)
+        calls = [answering(rate_limit(200)), answering(trouble(), trouble(), latency=3), answering(latency=7)]
+        asking = asyncio.gather(*(ask(pace, call) for call in [*calls, answering()]), return_exceptions=True)
+        await asyncio.sleep(5)
+        pace.stop()
+        replies = await asking
+        return now(), replies
+
+    ended, (refused, failed, answered, waiting) = wind(use())
+    assert ended == 7  # when the last one in flight was answered
+    assert answered == "reply"
+    assert all(isinstance(one, JudgeDown) for one in (refused, failed, waiting))
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_server_to_which_there_was_never_a_connection_is_soon_given_up(count: int) -> None:
+    async def use() -> tuple[float, list[str | BaseException]]:
+        refused = [Problem("connection", "no connection to localhost:8000")] * 999
+        replies = await ask_all(Pace("vllm/m"), count, answering(*refused, latency=0))
+        return now(), replies
+
+    ended, errors = wind(use())
+    assert ended == pytest.approx(15, abs=0.1)
+    assert all(isinstance(error, JudgeDown) for error in errors)
+    assert "vllm/m cannot be reached: no connection to localhost:8000. Is its server running? --base-url" in str(
+        errors[0]
+    )
+
+
 # --- concurrency ----------------------------------------------------------------------------------------------
 
 

@@ -193,6 +193,8 @@ class Conductor:
     def halt(self, ending: Ending, why: str = "") -> None:
         if self._stopping is None:
             self._stopping, self._why = ending, why
+            for pace in self._paces.values():
+                pace.stop()
         self._settled.set()
 
     async def news(self) -> News:

@@ -197,7 +197,12 @@ class Borrowed(Persistence):
         self.limit = 0
         """Slots held here: the engine prepares a few tasks more, so that a worker that is given slots asks for more."""
         self.over = asyncio.Event()
-        """Nobody is asked any more."""
+        """Nobody is asked any more, or the run is stopping."""
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        self.over.set()
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -231,6 +236,8 @@ class Borrowed(Persistence):
     async def rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self.over.wait(), seconds)
+        if self._stopped:
+            raise JudgeDown("the run was stopped")
 
     async def end(self, why: str) -> JudgeDown:
         return JudgeDown(await self._conductor.end.remote(self.judge, why))
