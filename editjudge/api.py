@@ -119,6 +119,7 @@ async def arun(
     repeats: int = 1,
     fuse: bool = False,
     layout: Layout = "images-first",
+    models: str | Sequence[str] = (),
     limit: int | None = None,
     concurrency: int | None = None,
     budget: float | None = None,
@@ -132,7 +133,8 @@ async def arun(
         run.table(by="model")
 
     In the place of a manifest's path: a Hugging Face dataset, streaming or not, or rows in memory with a `name` for
-    the run. Their paths are relative to the working directory. `options` are those of `judge`.
+    the run. Their paths are relative to the working directory. `models` judges only the edits of these models, `limit`
+    only the first so many of what is left. `options` are those of `judge`.
 
     An edit that failed is a row with its status. Raises `InputError` for a manifest, rubric, judge or option that
     cannot be meant, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
@@ -147,6 +149,7 @@ async def arun(
         repeats=repeats,
         layout=layout,
         fuse=fuse,
+        models=_words(models),
         limit=limit,
         allow_outside=allow_outside,
         allow_urls=allow_urls,

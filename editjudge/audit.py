@@ -168,6 +168,8 @@ class _Look:
         self._count(edit)
         if not edit.instruction.strip():
             self.add("empty_instruction", line, edit.id, "instruction", "is empty")
+        if edit.input is None:
+            self.add("missing_input", line, edit.id, "input", "is absent: most rubrics look at it")
         if edit.edited is None:
             self.add("missing_output", line, edit.id, "edited", "is absent: the model produced nothing")
         for role, fact in facts.items():

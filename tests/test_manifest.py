@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import tracemalloc
 from collections.abc import Iterable, Mapping
@@ -201,7 +202,7 @@ def test_a_line_that_is_no_strict_json_object_is_refused_by_number(tmp_path: Pat
         ("edited", "a\0b", r"'a\x00b', expected the path of a file"),
         ("edited", "s3://bucket/a.png", "'s3://bucket/a.png', expected a path"),
         ("edited", "file:///etc/passwd", "'file:///etc/passwd', expected a path"),
-        ("edited", "https://example.org/a.png", "addresses are not fetched unless that is allowed"),
+        ("edited", "https://example.org/a.png", "addresses are not fetched without --allow-urls"),
         ("edited", "data:image/png;base64,***", "not valid base64"),
     ],
 )
@@ -238,11 +239,30 @@ def test_a_duplicate_id_names_both_lines(tmp_path: Path) -> None:
         ("editd", "edited"),
         ("inputs", "input"),
         ("source_image", "input"),
+        ("source", "input"),
+        ("image", "input"),
+        ("target_img", "edited"),
     ],
 )
 def test_a_misspelt_field_is_not_metadata(tmp_path: Path, wrote: str, meant: str) -> None:
     row = {key: value for key, value in ROW.items() if key != meant} | {wrote: "x"}
     assert f'edits.jsonl:1: field "{wrote}": did you mean "{meant}"?' in refusal(tmp_path, row)
+
+
+def test_a_table_of_something_else_is_named_by_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"
+    path.write_text("item,rater,factor,score\na,ann,quality,3\n")
+    expected = "found the fields 'item, rater, factor, score'; expected input, edited and instruction"
+    with pytest.raises(ManifestError, match=re.escape(expected)):
+        edits(path)
+
+
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_cells_that_are_not_separated_by_commas_are_noticed(tmp_path: Path, sign: str) -> None:
+    path = tmp_path / "edits.csv"
+    path.write_text(sign.join(["id", "input", "edited"]) + "\n" + sign.join("abc") + "\n")
+    with pytest.raises(ManifestError, match=re.escape(f"expected commas between cells, not {sign!r}")):
+        edits(path)
 
 
 def test_beside_the_field_itself_the_same_name_is_metadata(tmp_path: Path) -> None:
@@ -666,8 +686,8 @@ def test_orientation_counts_when_sizes_are_compared(tmp_path: Path) -> None:
 
 def test_findings_are_counted_beyond_those_that_are_listed(tmp_path: Path) -> None:
     audit = look_over(jsonl(tmp_path, *({"id": str(n), "instruction": "x"} for n in range(50))), listed=3)
-    assert audit.counts == {"missing_output": 50}
-    assert len(audit.findings) == 3
+    assert audit.counts == {"missing_input": 50, "missing_output": 50}
+    assert len(audit.findings) == 6
 
 
 def test_an_audit_refuses_devices_and_does_not_fetch(tmp_path: Path) -> None:
@@ -689,7 +709,7 @@ def test_a_table_that_breaks_in_the_middle_is_audited_up_to_there(tmp_path: Path
     path = tmp_path / "edits.csv"
     path.write_bytes(b'id,instruction\na,x\nb,"open\n')
     audit = look_over(path)
-    assert audit.counts == {"missing_output": 1, "bad_line": 1}
+    assert audit.counts == {"missing_input": 1, "missing_output": 1, "bad_line": 1}
 
 
 # --- anything at all ------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,9 +66,6 @@ def command(
         raise UsageError("one judge at a time; `editjudge run` takes several")
     edit = Edit(item or edited.stem, input_, edited, instruction, ground_truth, mask, referring_expression)
     asked = resolve(rubrics)
-    for path in (input_, edited, ground_truth, mask):
-        if path is not None and not os.path.exists(path):
-            click.echo(f"editjudge: {safe(str(path))}: no such file", err=True)
     judgements = wait_for(judge_edit(edit, asked, chosen, options))
     if envelope:
         for rubric, judgement in zip(asked, judgements, strict=True):

@@ -150,7 +150,8 @@ def _forecast(planned: Sequence[ProbeJob], store_place: str, as_json: bool, *, e
     """What asking all of it would come to; beside the result, on standard error."""
     from editjudge.run.forecast import forecast
 
-    found = [estimate for job in planned for estimate in forecast(job, store_place)[0]]
+    # Beside the result they are going to be asked, so that a key which is missing is said before a store is made.
+    found = [estimate for job in planned for estimate in forecast(job, store_place, needs_keys=err)[0]]
     prices = [estimate.price for estimate in found]
     told: dict[str, Any] = {
         "judge": found[0].judge,

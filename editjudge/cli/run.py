@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import re
 import shlex
 import signal
@@ -56,7 +57,8 @@ TOO_MANY_FAILED = 3
 @click.option("--rpm", type=Finite(min=0, min_open=True), help="Most requests per minute and judge.")
 @click.option("--tpm", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
 @budget_option
-@click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits.")
+@click.option("--model", "models", multiple=True, metavar="NAME", help="Judge only edits of this model; repeatable.")
+@click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits, of all --model together.")
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
@@ -91,6 +93,7 @@ def command(
     rpm: float | None,
     tpm: float | None,
     budget: float | None,
+    models: tuple[str, ...],
     limit: int | None,
     engine: str,
     ray_address: str | None,
@@ -120,6 +123,7 @@ def command(
         repeats=repeats,
         layout=layout,
         fuse=fuse,
+        models=models,
         limit=limit,
         allow_outside=allow_outside,
         allow_urls=allow_urls,
@@ -170,7 +174,7 @@ def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json
         if as_json:
             emit({"ending": "interrupted", "error": "stopped at once"})
         return EXIT["interrupted"]
-    _tell(outcome, time.monotonic() - started, as_json)
+    _tell(outcome, time.monotonic() - started, as_json, store.place)
     if outcome.ending != "finished":
         return EXIT[outcome.ending]
     share = outcome.summary.failed / max(outcome.summary.total, 1)
@@ -184,7 +188,7 @@ def watched(job: Job, store: Store, manner: Manner, *, quiet: bool) -> Outcome |
     from editjudge.cli.progress import edits_in, watcher
     from editjudge.run.job import execute
 
-    edits = edits_in(job.manifest)
+    edits = None if job.models else edits_in(job.manifest)
     if edits is not None and job.limit is not None:
         edits = min(edits, job.limit)
     tasks = edits and edits * len(job.load_rubrics()) * len(job.judges) * job.repeats
@@ -223,7 +227,7 @@ def _on_interrupt(control: Any, say: Any) -> None:
         loop.add_signal_handler(name, interrupted)
 
 
-def _tell(outcome: Outcome, seconds: float, as_json: bool) -> None:
+def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
     tally, summary = outcome.tally, outcome.summary
     cost = None if tally.unpriced else tally.cost
     if as_json:
@@ -233,6 +237,8 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool) -> None:
         emit(told | summary.as_json())
     else:
         _tell_people(outcome, seconds, cost)
+        if outcome.summary.failed and not os.path.isdir(place):  # shards are imported before they are read
+            click.echo(f"which edits failed, and why: {_lists(outcome.name, place)}")
     if outcome.error:
         click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
     elif outcome.ending != "finished":
@@ -246,11 +252,18 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
     show([], glances(summary))
     failed = [f"{n:,} {status}" for status, n in sorted(summary.statuses.items()) if status not in ("ok", "abstained")]
     price = "cost unknown" if cost is None else f"${cost:.4f}"
+    asked = f"{tally.asked:,} asked, {tally.cached:,} cached, {tally.replies:,} replies, {price}"
     click.echo(
         f"\nrun {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "
-        f"{', '.join(failed) if failed else 'none failed'}; {tally.asked:,} asked, {tally.cached:,} cached, "
-        f"{tally.replies:,} replies, {price}, {seconds:.1f} s"
+        f"{', '.join(failed) if failed else 'none failed'}; "
+        f"{asked if tally.asked or tally.cached else 'nobody was asked'}, {seconds:.1f} s"
     )
+
+
+def _lists(name: str, place: str) -> str:
+    """The command that writes every judgement with its reasons."""
+    elsewhere = () if place == os.environ.get("EDITJUDGE_STORE", "editjudge.db") else ("--store", place)
+    return safe(shlex.join(["editjudge", "export", name, "-o", name, *elsewhere]))
 
 
 def glances(summary: Summary) -> list[Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import ipaddress
 import os
 import re
@@ -234,12 +235,14 @@ class Endpoint:
         return cast(Wire, import_module(self.wire))
 
 
-def resolve(spec: str, base_url: str | None = None, environ: Mapping[str, str] = os.environ) -> Endpoint:
+def resolve(
+    spec: str, base_url: str | None = None, environ: Mapping[str, str] = os.environ, *, needs_key: bool = True
+) -> Endpoint:
     """The endpoint that `provider/model` names. Keys come from the environment and from nowhere else."""
     name, model = split(spec)
     provider = PROVIDERS[name]
     base = _base_url(name, provider, base_url, environ)
-    key, warnings = _key(spec, provider, environ)
+    key, warnings = _key(spec, provider, environ, needs_key)
     if key and base.startswith("http://") and not _is_loopback(base):
         host = urllib.parse.urlsplit(base).hostname
         warnings = (*warnings, f"the key of {name} goes to {host} unencrypted; use https")
@@ -268,11 +271,21 @@ def split(spec: str) -> tuple[str, str]:
     name, slash, model = spec.partition("/")
     if name not in PROVIDERS:
         known = ", ".join(PROVIDERS)
-        hint = near_miss(name.lower(), PROVIDERS)
+        hint = near_miss(name, PROVIDERS) if slash else _near_spec(name)
         raise UsageError(f'no provider is called "{name}"{hint} Known as provider/model: {known}')
     if not slash or not model.strip():
         raise UsageError(f'"{spec}" names no model; expected {name}/MODEL')
     return name, model.strip()
+
+
+def _near_spec(name: str) -> str:
+    """As `near_miss`, for a word that may also be a model without its provider."""
+    from editjudge.judges.prices import BUILTIN, prices
+
+    specs = {spec.partition("/")[2]: spec for spec in reversed(prices(BUILTIN).models)}
+    specs |= {word: word for word in ("measured", *PROVIDERS)}
+    close = difflib.get_close_matches(name.casefold(), specs, n=1)
+    return f'; did you mean "{specs[close[0]]}"?' if close else "."
 
 
 # --- addresses ------------------------------------------------------------------------------------------------
@@ -340,10 +353,12 @@ def _schema_mode(provider: Provider, base: str) -> SchemaMode:
 _WITHOUT = "; or name a judge that needs none: measured, or one of your own as openai-compatible/MODEL with --base-url"
 
 
-def _key(spec: str, provider: Provider, environ: Mapping[str, str]) -> tuple[Secret | None, tuple[str, ...]]:
+def _key(
+    spec: str, provider: Provider, environ: Mapping[str, str], needs_key: bool
+) -> tuple[Secret | None, tuple[str, ...]]:
     found = {name: environ[name].strip() for name in provider.key_variables if environ.get(name, "").strip()}
     if not found:
-        if provider.needs_key:
+        if provider.needs_key and needs_key:
             raise UsageError(f"{spec} needs a key: set {' or '.join(provider.key_variables)}{_WITHOUT}")
         return None, ()
     variable, value = next(iter(found.items()))

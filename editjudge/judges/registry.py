@@ -35,9 +35,17 @@ def is_local(spec: str) -> bool:
 
 
 async def open_judge(
-    spec: str, options: Options, pacing: Callable[[str], Pacing], resources: AsyncExitStack, *, batch: bool = False
+    spec: str,
+    options: Options,
+    pacing: Callable[[str], Pacing],
+    resources: AsyncExitStack,
+    *,
+    batch: bool = False,
+    needs_key: bool = True,
 ) -> Judge:
-    """The judge of a spec, at the price of its batches if `batch`; what it holds open is closed with `resources`."""
+    """The judge of a spec, at the price of its batches if `batch`; what it holds open is closed with `resources`.
+
+    One that is never asked, as for a forecast, needs no key."""
     if batch:
         from editjudge.judges.wire.batch import desk
 
@@ -52,7 +60,7 @@ async def open_judge(
     from editjudge.judges.providers import resolve
     from editjudge.judges.vlm import Talker
 
-    endpoint = resolve(spec, options.base_url)
+    endpoint = resolve(spec, options.base_url, needs_key=needs_key)
     transport = await resources.enter_async_context(Transport(timeout=options.timeout))
     return Talker(
         spec,

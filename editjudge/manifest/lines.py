@@ -86,6 +86,10 @@ def csv_rows(path: Path, reader: Reader) -> Iterator[Row]:
         _, names = next(records, (1, []))
         if not names or len(set(names)) < len(names) or not all(names):
             raise reader.wrong(1, "", f"found the columns {names!r:.200}; expected names, each once")
+        if len(names) == 1 and (other := next((sign for sign in ";\t|" if sign in names[0]), None)):
+            raise reader.wrong(
+                1, "", f"found one column, {names[0]!r:.200}; expected commas between cells, not {other!r}"
+            )
         for line, cells in records:
             if len(cells) == len(names):
                 yield line, {name: cell or None for name, cell in zip(names, cells, strict=True)}

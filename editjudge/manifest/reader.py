@@ -29,8 +29,14 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 # What other projects call these fields. Only looked at where the field itself never occurs.
 _ALIASES = {
-    "input": ("input_image", "source_image", "original_image", "original", "before", "image_in", "src"),
-    "edited": ("edited_image", "output_image", "output", "edit", "result", "after", "image_out", "edited_path"),
+    "input": (
+        *("input_image", "input_img", "input_path", "source", "source_image", "source_img", "source_path", "src"),
+        *("original", "original_image", "before", "image", "image_in", "image_path"),
+    ),
+    "edited": (
+        *("edited_image", "edited_img", "edited_path", "edit", "output", "output_image", "output_path"),
+        *("target", "target_image", "target_img", "result", "after", "image_out"),
+    ),
     "instruction": ("edit_instruction", "editing_instruction", "instruction_text", "edit_prompt", "prompt"),
     "ground_truth": ("gt", "ground_truth_image", "gt_image"),
     "mask": ("mask_image", "edit_mask"),
@@ -125,6 +131,9 @@ class Reader:
         for name in absent:
             if name in _MUST_NOT_BE_MISSPELT and (wrote := _meant(name, others)):
                 raise self.wrong(line, wrote, f'did you mean "{name}"? Rename it, or add "{name}", if only as null')
+        if others and len(absent) == len(FIELDS):  # ratings, say, or another table
+            found = ", ".join(others)
+            raise self.wrong(line, "", f"found the fields {found!r:.200}; expected input, edited and instruction")
         for name in absent:
             wrote = _meant(name, others) or next((key for key in others if key.startswith(f"{name}_")), None)
             if wrote and wrote not in self._told:
@@ -194,7 +203,7 @@ class Reader:
             if not self._allow_outside and folder.has_link(file):
                 self._confine(folder.text + file)
         except _OutsideError:
-            advice = "move the picture there, or allow paths outside"
+            advice = "move the picture there, or allow it with --allow-outside"
             raise self.wrong(line, name, f"{text!r:.200} lies outside the manifest's folder; {advice}") from None
         if len(self._recent) > 500:
             self._recent.clear()
@@ -210,7 +219,7 @@ class Reader:
         if images.is_url(text):
             if self._allow_urls and text.isprintable() and " " not in text:
                 return text
-            why = "not an address" if self._allow_urls else "addresses are not fetched unless that is allowed"
+            why = "not an address" if self._allow_urls else "addresses are not fetched without --allow-urls"
             raise self.wrong(line, name, f"found {text[:200]!r}: {why}; expected a path")
         scheme = text.partition("://")[0]
         if scheme != text and scheme.isalnum():

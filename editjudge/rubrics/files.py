@@ -11,10 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from editjudge.errors import RubricError, near_miss
+from editjudge.errors import RubricError, UsageError, near_miss
 from editjudge.rubrics.model import Rubric, Template
 
 BUILTIN = Path(__file__).parent / "builtin"
+
+
+class UnknownRubric(RubricError, UsageError):
+    """A word that names no rubric: mistyped, where a file that breaks its schema is to be mended."""
+
+
 SETS: dict[str, tuple[str, ...]] = {
     "online": ("preservation", "quality", "fidelity"),
     "offline": ("reference",),
@@ -77,9 +83,9 @@ def load(word: str) -> Rubric:
     if path.suffix in (".yaml", ".yml") or os.path.isfile(path):  # unlike path.is_file(), it raises on no name
         return read(path)
     if word in SETS:
-        raise RubricError(f'"{word}" is a set; here one rubric is wanted, such as {SETS[word][0]}')
+        raise UnknownRubric(f'"{word}" is a set; here one rubric is wanted, such as {SETS[word][0]}')
     known = [*names(), *SETS]
-    raise RubricError(
+    raise UnknownRubric(
         f'no rubric is called "{_shown(word)}"{near_miss(word, known)} '
         f"Built in: {', '.join(known)}; or give the path of a YAML file."
     )

@@ -61,12 +61,17 @@ class Todo:
     stored_bytes: int = 0
 
 
-def forecast(job: Job, store_place: str, rates: Rates | None = None) -> tuple[list[Estimate], Todo]:
-    """Estimates for each judge of what is not done yet; a store that does not exist yet is not made."""
-    return asyncio.run(_forecast(job, store_place, rates or Rates()))
+def forecast(
+    job: Job, store_place: str, rates: Rates | None = None, *, needs_keys: bool = False
+) -> tuple[list[Estimate], Todo]:
+    """Estimates for each judge of what is not done yet; a store that does not exist yet is not made.
+
+    Nobody is asked, so no key is needed, unless it is known that they will be (`needs_keys`)."""
+    return asyncio.run(_forecast(job, store_place, rates or Rates(), needs_keys))
 
 
-async def _forecast(job: Job, store_place: str, rates: Rates) -> tuple[list[Estimate], Todo]:
+async def _forecast(job: Job, store_place: str, rates: Rates, needs_keys: bool) -> tuple[list[Estimate], Todo]:
+    job.check()
     shape = Shape(job.load_rubrics(), job.repeats, job.layout)
     costs = Costs(job.options, None, job.judges)
     exists = "://" in store_place or Path(store_place).exists()
@@ -75,7 +80,7 @@ async def _forecast(job: Job, store_place: str, rates: Rates) -> tuple[list[Esti
     async with AsyncExitStack() as resources:
         store = resources.enter_context(Store.open(store_place, readonly=True)) if exists else None
         for spec in job.judges:
-            judge = await open_judge(spec, job.options, Pace, resources)
+            judge = await open_judge(spec, job.options, Pace, resources, needs_key=needs_keys)
             edits = job.edits() if drawn is None else iter(drawn)
             ones = list(_ones(job, shape, judge, costs, store, todo, edits, apart=drawn is not None))
             latency = mean_latency(store, spec) if store else None
@@ -167,7 +172,12 @@ def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
 
     Lines are counted and picked without being parsed. Other formats than JSONL are read as a whole.
     """
-    if job.rows is not None or job.manifest.suffix.lower() not in (".jsonl", ".ndjson") or not job.manifest.is_file():
+    if (
+        job.rows is not None
+        or job.models
+        or job.manifest.suffix.lower() not in (".jsonl", ".ndjson")
+        or not job.manifest.is_file()
+    ):
         return None, None
     with job.manifest.open("rb") as file:
         total = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 22), b""))

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from editjudge import manifest
-from editjudge.edit import Edit
-from editjudge.errors import ManifestError, UsageError
+from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.errors import ManifestError, UsageError, near_miss
+from editjudge.images import name_of
 from editjudge.judges.conversation import Parameters
 from editjudge.judges.registry import Options, open_judge
 from editjudge.rubrics.files import SETS, load_one, resolve
@@ -36,6 +37,9 @@ from editjudge.store.store import Run, Store
 
 T = TypeVar("T")
 
+_FIRST = 20
+"""Edits whose pictures are looked for before anything is kept."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -47,7 +51,10 @@ class Job:
     repeats: int = 1
     layout: Layout = "images-first"
     fuse: bool = False
+    models: tuple[str, ...] = ()
+    """Only edits of these; all where none is named."""
     limit: int | None = None
+    """Of the edits that are left, the first so many."""
     allow_outside: bool = False
     allow_urls: bool = False
     options: Options = field(default_factory=Options)
@@ -70,23 +77,54 @@ class Job:
         return [load_one(word) for word in self.rubrics] if set(self.rubrics) & set(SETS) else resolve(self.rubrics)
 
     def edits(self) -> Iterator[Edit]:
+        return islice((edit for edit in self._read() if self.is_about(edit.model)), self.limit)
+
+    def is_about(self, model: str | None) -> bool:
+        return not self.models or model in self.models
+
+    def _read(self) -> Iterator[Edit]:
+        allowed = {"allow_outside": self.allow_outside, "allow_urls": self.allow_urls}
         if self.rows is not None:
-            read = manifest.from_rows(
-                self.rows, name=str(self.manifest), allow_outside=self.allow_outside, allow_urls=self.allow_urls
-            )
-            return islice(read, self.limit)
-        return manifest.read(
-            self.manifest.absolute(), allow_outside=self.allow_outside, allow_urls=self.allow_urls, limit=self.limit
-        )
+            return manifest.from_rows(self.rows, name=str(self.manifest), **allowed)
+        return manifest.read(self.manifest.absolute(), **allowed)
 
     def chosen(self, store: Store) -> Iterator[Edit]:
         """The edits that the run is about."""
         return Where.parse(self.where).kept(store, self.edits()) if self.where else self.edits()
 
     def check(self) -> None:
-        """That there is something to judge."""
-        if next(self.edits(), None) is None:
+        """That there is something to judge, where the manifest says: else its models would be blamed for it."""
+        self._check_models()
+        sought: list[Path | None] = []
+        """A picture of each of the first edits, as long as none is found."""
+        for edit in islice(self.edits(), _FIRST):
+            sought.append(None)
+            for picture in filter(None, (getattr(edit, role) for role in IMAGE_ROLES)):
+                if not isinstance(picture, Path) or picture.exists():
+                    return
+                sought[-1] = picture
+        if not sought:
             raise ManifestError(f"{self.manifest}: holds no edit")
+        if all(judge.startswith("replay:") for judge in self.judges):  # what was said of them is enough
+            return
+        folder = self.manifest.absolute() if self.manifest.is_dir() else self.manifest.absolute().parent
+        named = next(filter(None, sought), None)
+        example = f", e.g. {name_of(named)}" if named else ", nor is any named"
+        raise ManifestError(
+            f"{self.manifest}: none of the pictures of the first {len(sought)} edits was found{example}; "
+            f"paths are relative to the manifest's folder {folder}"
+        )
+
+    def _check_models(self) -> None:
+        missing, seen = set(self.models), set()
+        for edit in self._read() if missing else ():
+            seen.add(edit.model or "")
+            missing.discard(edit.model or "")
+            if not missing:
+                return
+        for model in sorted(missing):
+            known = ", ".join(sorted(seen)[:20])
+            raise UsageError(f'--model: no edit is of "{model}"{near_miss(model, seen)} Models here: {known or "none"}')
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
         """Frozen with the run: enough to do it again, and nothing secret."""
@@ -106,6 +144,7 @@ class Job:
             "allow_urls": self.allow_urls,
             "options": asked,
             **({"where": self.where} if self.where else {}),
+            **({"models": sorted(set(self.models))} if self.models else {}),
         }
 
     @classmethod
@@ -120,6 +159,7 @@ class Job:
             repeats=spec["repeats"],
             layout=spec["layout"],
             fuse=spec["fuse"],
+            models=tuple(spec.get("models", ())),
             limit=spec["limit"],
             where=spec.get("where"),
             allow_outside=spec["allow_outside"],

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from editjudge.edit import Edit
@@ -113,8 +115,8 @@ def _pictures(edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, Kno
             problem = problem or ("bad_image", Remark("bad_image", str(error)))
             continue
         if known is None:
-            # What the model never produced outweighs whatever else is wrong.
-            problem = _absent(role) if role == "edited" else problem or _absent(role)
+            # What the model never produced outweighs whatever else is wrong, but for paths that lead nowhere at all.
+            problem = _produced_nothing(edit, look) if role == "edited" else problem or _absent(role)
             continue
         shown[role] = known
         if known.info is None:
@@ -122,9 +124,15 @@ def _pictures(edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, Kno
     return problem
 
 
+def _produced_nothing(edit: Edit, look: Look) -> tuple[Status, Remark]:
+    if isinstance(edit.edited, Path) and isinstance(edit.input, Path):
+        with suppress(ImageError):
+            if look(edit, "input") is None:
+                return "missing_input", Remark("missing_input", "neither input nor edited are where they should be")
+    return "missing_output", Remark("missing_output", "the editing model produced no picture")
+
+
 def _absent(role: str) -> tuple[Status, Remark]:
-    if role == "edited":
-        return "missing_output", Remark("missing_output", "the editing model produced no picture")
     return "missing_input", Remark("missing_input", f"the {role} is to be looked at, and there is none")
 
 

@@ -38,6 +38,14 @@ def test_people_see_a_line_for_each_finding(tmp_path: Path) -> None:
     assert told.out == "2: e1: empty_instruction: instruction is empty\n2 edits of 2 models; 1 empty_instruction\n"
 
 
+def test_an_input_that_is_absent_is_found(tmp_path: Path) -> None:
+    rows = [{key: value for key, value in row.items() if key != "input"} for row in rows_of(edits(tmp_path, 2))]
+    told = editjudge("audit", write_manifest(tmp_path, rows), "--json")
+    assert (told.code, told.json["counts"]) == (1, {"missing_input": 2})
+    renamed = write_manifest(tmp_path, [row | {"source": "input-0.png"} for row in rows])
+    assert 'did you mean \\"input\\"?' in editjudge("audit", renamed, "--json").out
+
+
 def test_nothing_is_written(tmp_path: Path) -> None:
     manifest = edits(tmp_path, 2)
     before = sorted(tmp_path.iterdir())

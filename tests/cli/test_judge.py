@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from run.made import SPECS, Told, canned, editjudge, environment, picture, stub, variables
 
+import editjudge as ej
 from bench.stub import Behaviour
 from bench.stub_answers import SHAPES, Question, Wire, _compose, envelope
+from editjudge.errors import ImageError
 from editjudge.judgement import Judgement, row
 from editjudge.rubrics.contract import Verdict, check
 from editjudge.rubrics.files import load, load_one, names
@@ -148,12 +150,15 @@ def test_a_failure_exits_with_3_and_has_no_scores(folder: Path) -> None:
     assert (told.json["status"], told.json["scores"], told.json["attempts"]) == ("invalid", None, 3)
 
 
-def test_an_output_that_is_not_there_is_missing(folder: Path) -> None:
+def test_a_picture_that_is_not_there_is_named(folder: Path) -> None:
     (folder / "after.png").unlink()
     with stub() as server:
-        told = judge(folder, SPECS["openai"], "--rubric", "fidelity", "--json")
+        told = judge(folder, SPECS["openai"], "--rubric", "fidelity")
+        with pytest.raises(ImageError, match=r"after\.png: no such file, for the edited"):
+            ej.judge(edited=folder / "after.png", instruction="x", judge=SPECS["openai"])
         assert server.ledger.requests == 0
-    assert (told.code, told.json["status"]) == (3, "missing_output")
+    assert (told.code, told.out) == (1, "")
+    assert "after.png: no such file, for the edited" in told.err
 
 
 def test_a_refused_key_is_one_line_and_exit_1(folder: Path) -> None:

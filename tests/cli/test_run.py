@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import time
 from collections import Counter
@@ -82,7 +83,74 @@ def test_people_see_means_with_their_coverage(tmp_path: Path, store: Path) -> No
         told = judge(manifest, store, "--rubric", "fidelity", "--max-failures", "0.5")
     assert told.code == 0
     assert "alignment" in told.out and "1/2" in told.out and "2/2" in told.out
-    assert "4 judgements, 1 missing_output; 4 asked, 0 cached, 3 replies, cost unknown" in told.out
+    assert "4 judgements, 1 missing_output; 3 asked, 0 cached, 3 replies, cost unknown" in told.out
+
+
+def test_the_last_line_is_the_command_that_says_which_edits_failed(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 2)
+    (tmp_path / "edited-1.png").unlink()
+    with stub():
+        told = judge(manifest, store, "--rubric", "fidelity", "--name", tmp_path / "out")
+    said, _, command = told.out.splitlines()[-1].partition(": ")
+    assert said == "which edits failed, and why"
+    assert editjudge(*shlex.split(command)[1:]).code == 0
+    rows = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
+    assert [row["item"] for row in rows if row["status"] == "missing_output"] == ["e1"]
+
+
+def test_nobody_is_asked_about_pictures_that_are_missing(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 1)
+    (tmp_path / "edited-0.png").unlink()
+    with stub():
+        told = judge(manifest, store, "--rubric", "fidelity")
+    assert "1 judgements, 1 missing_output; nobody was asked, " in told.out
+    assert "$" not in told.out
+
+
+def test_pictures_of_which_none_is_found_are_a_wrong_manifest_and_not_the_models_fault(
+    tmp_path: Path, store: Path
+) -> None:
+    manifest = edits(tmp_path, 4)
+    for file in tmp_path.glob("*.png"):
+        file.unlink()
+    for words in ((), ("--dry-run",)):
+        with stub():
+            told = judge(manifest, store, *words)
+        assert (told.code, told.out) == (1, "")
+        assert "none of the pictures of the first 4 edits was found, e.g. " in told.err
+        assert f"edited-0.png; paths are relative to the manifest's folder {tmp_path}" in told.err
+    assert not store.exists()
+    (tmp_path / "replies.jsonl").write_text("")
+    replayed = editjudge("run", manifest, "--judge", f"replay:{tmp_path / 'replies.jsonl'}", "--store", store)
+    assert replayed.code == 3  # what was recorded needs no pictures
+
+
+# --- which edits ----------------------------------------------------------------------------------------------
+
+
+def test_some_of_the_models_are_judged_and_a_limit_counts_only_theirs(tmp_path: Path, store: Path) -> None:
+    manifest = write_manifest(
+        tmp_path, [row | {"model": f"m{n % 3}"} for n, row in enumerate(rows_of(edits(tmp_path, 9)))]
+    )
+    words = ("--rubric", "fidelity", "--model", "m1", "--model", "m2", "--limit", "3", "--json")
+    with stub() as server:
+        planned = judge(manifest, store, *words, "--dry-run")
+        told = judge(manifest, store, *words)
+        assert server.ledger.requests == 3
+        swapped = judge(
+            manifest, store, "--rubric", "fidelity", "--model", "m2", "--model", "m1", "--limit", "3", "--json"
+        )
+    assert (planned.json["tasks"], told.json["total"]) == (3, 3)
+    assert [(f["model"], f["n"]) for f in told.json["factors"] if f["factor"] == "alignment"] == [("m1", 2), ("m2", 1)]
+    assert swapped.json["run"] == told.json["run"]
+
+
+def test_a_model_that_is_not_there_is_2_with_the_one_that_may_be_meant(tmp_path: Path, store: Path) -> None:
+    with stub():
+        told = judge(edits(tmp_path, 4, model="flux-kontext"), store, "--model", "flux-contxt")
+    assert told.code == 2
+    assert 'no edit is of "flux-contxt"; did you mean "flux-kontext"? Models here: flux-kontext' in told.err
+    assert not store.exists()
 
 
 def test_a_known_price_is_summed_up(tmp_path: Path, store: Path, prices: Path) -> None:
@@ -146,6 +214,16 @@ def test_a_dry_run_of_a_store_that_is_there_leaves_it_as_it_is(tmp_path: Path, s
     assert (told.json["tasks"], told.json["done"]) == (9, 3)
 
 
+def test_a_dry_run_needs_no_key_and_a_run_does(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 2)
+    with environment({"OPENAI_API_KEY": None}):
+        told = editjudge("run", manifest, "--judge", "openai/gpt-4.1", "--dry-run", "--store", store, "--json")
+        refused = editjudge("run", manifest, "--judge", "openai/gpt-4.1", "--store", store)
+    assert told.code == 0 and told.json["judges"][0]["calls"] == 6
+    assert refused.code == 2 and "needs a key: set OPENAI_API_KEY" in refused.err
+    assert not store.exists()
+
+
 def test_an_unknown_price_is_unknown(tmp_path: Path, store: Path) -> None:
     with stub():
         told = judge(edits(tmp_path, 1), store, "--dry-run", "--json")
@@ -206,6 +284,7 @@ def test_a_server_that_is_down_is_1_and_all_stays_to_be_judged(tmp_path: Path, s
     ("words", "complaint"),
     [
         (["--judge", "opnai/x"], 'no provider is called "opnai"; did you mean "openai"?'),
+        (["--judge", OPENAI, "--rubric", "fidelty"], 'did you mean "fidelity"?'),
         (["--judge", OPENAI, "--judge", OPENAI], "named twice"),
         (["--judge", OPENAI, "--concurrency", "many"], "many: expected auto or a number"),
         (["--judge", OPENAI, "--concurrency", "0"], "0: expected auto or a number"),
@@ -236,7 +315,6 @@ def test_what_cannot_be_meant_is_2_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--rubric", "fidelty"], 'did you mean "fidelity"?'),
         (["--prices", "gone.yaml"], "not a price file"),
         (["--judge", "replay:gone.jsonl"], "gone.jsonl"),
     ],

@@ -58,6 +58,9 @@ def test_a_model_may_be_called_anything(provider: str, model: str) -> None:
         ("Anthropic/claude", 'did you mean "anthropic"?'),
         ("zzz/m", "openai, anthropic, google"),
         ("gpt-5", 'no provider is called "gpt-5"'),
+        ("gpt-4.1", 'did you mean "openai/gpt-4.1"?'),
+        ("Measured", 'did you mean "measured"?'),
+        ("opnai", 'did you mean "openai"?'),
         ("openai", "expected openai/MODEL"),
         ("openai/ ", "expected openai/MODEL"),
     ],
@@ -253,6 +256,10 @@ def test_a_missing_key_is_asked_for_by_its_variable(spec: str, variable: str) ->
     for environ in ({}, dict.fromkeys(variable.split(" or "), "  ")):
         with pytest.raises(UsageError, match=f"set {variable}"):
             resolve(spec, environ=environ)
+
+
+def test_who_is_never_asked_needs_no_key() -> None:
+    assert resolve("openai/gpt-4.1", environ={}, needs_key=False).key is None
 
 
 def test_either_of_two_variables_serves_and_two_keys_are_told_apart() -> None:

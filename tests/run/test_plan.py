@@ -108,6 +108,13 @@ def test_what_the_model_never_produced_outweighs_what_else_is_wrong(edit: Edit, 
     assert status(dataclasses.replace(edit, edited=None, instruction="")) == "missing_output"
 
 
+def test_where_neither_picture_is_found_the_model_is_not_to_blame(edit: Edit) -> None:
+    gone = Path("not/there.png")
+    assert status(dataclasses.replace(edit, input=gone, edited=gone)) == "missing_input"
+    assert status(dataclasses.replace(edit, input=gone, edited=gone), REFERENCE) == "missing_input"
+    assert status(dataclasses.replace(edit, input=gone, edited=None)) == "missing_output"  # as the manifest says
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -235,6 +235,15 @@ def test_an_id_that_stands_twice_is_found_before_anything_is_asked(tmp_path: Pat
         Source(Job(tmp_path / "edits.parquet", ("online",), ("measured",)), str(tmp_path))
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_pieces_hold_the_models_that_are_wanted_up_to_the_limit(kind: str, tmp_path: Path) -> None:
+    manifest = edits(tmp_path, 20)
+    path = manifest if kind == "jsonl" else as_parquet(manifest, inside=False)
+    for limit in (None, 3, 99):
+        job = Job(path, ("online",), ("measured",), models=("m1",), limit=limit)
+        assert in_pieces(job, tmp_path / str(limit), 4) == list(job.edits())
+
+
 def test_a_store_is_told_from_a_folder(tmp_path: Path) -> None:
     places = ["a.db", "sqlite:///a.db", "postgresql://h/d", "shards/", str(tmp_path), "s3://bucket/run", "gs://b/r"]
     assert [is_folder(place) for place in places] == [False, False, False, True, True, True, True]

@@ -72,6 +72,7 @@ def _cut(job: Job, store: Store | Folder) -> Iterator[list[Piece]]:
 async def _identities(job: Job, manner: Manner, rubrics: Sequence[Rubric]) -> dict[str, str]:
     """Of the judges; what cannot be asked at all leaves no run behind."""
     Costs(job.options, manner.budget, job.judges)
+    job.check()
     async with AsyncExitStack() as resources:
         judges = [await open_judge(spec, job.options, Pace, resources) for spec in job.judges]
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):

@@ -71,7 +71,7 @@ class Source:
                 ids.add(file)
         ids.check()
         total = sum(count for *_, count in self._groups)
-        self._total = min(total, job.limit or total)
+        self._total = min(total, _rows_for(job) or total)
 
     @property
     def suitable(self) -> int:
@@ -121,6 +121,23 @@ def _files(path: Path) -> list[str]:
     return [str(file) for file in files if file.suffix.lower() == ".parquet"]
 
 
+def _rows_for(job: Job) -> int | None:
+    """How many rows of Parquet hold the first edits, as many as are wanted; None: all of them."""
+    import pyarrow.parquet as pq
+
+    if not job.limit or not job.models:
+        return job.limit
+    found = rows = 0
+    for path in _files(job.manifest):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=["model"]):
+                for model in batch.column(0).to_pylist():
+                    rows, found = rows + 1, found + job.is_about(model)
+                    if found == job.limit:
+                        return rows
+    return None
+
+
 def edits_of(piece: Piece, job: Job) -> Iterator[Edit]:
     """The edits of a piece, as the manifest itself would give them."""
     import pyarrow.parquet as pq
@@ -138,11 +155,11 @@ def edits_of(piece: Piece, job: Job) -> Iterator[Edit]:
         for position, row in enumerate(islice(rows, piece.skip, piece.skip + piece.count), piece.position):
             if _ROW in row:
                 yield reader.edit(row[_LINE], json.loads(row[_ROW]))
-                continue
-            line, plain = manifest.plain_row(position + 1, row, reader)
-            if isinstance(plain, ManifestError):
-                raise plain
-            yield reader.edit(line, plain)
+            elif job.is_about(row.get("model")):
+                line, plain = manifest.plain_row(position + 1, row, reader)
+                if isinstance(plain, ManifestError):
+                    raise plain
+                yield reader.edit(line, plain)
 
 
 def _heavy(file: Any) -> set[str]:
@@ -160,9 +177,10 @@ def _converted(job: Job, folder: str) -> str:
     system, inside = filesystem(folder)
     system.create_dir(inside, recursive=True)
     path = posixpath.join(inside, "edits.parquet")
-    lines = islice(manifest.rows(job.manifest, reader), job.limit)
+    checked = (_checked(reader, line, row) for line, row in manifest.rows(job.manifest, reader))
+    lines = islice((line for line in checked if job.is_about(line[1].get("model"))), job.limit)
     with system.open_output_stream(path) as out, pq.ParquetWriter(out, schema) as writer:
-        while some := [_checked(reader, line, row) for line, row in islice(lines, LARGEST)]:
+        while some := list(islice(lines, LARGEST)):
             columns = {_LINE: [line for line, _ in some], _ROW: [json.dumps(row) for _, row in some]}
             writer.write_table(pa.table(columns, schema))
     return posixpath.join(folder, "edits.parquet")
