@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -44,8 +45,9 @@ print(f"{run.summary.total} judgements, {run.summary.failed} failed. It abstains
 # --- the same as a page, and what to do next ---
 command = [sys.executable, "-m", "editjudge", "report", "demo", "--store", STORE, "-o", REPORT]
 subprocess.run(command, check=True)
+typed = "editjudge" if shutil.which("editjudge") else os.path.relpath(Path(sys.executable).with_name("editjudge"))
 print(f"""
 Next: open {REPORT} to see every edit with its reasons, then
-  editjudge compare demo --store {STORE}   is a difference between two editors real?
-  editjudge probe                                    how far can this judge be trusted?
-  editjudge run edits.jsonl --judge openai/gpt-4.1   your own edits, in the form of {manifest}""")
+  {typed} compare demo --store {STORE}   is a difference between two editors real?
+  {typed} probe                                    how far can this judge be trusted?
+  {typed} run edits.jsonl --judge openai/gpt-4.1   your own edits, in the form of {manifest}""")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import sqlalchemy as sa
 
+from editjudge.judgement import DONE
 from editjudge.store.schema import items, ratings, tasks
 from editjudge.store.store import Item, Run, Store
 from editjudge.web.listing import Array, Column, Listing, Query, build
@@ -39,6 +41,16 @@ class Row:
     violations: list[str]
     contradicted: bool
     spread: float
+
+    @property
+    def abstained(self) -> str:
+        """What was abstained from beside scores, in words."""
+        silent = sum(map(math.isnan, self.scores))
+        if "ok" not in self.statuses or not (silent or "abstained" in self.statuses):
+            return ""
+        if silent and set(self.statuses) <= set(DONE):  # else some have no score because something failed
+            return f"{silent} factor{'' if silent == 1 else 's'} abstained"
+        return "abstained in part" if "abstained" in self.statuses else ""
 
 
 @dataclass(frozen=True)

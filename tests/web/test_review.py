@@ -8,13 +8,16 @@ from pathlib import Path
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from cli.stores import Spec
+from cli.stores import made as by_hand
 from playwright.sync_api import Page, expect
 
+from editjudge.rubrics.files import load
 from editjudge.store.store import Store
 from editjudge.web.browse import Browser
 from editjudge.web.listing import Query
 from web.sample import EDITS, JUDGES, MODELS
-from web.served import Served
+from web.served import Served, serving
 
 FIRST = "/runs/1/edits/brush-2%2F0"
 
@@ -86,6 +89,20 @@ def test_a_range_of_scores_means_the_mean_over_judges_and_repeats(sample: Served
     names = [item.item for item in sample.store.items(run)]
     assert [row.item.item for row in page.rows] == [names[number] for number in wanted]
     assert 0 < page.total < 12
+
+
+def test_what_was_abstained_from_is_counted_beside_the_scores(tmp_path: Path) -> None:
+    silent = {1: {"alignment", "completeness"}, 2: {factor.key for factor in load("quality").factors}}
+
+    def say(_model: str, n: int, _judge: str, factor: str, _repeat: int) -> int | str | None:
+        return "refused" if (n, factor) == (2, "alignment") else None if factor in silent.get(n, ()) else 5
+
+    spec = Spec(models=("m",), edits=3, rubrics=("online",))
+    with serving(by_hand(tmp_path / "s.db", spec, say)) as served:
+        shown = httpx.get(f"{served.url}/runs/1").text
+    cells = re.findall(r'<td class="flags">(.*?)</td>', shown, re.DOTALL)
+    words = [" ".join(re.sub(r"<[^>]*>", " ", cell).split()) for cell in cells]
+    assert words == ["ok", "ok 2 factors abstained", "ok refused abstained in part"]
 
 
 def test_sorting_puts_the_best_first_the_worst_first_and_what_has_no_score_last(page: Page, sample: Served) -> None:
@@ -312,6 +329,14 @@ def test_two_models_are_compared_edit_by_edit(page: Page, sample: Served) -> Non
     expect(page.locator("#caption")).to_contain_text("Left Edited, right The other edit")
 
 
+def test_a_difference_is_b_less_a_as_on_the_command_line(page: Page, sample: Served) -> None:
+    opened(page, sample, "/compare?a=1&b=2&sort=-alignment")
+    expect(page.locator(".gaps").first.get_by_role("columnheader").last).to_have_text("B − A")
+    cells = page.locator(".gaps tbody tr").filter(has_text="alignment").first.get_by_role("cell")
+    a, b, gap = (float(text) for text in cells.all_inner_texts())
+    assert gap == b - a > 0
+
+
 def test_two_runs_are_compared_by_id(page: Page, sample: Served) -> None:
     opened(page, sample, "/compare?a=1&b=2")
     expect(page.get_by_role("status")).to_contain_text("12 pairs")
@@ -320,6 +345,29 @@ def test_two_runs_are_compared_by_id(page: Page, sample: Served) -> None:
 def test_comparing_something_with_itself_is_refused_in_words(sample: Served) -> None:
     answer = httpx.get(f"{sample.url}/compare?a=1&b=1", headers={"accept": "text/html"})
     assert answer.status_code == 400 and "both sides are the same" in answer.text
+
+
+# --- drawn so that it can be read -----------------------------------------------------------------------------
+
+
+def test_scores_are_in_sight_on_a_tall_window(page: Page, sample: Served) -> None:
+    page.set_viewport_size({"width": 1280, "height": 1600})
+    opened(page, sample)
+    expect(page.locator(".scores tbody tr").nth(2)).to_be_in_viewport()
+
+
+def test_the_spread_is_apart_from_the_last_rubric(page: Page, sample: Served) -> None:
+    opened(page, sample, "/runs/1")
+    for cells in ("thead tr:first-child > :last-child", "thead tr:last-child > :last-child", "tbody tr > :last-child"):
+        for cell in page.locator(f".edits {cells}").all():
+            assert cell.evaluate("cell => getComputedStyle(cell).borderLeftStyle") == "solid", cells
+
+
+def test_the_line_under_an_id_is_below_its_underscores(page: Page, sample: Served) -> None:
+    opened(page, sample, "/compare?a=1&b=2")
+    style = "link => [getComputedStyle(link).textUnderlineOffset, getComputedStyle(link).fontSize]"
+    offset, size = (float(text.removesuffix("px")) for text in page.locator("figcaption a").first.evaluate(style))
+    assert offset >= size / 4
 
 
 # --- accessible -----------------------------------------------------------------------------------------------
