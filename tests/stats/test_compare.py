@@ -143,6 +143,7 @@ def test_what_can_be_shown_is_at_the_level_of_the_verdict() -> None:
 def test_one_of_several_comparisons_finds_its_detectable_difference_eighty_times_in_a_hundred() -> None:
     rng, n, runs = np.random.default_rng(5), 30, 400
     true = detectable(1 / np.sqrt(n), n, 4)
+    assert true is not None
     found = 0
     for run in range(runs):
         p = sign_flip(rng.normal(true, 1, n), np.arange(n), seed=run, flips=1_000)
