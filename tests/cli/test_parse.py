@@ -161,7 +161,7 @@ def test_a_directory_is_told_in_words(parse: Call, tmp_path: Path) -> None:
 
 def test_an_unknown_rubric_is_told_with_the_nearest_name(parse: Call) -> None:
     done = parse("--rubric", "preservaton", "-", stdin=GOOD)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert 'did you mean "preservation"?' in done.err
 
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from run.made import SPECS, editjudge, stub
+from run.made import SPECS, editjudge, environment, stub
 
 from editjudge.probes.making import probes
 
@@ -85,6 +85,15 @@ def test_a_budget_ends_the_asking_and_what_was_not_asked_is_no_figure(tmp_path: 
     assert told.code == 4 and told.json["statuses"] == {} and told.json["controls"] == []
 
 
+def test_a_dry_run_needs_no_key_and_makes_no_store(tmp_path: Path) -> None:
+    words = (*LIGHT, "--judge", "openai/gpt-4.1", "--store", tmp_path / "s.db")
+    with environment({"OPENAI_API_KEY": None}):
+        assert editjudge(*words, "--dry-run", "--json").json["price"] > 0
+        refused = editjudge(*words)
+    assert refused.code == 2 and "OPENAI_API_KEY" in refused.err
+    assert not (tmp_path / "s.db").exists()
+
+
 def test_a_set_is_written_for_people_to_look_at(tmp_path: Path, recorded: Path) -> None:
     folder = tmp_path / "set"
     told = editjudge(*LIGHT, "--judge", f"replay:{recorded}", "--store", tmp_path / "s.db", "--write", folder,
@@ -102,7 +111,7 @@ def test_a_set_is_written_for_people_to_look_at(tmp_path: Path, recorded: Path) 
         (("-o", "p.pdf"), 2, "ends in none of .html, .json, .md"),
         (("--seed", "-1"), 2, "at least 0"),
         (("--photos", "0"), 2, "0"),
-        (("--rubric", "preservatoin"), 1, "did you mean"),
+        (("--rubric", "preservatoin"), 2, "did you mean"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_made(
