@@ -282,7 +282,7 @@ def _near_spec(name: str) -> str:
     """As `near_miss`, for a word that may also be a model without its provider."""
     from editjudge.judges.prices import BUILTIN, prices
 
-    specs = {spec.partition("/")[2]: spec for spec in reversed(prices(BUILTIN).models)}
+    specs = {spec.partition("/")[2]: spec for spec in reversed([*prices(BUILTIN).models])}
     specs |= {word: word for word in ("measured", *PROVIDERS)}
     close = difflib.get_close_matches(name.casefold(), specs, n=1)
     return f'; did you mean "{specs[close[0]]}"?' if close else "."

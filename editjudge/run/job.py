@@ -83,10 +83,10 @@ class Job:
         return not self.models or model in self.models
 
     def _read(self) -> Iterator[Edit]:
-        allowed = {"allow_outside": self.allow_outside, "allow_urls": self.allow_urls}
+        outside, urls = self.allow_outside, self.allow_urls
         if self.rows is not None:
-            return manifest.from_rows(self.rows, name=str(self.manifest), **allowed)
-        return manifest.read(self.manifest.absolute(), **allowed)
+            return manifest.from_rows(self.rows, name=str(self.manifest), allow_outside=outside, allow_urls=urls)
+        return manifest.read(self.manifest.absolute(), allow_outside=outside, allow_urls=urls)
 
     def chosen(self, store: Store) -> Iterator[Edit]:
         """The edits that the run is about."""
