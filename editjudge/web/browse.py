@@ -226,11 +226,13 @@ class _Making:
         return self._listing
 
     def stale(self, run: Run) -> bool:
-        """Whether the run may have gone on, or people rated: a twentieth of the time goes into looking again."""
+        """Whether the run may have gone on, or people rated. A run that goes on all the time, as one of rewards does,
+        is looked at again all the time, which takes a twentieth of it at most."""
         if not self._done.is_set():
             return False
-        old = time.monotonic() - self._begun > max(5.0, 20 * self._seconds)
-        return old or run.updated != self._run.updated or self._error is not None
+        age = time.monotonic() - self._begun
+        changed = run.updated != self._run.updated or self._error is not None
+        return age > 20 * self._seconds and (changed or age > 5.0)
 
 
 class _Search:
