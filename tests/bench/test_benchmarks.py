@@ -57,11 +57,13 @@ def test_a_benchmark_that_fails_keeps_its_old_figures(tmp_path: Path, monkeypatc
 def test_figures_printed_before_are_taken_with_the_command_that_gives_them(tmp_path: Path) -> None:
     printed = tmp_path / "printed.json"
     small = {"seconds": 2.0, "edits_per_second": 5.0, "cpu_ms": 4.0, "peak_mb": 100.0}
-    found = {"stub": [{"edits": 10, "local": small}, {"edits": 1000, "local": {**small, "peak_mb": 110.0}}]}
+    runs = [{"edits": 10, "local": small}, {"edits": 1000, "local": {**small, "peak_mb": 110.0}}]
+    found = {"load": 3.5, "stub": runs}
     printed.write_text(json.dumps(found))
     read = benchmarks.read("million", printed)
     assert read["found"] == found and read["command"].endswith(benchmarks.COMMANDS["million"])
-    assert "take 1.1 times the memory and 1 times the CPU" in page({"million": read})
+    shown = page({"million": read})
+    assert "take 1.1 times the memory and 1 times the CPU" in shown and "load was 3.5 at the end" in shown
 
 
 def test_a_peer_that_could_not_be_run_is_listed_with_the_reason() -> None:
