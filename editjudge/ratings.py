@@ -17,8 +17,10 @@ from editjudge.stats.preference import Preference
 
 RATING = ("item", "rater", "factor", "score")
 SCORE = ("item", "judge", "factor", "score")
-VOTES = {"a": "A", "b": "B", "tie": "tie"}
-VOTES |= {"[[a>b]]": "A", "[[b>a]]": "B", "[[a=b=good]]": "tie", "[[a=b=bad]]": "tie"}
+VOTES = {
+    "a": "A", "b": "B", "tie": "tie",
+    "[[a>b]]": "A", "[[b>a]]": "B", "[[a=b=good]]": "tie", "[[a=b=bad]]": "tie",
+}  # fmt: skip
 """How a vote is written, in any case: plainly, or as arenas have their judges answer."""
 GUESSED = "guessed"
 """The status of a score that the source says it made up where it could not read an answer."""
