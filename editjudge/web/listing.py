@@ -233,16 +233,21 @@ class _Making:
         for number, column in enumerate(self._columns):
             self._by_rubric.setdefault(column.rubric, {})[column.factor] = number
         self._ids: dict[str, int] = {}
+        self._last: int | None = None
+        """The last position when it was begun: a run of rewards goes on meanwhile, and what comes later is left out."""
 
     def _select(self, *what: Any) -> sa.Select[Any]:
         query = sa.select(*what).where(items.c.run_id == self._run.id)
-        return query if self._only is None else query.where(items.c.item.in_(list(self._only)))
+        if self._only is not None:
+            return query.where(items.c.item.in_(list(self._only)))
+        return query if self._last is None else query.where(items.c.position <= self._last)
 
     def add_items(self, progress: Callable[[float], None]) -> None:
         place = items.c.position
         counted = self._select(sa.func.max(place), sa.func.count(), sa.func.count(place.distinct()))
         last, count, distinct = next(self._store._stream(counted))
-        total = count if self._only is not None else (last or 0) + 1 + count - distinct
+        self._last = last = last or 0
+        total = count if self._only is not None else last + 1 + count - distinct
         self._there, model, kind = (np.zeros(total, dtype) for dtype in (np.bool_, np.uint16, np.uint16))
         models: dict[str, int] = {}
         kinds: dict[str, int] = {}
