@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from editjudge.ratings import VOTES
 from editjudge.stats.agreement import agree
 from editjudge.stats.answer import number
 from editjudge.stats.ceiling import alpha_ordinal, fleiss
@@ -28,7 +29,6 @@ from editjudge.stats.concordance import Pairs, estimate
 from editjudge.stats.preference import accuracy
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-VOTES = {"[[A>B]]": "A", "[[B>A]]": "B", "[[A=B=Good]]": "tie", "[[A=B=Bad]]": "tie"}
 
 SAME_NAME = {
     "Text-To-Image": "Text-Guided_IG",
@@ -260,7 +260,7 @@ def preferences(folder: Path, draws: int) -> dict[str, Any]:
     human, groups = [pair["human_preference"] for pair in pairs], [pair["group"] for pair in pairs]
     out = {}
     for judge in pairs[0]["judge_votes"]:
-        votes = [VOTES.get(pair["judge_votes"].get(judge) or "") for pair in pairs]
+        votes = [VOTES.get((pair["judge_votes"].get(judge) or "").casefold()) for pair in pairs]
         found = accuracy(human, votes, group=groups, draws=draws)
         out[judge] = {
             name: getattr(found, name)
