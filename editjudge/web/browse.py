@@ -92,8 +92,8 @@ class Browser:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._listings: OrderedDict[tuple[int, str], _Making] = OrderedDict()
-        self._searches: OrderedDict[tuple[int, str], _Search] = OrderedDict()
+        self._listings: OrderedDict[tuple[object, ...], _Making] = OrderedDict()
+        self._searches: OrderedDict[tuple[object, ...], _Search] = OrderedDict()
 
     def page(self, run: Run, query: Query) -> Page:
         making, total = self._making(run, query.judge), count(self._store, run)
@@ -147,7 +147,8 @@ class Browser:
     def _order(self, run: Run, query: Query, listing: Listing) -> tuple[Array, float]:
         if not query.q:
             return listing.order(query), 1.0
-        search = self._kept(self._searches, (run.id, query.q), lambda: _Search(self._store, run, query.q))
+        key = (run.id, run.updated, query.q)
+        search = self._kept(self._searches, key, lambda: _Search(self._store, run, query.q))
         found = search.advance(listing, _PATIENCE)
         return listing.order(query, found), search.progress
 
@@ -180,7 +181,7 @@ class Browser:
                 self._listings[run.id, judge] = _Making(self._store, run, judge, known)
         return self._kept(self._listings, (run.id, judge), lambda: _Making(self._store, run, judge, None))
 
-    def _kept(self, kept: OrderedDict[tuple[int, str], T], key: tuple[int, str], make: Callable[[], T]) -> T:
+    def _kept(self, kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], make: Callable[[], T]) -> T:
         with self._lock:
             value = kept[key] if key in kept else kept.setdefault(key, make())
             kept.move_to_end(key)
@@ -236,7 +237,8 @@ class _Making:
 
 
 class _Search:
-    """Edits whose instruction or id has some words in it; goes on where it stopped when it is looked at again."""
+    """Edits whose instruction or id has some words in it; goes on where it stopped when it is looked at again, be it
+    for want of time or because the run had no more edits yet."""
 
     def __init__(self, store: Store, run: Run, words: str) -> None:
         self._store, self._run, self._words = store, run, words
@@ -247,15 +249,17 @@ class _Search:
     def advance(self, listing: Listing, seconds: float) -> Array:
         """Rows found so far."""
         until, total = time.monotonic() + seconds, len(listing.there)
+        places = total - len(listing.ids)
         mine = items.c.run_id == self._run.id
         has = sa.or_(*(items.c[name].icontains(self._words, autoescape=True) for name in ("instruction", "item")))
         query = sa.select(items.c.position, items.c.item).where(mine, has)
         with self._lock:
-            while self._next < total and time.monotonic() < until:
-                some = items.c.position.between(self._next, self._next + _SEARCHED - 1)
+            while self._next < places and time.monotonic() < until:
+                end = min(self._next + _SEARCHED, places)
+                some = items.c.position.between(self._next, end - 1)
                 self._found += [(place, item) for place, item in self._store._stream(query.where(some))]
-                self._next += _SEARCHED
-            self.progress = min(1.0, self._next / max(1, total))
+                self._next = end
+            self.progress = min(1.0, self._next / places) if places else 1.0
             mask = np.zeros(total, np.bool_)
             rows = [listing.ids.get(item, place) for place, item in self._found]
             mask[[row for row in rows if row < total]] = True
