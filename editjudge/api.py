@@ -38,7 +38,7 @@ def judge(
     ground_truth: Image | None = None,
     mask: Image | None = None,
     referring_expression: str = "",
-    id: str = "edit",  # noqa: A002
+    id: str = "edit",  # noqa: A002  (the word of a manifest)
     **options: Any,
 ) -> Mapping[str, Judgement]:
     """Judge one edit: a judgement for each rubric, by its name. Nothing is stored.

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import hashlib
 import itertools
+import operator
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -65,7 +66,7 @@ def _log(
     items: Mapping[str, Item],
     factors: Mapping[str, list[str]],
 ) -> EvalLog:
-    key = lambda row: (row["item"], row["repeat"])  # noqa: E731
+    key = operator.itemgetter("item", "repeat")
     grouped = itertools.groupby(sorted(rows, key=key), key)
     samples = [_sample(items[item], repeat, list(said), factors) for (item, repeat), said in grouped]
     ids = list(dict.fromkeys(sample.id for sample in samples))

@@ -137,7 +137,7 @@ class Pictures:
     async def _encoding(self, key: Any, source: ImageSource, limits: Limits) -> Encoded:
         try:
             encoded = await asyncio.to_thread(self._encode, source, limits)
-        except BaseException:
+        except BaseException:  # cancelled too: whoever asks next begins anew
             del self._held[key]
             raise
         size = len(encoded.base64)

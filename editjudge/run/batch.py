@@ -320,7 +320,7 @@ class _Counter:
 
     async def _persist(self, send: Callable[[], Awaitable[T]], gone: T | None = None) -> T:
         """What only reads may be sent as often as it takes; `gone` is the answer where it is not there any more."""
-        chance = random.Random()  # noqa: S311
+        chance = random.Random()  # noqa: S311  (spreads retries, keeps no secret)
         for failures in itertools.count(1):
             try:
                 return await send()

@@ -185,7 +185,7 @@ def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
     if total <= SAMPLE:
         return None, None
     # The same lines each time: a plan that is made twice is the same plan.
-    chosen = frozenset(random.Random(0).sample(range(total), SAMPLE))  # noqa: S311
+    chosen = frozenset(random.Random(0).sample(range(total), SAMPLE))  # noqa: S311  (a sample)
     with job.manifest.open("rb") as file:
         picked = [(at, raw) for at, raw in enumerate(itertools.islice(file, total)) if at in chosen and raw.strip()]
     rows = [_row(job.manifest, at, raw) for at, raw in picked]

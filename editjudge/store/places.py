@@ -124,7 +124,7 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
         connection = sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
         try:
             _pragmas(connection, readonly)
-        except BaseException:
+        except BaseException:  # nobody else knows of it
             connection.close()
             raise
         return connection

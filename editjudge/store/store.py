@@ -93,7 +93,7 @@ class Store:
         store = cls(engine, place, readonly, timeout)
         try:
             store._prepare()
-        except BaseException:
+        except BaseException:  # nobody else knows of it
             store.close()
             raise
         return store

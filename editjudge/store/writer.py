@@ -91,7 +91,7 @@ class Writer:
         if self._error is None:
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
-            except Exception as error:
+            except Exception as error:  # told to each who waits for it, and to all who come later
                 self._error = error
         return [self._error] * len(batch)
 

@@ -242,7 +242,7 @@ class Desk:
             for key, judgement in (await asyncio.to_thread(self._kept, list(fresh))).items():
                 self._asked.pop(key).set_result(judgement)
                 del fresh[key]
-        except BaseException as error:
+        except BaseException as error:  # cancelled too: others may wait for the same keys
             for key in fresh:
                 self._asked.pop(key).set_exception(error)
             raise
@@ -271,7 +271,7 @@ class Desk:
         except JudgeError as error:  # nobody was asked, so there is nothing to keep: the task stays to be judged
             line.down = True
             answer.set_result(work.judgement("unreachable", reasons=(Remark("judge_down", str(error)),)))
-        except Exception as error:
+        except Exception as error:  # raised in the requests that wait for it
             answer.set_exception(error)
         else:
             answer.set_result(judgement)

@@ -34,11 +34,11 @@ def _listed(lines: Sequence[Body]) -> Iterator[bytes]:
         yield from line
 
 
-async def look(calls: Calls, id: str) -> Job:  # noqa: A002
-    batch = await calls.get(f"{_PATH}/{id}", HEADERS)
+async def look(calls: Calls, batch_id: str) -> Job:
+    batch = await calls.get(f"{_PATH}/{batch_id}", HEADERS)
     counts = mapping(batch.get("request_counts"))
     answered = sum(count(counts.get(name)) or 0 for name in ("succeeded", "errored", "canceled", "expired"))
-    return Job(string(batch.get("processing_status")) == "ended", answered, (f"{_PATH}/{id}/results",))
+    return Job(string(batch.get("processing_status")) == "ended", answered, (f"{_PATH}/{batch_id}/results",))
 
 
 def answer(line: Mapping[str, Any]) -> Answer:

@@ -55,8 +55,8 @@ async def _upload(calls: Calls, mark: str, body: Body) -> str:
     return name
 
 
-async def look(calls: Calls, id: str) -> Job:  # noqa: A002
-    batch = await calls.get(f"v1beta/{id}")
+async def look(calls: Calls, batch_id: str) -> Job:
+    batch = await calls.get(f"v1beta/{batch_id}")
     about = mapping(batch.get("metadata"))
     stats, state = mapping(about.get("batchStats")), string(about.get("state")).rpartition("_STATE_")[2]
     answered = sum(_number(stats.get(f"{kind}RequestCount")) for kind in ("successful", "failed"))

@@ -47,8 +47,8 @@ def form(mark: str, lines: Sequence[Body]) -> tuple[Body, dict[str, str]]:
     return body, {"content-type": f"multipart/form-data; boundary={edge}"}
 
 
-async def look(calls: Calls, id: str) -> Job:  # noqa: A002
-    batch = await calls.get(f"batches/{id}")
+async def look(calls: Calls, batch_id: str) -> Job:
+    batch = await calls.get(f"batches/{batch_id}")
     counts, status = mapping(batch.get("request_counts")), string(batch.get("status"))
     if status == "failed":
         errors = mapping(batch.get("errors")).get("data")

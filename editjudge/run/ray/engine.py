@@ -49,7 +49,7 @@ async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> O
         try:
             with _cut(job, store) as todo:
                 await driver.run(todo, cluster.workers)
-        except BaseException:
+        except BaseException:  # Ctrl-C and a lost cluster alike
             store.mark(run, "interrupted")
             raise
     return conclude(store, run, rubrics, driver.control, driver.tally)
