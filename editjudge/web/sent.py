@@ -49,8 +49,12 @@ def _decoded(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     head = _PREFIX.match(value)
+    text = value[head.end() :] if head else value
     try:
-        return binascii.a2b_base64(value[head.end() :] if head else value, strict_mode=True)
+        data = binascii.a2b_base64(text, strict_mode=True)
+        if len(text) != -(-len(data) // 3) * 4:  # Python takes more of it, even strictly
+            raise ValueError("Excess padding")
+        return data
     except (ValueError, UnicodeError) as error:
         what = "expected a picture in base64 or a data:image/...;base64, URL, never a path or an address ({why})"
         raise PydanticCustomError("picture", what, {"why": str(error)}) from None

@@ -1,0 +1,21 @@
+"""What a request may carry, held against what the document says of it."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic_core import PydanticCustomError
+
+from editjudge.web.sent import BASE64, _decoded
+
+
+@settings(max_examples=2000)
+@given(st.sampled_from(("", "data:image/png;base64,", "data:;base64,")), st.text("Aa9+/= \n_", max_size=13))
+def test_what_is_decoded_is_what_the_document_calls_base64(head: str, text: str) -> None:
+    try:
+        taken = isinstance(_decoded(head + text), bytes)
+    except PydanticCustomError:
+        taken = False
+    assert taken == bool(re.fullmatch(BASE64.removesuffix("$"), head + text))
