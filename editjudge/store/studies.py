@@ -7,10 +7,11 @@ the same transaction, so that `agree` has it at once. Controls, whose answer is 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -54,6 +55,31 @@ class Filled:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What an edit must have to be rated: what a run asks no judge about without it, either."""
+
+    images: tuple[str, ...] = ()
+    instruction: bool = False
+
+    def conditions(self) -> dict[str, sa.ColumnElement[bool]]:
+        """By what is needed, in words."""
+        # As text: inside a string of the JSON a quotation mark is escaped, so only a role's own name looks like this.
+        images, words = (sa.type_coerce(column, sa.Text) for column in (items.c.images, items.c.instruction))
+        found = {f"{role.replace('_', ' ')} picture": images.contains(f'"{role}":{{') for role in self.images}
+        return found | ({"instruction": sa.func.trim(words, " \t\r\n") != ""} if self.instruction else {})
+
+    def lacking(self, store: Store, run_id: int) -> str:
+        """What no edit of the run has, with all that was named before it; empty where some edit has everything."""
+        query = sa.select(items.c.position).where(items.c.run_id == run_id).limit(1)
+        with store._reading() as connection:
+            for name, condition in self.conditions().items():
+                query = query.where(condition)
+                if connection.scalar(query) is None:
+                    return name
+        return ""
+
+
 def create_study(
     store: Store, name: str, run_id: int, rubrics: Sequence[str], *, overlap: int, quota: int, controls: int
 ) -> Study:
@@ -78,7 +104,9 @@ def find_study(store: Store, number: int) -> Study:
     raise UsageError(f"no study has the number {number}")
 
 
-def join(store: Store, study: Study, rater: str, controls: Sequence[str] = ()) -> list[Place]:
+def join(
+    store: Store, study: Study, rater: str, controls: Sequence[str] = (), needs: Needs | None = None
+) -> list[Place]:
     """The places of a rater, in an order of their own; given out at the first visit, and the same ever after.
 
     Edits that another rater has and that still lack one come first, so that raters overlap from the start on.
@@ -92,7 +120,9 @@ def join(store: Store, study: Study, rater: str, controls: Sequence[str] = ()) -
         wanting = [item for item, n in given.items() if n < study.overlap]
         chance.shuffle(wanting)
         chosen = wanting[: study.quota]
-        chosen += _fresh(connection, study, given, study.quota - len(chosen), total, chance)
+        usable = (needs or Needs()).conditions().values()
+        query = sa.select(items.c.position, items.c.item).where(items.c.run_id == study.run_id, *usable)
+        chosen += _fresh(connection, query, given, study.quota - len(chosen), _shuffled(total, chance))
         chance.shuffle(chosen)
         places = [(item, False) for item in chosen]
         for control in chance.sample(list(controls), min(len(controls), study.controls)) if places else ():
@@ -113,21 +143,28 @@ _GIVEN = (
 
 
 def _fresh(
-    connection: sa.Connection, study: Study, given: Counter[str], wanted: int, total: int, chance: random.Random
+    connection: sa.Connection,
+    query: sa.Select[tuple[int, str]],
+    given: Counter[str],
+    wanted: int,
+    order: Iterator[int],
 ) -> list[str]:
     """Edits that nobody has, drawn without reading them all: a run may have a million."""
     found: list[str] = []
-    order = chance.sample(range(total), min(total, max(0, wanted) + len(given)))
-    for start in range(0, len(order), 500):
-        if len(found) >= wanted:
-            break
-        some = order[start : start + 500]
-        query = sa.select(items.c.position, items.c.item).where(
-            items.c.run_id == study.run_id, items.c.position.in_(some)
-        )
-        at = dict(map(tuple, connection.execute(query)))
+    while len(found) < wanted and (some := list(itertools.islice(order, 500))):
+        at = dict(map(tuple, connection.execute(query.where(items.c.position.in_(some)))))
         found += [at[position] for position in some if position in at and at[position] not in given]
     return found[: max(0, wanted)]
+
+
+def _shuffled(total: int, chance: random.Random) -> Iterator[int]:
+    """The numbers below the total in a random order, drawn as they are wanted: Fisher and Yates' shuffle of a list that
+    holds only what was moved."""
+    moved: dict[int, int] = {}
+    for last in reversed(range(total)):
+        at = chance.randint(0, last)
+        yield moved.get(at, at)
+        moved[at] = moved.pop(last, last)
 
 
 def _places(connection: sa.Connection, study: Study, rater: str) -> list[Place]:

@@ -24,6 +24,7 @@ from editjudge.store.ratings import csv_lines, read_ratings
 from editjudge.store.store import Item, Run
 from editjudge.store.studies import (
     Filled,
+    Needs,
     Place,
     Study,
     create_study,
@@ -144,6 +145,11 @@ class _Desk:
         keys = [factor.key for rubric in rubrics for factor in rubric.factors]
         if len(set(keys)) < len(keys):
             raise UsageError("two of these rubrics have a factor of the same name, and a rating knows only the factor")
+        if lacking := _needs(rubrics).lacking(self._store, run.id):
+            raise UsageError(
+                f"{given['rubric']} shows the {lacking}, and no edit of the run {run.name} has one: "
+                "take another rubric, or judge a manifest that names it"
+            )
         controls = _whole(given, "controls", 0, 14)
         if controls and not _can_make_controls():  # said to who sets it up, not to the first rater
             raise UsageError(f"controls: {_EXTRA}; set none, or install it")
@@ -172,7 +178,7 @@ class _Desk:
         if not rater:
             return RedirectResponse("/rate", 303)
         rubrics = self._rubrics(study)
-        mine = join(self._store, study, rater, _controls(rubrics) if study.controls else ())
+        mine = join(self._store, study, rater, _controls(rubrics) if study.controls else (), _needs(rubrics))
         done = _done(rubrics, filled_in(self._store, study, rater), rater, mine)
         for place in mine:
             if place.number not in done:
@@ -286,6 +292,12 @@ def _agreement(rubrics: list[Rubric], rated: list[Rating]) -> Iterator[tuple[str
         mine = [rating for rating in rated if rating.factor == factor.key]
         if len({rating.rater for rating in mine}) > 1:
             yield factor.title or factor.key, ceiling(ratings_columns(mine), draws=_DRAWS)
+
+
+def _needs(rubrics: list[Rubric]) -> Needs:
+    """As a run has it: every picture that is shown, and an instruction; a referring expression may be empty."""
+    images = dict.fromkeys(role for rubric in rubrics for role in rubric.images)
+    return Needs(tuple(images), any("instruction" in rubric.texts for rubric in rubrics))
 
 
 def _done(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import sys
@@ -13,7 +14,7 @@ import pytest
 from run.made import editjudge, edits, rows_of, write_manifest
 
 from editjudge.store.ratings import read_ratings
-from editjudge.store.studies import list_studies
+from editjudge.store.studies import find_study, list_studies, places
 from web.served import Served, serving
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -133,6 +134,33 @@ def test_a_rater_goes_on_where_they_stopped_from_another_browser(served: Served)
     assert str(Person(served, "ann").get("/rate/1").url).endswith("/rate/1/4")
 
 
+def test_a_rubric_that_shows_what_no_edit_has_is_refused(served: Served) -> None:
+    setup = {"run": "1", "rubric": "offline", "quota": "5", "overlap": "2", "controls": "0"}
+    answer = Person(served, "chief").post("/rate/new", **setup)
+    assert answer.status_code == 400
+    assert "offline shows the ground truth picture, and no edit of the run r has one" in answer.text
+    assert list_studies(served.store) == []
+
+
+def test_only_edits_with_all_that_the_rubric_shows_are_given_out(served: Served) -> None:
+    """One has no ground truth, however its name reads; one no edited picture; one no words; the rest are whole."""
+    run = served.store.find_run("r")
+    kept = list(served.store.items(run))
+    for number, item in enumerate(kept):
+        images = dict(item.images) | {"ground_truth": item.images["input"]}
+        if number == 3:
+            images |= {"input": {"source": '/x/"ground_truth":{}.png', "digest": None}}
+        if number < 4:
+            del images["ground_truth" if number == 3 else "edited"]
+        words = " \n" if number == 4 else item.instruction
+        kept[number] = dataclasses.replace(item, images=images, instruction=words)
+    served.store.append(run, kept)
+    plan(served, rubric="offline", quota=18)
+    Person(served, "ann").get("/rate/1")
+    mine = places(served.store, find_study(served.store, 1), "ann")
+    assert sorted(place.item for place in mine) == sorted(item.item for item in kept[5:])
+
+
 @pytest.mark.parametrize("score", ["8", "0", "5.5", "five", "-1", "٥"])
 def test_a_score_off_the_scale_is_refused_and_nothing_of_the_form_is_kept(served: Served, score: str) -> None:
     plan(served)
@@ -148,8 +176,6 @@ def test_raters_overlap_as_planned_and_nobody_gets_more(served: Served) -> None:
     people = ("ann", "bob", "cid", "dee", "eve", "fay")
     for name in people:
         Person(served, name).get("/rate/1")
-    from editjudge.store.studies import find_study, places
-
     study = find_study(served.store, 1)
     given = [place.item for name in people for place in places(served.store, study, name)]
     assert len(given) == 40
@@ -181,8 +207,6 @@ def test_two_people_see_their_agreement_and_agree_uses_their_ratings(served: Ser
 
 def test_controls_have_known_answers_and_never_become_ratings(served: Served) -> None:
     plan(served, controls=3)
-    from editjudge.store.studies import find_study, places
-
     for name, score in (("careful", None), ("careless", 1)):
         person = Person(served, name)
         person.get("/rate/1")
