@@ -8,7 +8,9 @@ import math
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["day", "edit_url", "number", "pretty", "score", "titled"]
+from editjudge.rubrics.model import Anchor, Factor
+
+__all__ = ["day", "edit_url", "legend", "number", "pretty", "score", "titled"]
 
 
 def whole(value: Any) -> Any:
@@ -41,6 +43,17 @@ def score(value: float | None) -> str:
 def titled(key: str) -> str:
     """A factor's key as a column's heading."""
     return key.replace("_", " ")
+
+
+def legend(factor: Factor) -> tuple[dict[int, str], list[Anchor]]:
+    """What each value means, and the anchors still to be told: a label that points to one says what it says."""
+    said, rest = dict(sorted(factor.scale.labels.items())), list(factor.anchors)
+    for anchor in factor.anchors:
+        (value, *more), pointing = anchor.scores, f"as the anchor for {anchor.scores[0]} says"
+        if not more and pointing in said.get(value, ""):
+            said[value] = said[value].replace(pointing, " ".join(anchor.when))
+            rest.remove(anchor)
+    return {value: words.replace("the anchor for ", "") for value, words in said.items()}, rest
 
 
 def pretty(value: Any) -> str:

@@ -13,8 +13,10 @@ import httpx
 import pytest
 from run.made import editjudge, edits, rows_of, write_manifest
 
+from editjudge.rubrics.files import load
 from editjudge.store.ratings import read_ratings
 from editjudge.store.studies import find_study, list_studies, places
+from editjudge.web.wording import legend
 from web.served import Served, serving
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -89,8 +91,6 @@ def test_model_item_file_and_scores_are_hidden(served: Served) -> None:
 
 
 def test_the_form_is_the_rubric_s_own(served: Served) -> None:
-    from editjudge.rubrics.files import load
-
     plan(served)
     person = Person(served, "ann")
     page = person.get("/rate/1").text
@@ -159,6 +159,17 @@ def test_only_edits_with_all_that_the_rubric_shows_are_given_out(served: Served)
     Person(served, "ann").get("/rate/1")
     mine = places(served.store, find_study(served.store, 1), "ann")
     assert sorted(place.item for place in mine) == sorted(item.item for item in kept[5:])
+
+
+def test_a_label_that_points_to_an_anchor_says_what_the_anchor_says() -> None:
+    """And loses nothing: what no label says is told below."""
+    factor = load("reference").factor("unchanged_regions")
+    labels, rest = legend(factor)
+    assert labels[1] == "Strongly disagree: Large areas that have nothing to do with the instruction were altered."
+    assert labels[2] == "Disagree: near 1, though not quite as bad"
+    assert rest == []
+    for other in (load("preservation").factors[0], load("compliance").factors[0]):
+        assert legend(other) == (other.scale.labels, list(other.anchors))
 
 
 @pytest.mark.parametrize("score", ["8", "0", "5.5", "five", "-1", "٥"])
