@@ -69,7 +69,11 @@ TOO_MANY_FAILED = 3
 @click.option("--ray-address", help="Cluster to join; RAY_ADDRESS without it, else one on this machine.")
 @click.option("--workers", type=click.IntRange(1), help="Workers of a cluster; one for each of its CPUs without it.")
 @click.option(
-    "--where", metavar="RUN:FACTOR>=VALUE", help="Judge only edits that an earlier run of this store did not rule out."
+    "--where",
+    metavar="RUN:FACTOR>=VALUE",
+    multiple=True,
+    help="Judge only edits of an earlier run of this store that it did not rule out; what has no score there is "
+    "judged. Repeatable: all must hold.",
 )
 @click.option("--batch", is_flag=True, help="Ask by the provider's batches: half the price, within a day.")
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
@@ -98,7 +102,7 @@ def command(
     engine: str,
     ray_address: str | None,
     workers: int | None,
-    where: str | None,
+    where: tuple[str, ...],
     batch: bool,
     dry_run: bool,
     max_failures: float,
@@ -114,7 +118,7 @@ def command(
     Running the same command again resumes: what is judged already is not asked again, what failed is. Ctrl-C lets
     what is in flight finish; twice stops at once.
     """
-    from editjudge.run.job import Cluster, Job, Manner
+    from editjudge.run.job import Cluster, Job, Manner, is_new
 
     job = Job(
         manifest=manifest,
@@ -140,8 +144,10 @@ def command(
         batch=batch,
         cluster=Cluster(ray_address, workers) if engine == "ray" else None,
     )
-    if engine == "ray" and (batch or where):
-        raise UsageError("--engine ray takes neither --batch nor --where: a provider's batches need one machine")
+    if engine == "ray" and batch:
+        raise UsageError("--engine ray takes no --batch: a provider's batches need one machine")
+    if where and is_new(store_place):
+        raise UsageError(f"--where {where[0]}: {store_place} is no store yet, so there is no earlier run")
     if dry_run:
         _dry_run(job, store_place, manner, as_json)
         return
@@ -159,9 +165,6 @@ def _result(job: Job, manner: Manner, place: str) -> Store:
     from editjudge.run.job import is_new, rehearse
 
     if is_new(place):
-        if job.where:
-            raise UsageError(f"--where {job.where}: {place} is no store yet, so there is no earlier run")
-
         asyncio.run(rehearse(job, manner))
     return open_store(place)
 
@@ -233,6 +236,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
     if as_json:
         told = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
         told |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
+        told |= {"left_out": tally.left_out} if tally.left_out else {}
         told |= {"error": str(outcome.error) if outcome.error else None}
         emit(told | summary.as_json())
     else:
@@ -258,6 +262,12 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
         f"{', '.join(failed) if failed else 'none failed'}; "
         f"{asked if tally.asked or tally.cached else 'nobody was asked'}, {seconds:.1f} s"
     )
+    _tell_left_out(tally.left_out)
+
+
+def _tell_left_out(count: int) -> None:
+    if count:
+        click.echo(f"{count:,} {'edit is' if count == 1 else 'edits are'} not in the run of --where, and left out")
 
 
 def _lists(name: str, place: str) -> str:
@@ -309,6 +319,7 @@ def _dry_run(job: Job, store_place: str, manner: Manner, as_json: bool) -> None:
         )
     for status, count in todo.problems.items():
         click.echo(f"  {count:,} {status}")
+    _tell_left_out(todo.left_out)
     for e in estimates:
         click.echo(
             f"{safe(e.judge)}: {e.calls:,} calls, {e.images:,} images, about {e.input_tokens:,} tokens in and "

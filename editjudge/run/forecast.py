@@ -27,7 +27,7 @@ from editjudge.run.job import Job, access
 from editjudge.run.pace import Pace
 from editjudge.run.plan import Shape, works
 from editjudge.run.planning import BATCH, known
-from editjudge.run.where import Where
+from editjudge.run.where import Sieve
 from editjudge.store.experience import mean_latency
 from editjudge.store.store import Store
 
@@ -58,6 +58,8 @@ class Todo:
     done: int = 0
     problems: Counter[str] = field(default_factory=Counter)
     """Tasks that no judge can be asked, by the status they will have."""
+    left_out: int = 0
+    """Edits that an earlier run, named as a condition, does not have."""
     stored_bytes: int = 0
 
 
@@ -86,6 +88,7 @@ async def _forecast(job: Job, store_place: str, rates: Rates, needs_keys: bool) 
             latency = mean_latency(store, spec) if store else None
             estimates.append(_sum(costs.estimate(spec), ones, total or len(ones), rates, latency))
     todo.edits = total or len(ones)
+    todo.left_out //= len(job.judges)  # each judge goes through all edits
     if drawn is not None:
         todo.sampled = len(drawn)
         _scale(todo, todo.edits / len(drawn))
@@ -105,9 +108,10 @@ def _ones(
 ) -> Iterator[Estimate]:
     """An estimate for each edit; `apart` from the others, or without what an earlier one shares with it."""
     counted: set[str] = set()
-    where = Where.parse(job.where) if job.where else None
+    sieve = Sieve(job.where, store) if job.where and store else None
     while whole := list(itertools.islice(edits, BATCH)):
-        batch = list(where.kept(store, whole)) if where and store else whole
+        batch, absent = sieve.through(whole) if sieve else (whole, 0)
+        todo.left_out += absent
         yield from itertools.repeat(costs.estimate(judge.spec), len(whole) - len(batch))
         digests = Digests(root=access(job).root, fetch=access(job).fetch)
         planned = list(works(batch, shape, judge, functools.partial(known, digests)))
@@ -161,6 +165,7 @@ def _metered(calls: int, tokens: int, rates: Rates) -> Iterable[tuple[int, float
 
 def _scale(todo: Todo, factor: float) -> None:
     todo.tasks, todo.done = round(todo.tasks * factor), round(todo.done * factor)
+    todo.left_out = round(todo.left_out * factor)
     todo.problems = Counter({status: round(count * factor) for status, count in todo.problems.items()})
 
 
@@ -190,7 +195,7 @@ def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
         picked = [(at, raw) for at, raw in enumerate(itertools.islice(file, total)) if at in chosen and raw.strip()]
     rows = [_row(job.manifest, at, raw) for at, raw in picked]
     read = manifest.from_rows(
-        ({"id": str(at), **row} for (at, _), row in zip(picked, rows, strict=True)),
+        (row | {"id": row.get("id") or f"line-{at + 1}"} for (at, _), row in zip(picked, rows, strict=True)),
         name=str(job.manifest),
         root=job.manifest.parent,
         allow_outside=job.allow_outside,

@@ -32,7 +32,7 @@ from editjudge.run.pace import Circuit, Pace
 from editjudge.run.plan import Shape
 from editjudge.run.planning import Access, Control, Ending, Planner, Tally
 from editjudge.run.summary import Summary, summarise
-from editjudge.run.where import Where
+from editjudge.run.where import Chosen, Sieve
 from editjudge.store.store import Run, Store
 
 T = TypeVar("T")
@@ -58,8 +58,8 @@ class Job:
     allow_outside: bool = False
     allow_urls: bool = False
     options: Options = field(default_factory=Options)
-    where: str | None = None
-    """`RUN:FACTOR>=VALUE`: only the edits that an earlier run of the same store did not rule out."""
+    where: tuple[str, ...] = ()
+    """`RUN:FACTOR>=VALUE`, all of them: only the edits that earlier runs of the same store did not rule out."""
     rows: Iterable[Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     """In the place of a file: the manifest's path is then no more than a name."""
 
@@ -88,9 +88,9 @@ class Job:
             return manifest.from_rows(self.rows, name=str(self.manifest), allow_outside=outside, allow_urls=urls)
         return manifest.read(self.manifest.absolute(), allow_outside=outside, allow_urls=urls)
 
-    def chosen(self, store: Store) -> Iterator[Edit]:
-        """The edits that the run is about."""
-        return Where.parse(self.where).kept(store, self.edits()) if self.where else self.edits()
+    def chosen(self, store: Store, edits: Callable[[], Iterator[Edit]] | None = None) -> Chosen:
+        """The edits that the run is about, of all or of some of the manifest's."""
+        return Chosen(edits or self.edits, Sieve(self.where, store) if self.where else None)
 
     def check(self) -> None:
         """That there is something to judge, where the manifest says: else its models would be blamed for it."""
@@ -143,7 +143,8 @@ class Job:
             "allow_outside": self.allow_outside,
             "allow_urls": self.allow_urls,
             "options": asked,
-            **({"where": self.where} if self.where else {}),
+            # One is a word and several a list, so that a run of one condition is the run it was.
+            **({"where": sorted(set(self.where)) if self.where[1:] else self.where[0]} if self.where else {}),
             **({"models": sorted(set(self.models))} if self.models else {}),
         }
 
@@ -161,7 +162,7 @@ class Job:
             fuse=spec["fuse"],
             models=tuple(spec.get("models", ())),
             limit=spec["limit"],
-            where=spec.get("where"),
+            where=(where,) if isinstance(where := spec.get("where", ()), str) else tuple(where),
             allow_outside=spec["allow_outside"],
             allow_urls=spec["allow_urls"],
             options=Options(parameters, **options),
@@ -239,7 +240,7 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
             await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch) for spec in job.judges
         ]
         job.check()
-        next(job.chosen(store), None)  # what cannot be asked at all leaves no run behind
+        chosen = job.chosen(store)  # what cannot be asked at all leaves no run behind
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             manner.say(warning)
         run = open_run(job, store, manner, rubrics)
@@ -250,10 +251,11 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         )
         manner.control(engine.control)
         try:
-            await engine.run(lambda: job.chosen(store), judges)
+            await engine.run(chosen, judges)
         except BaseException:  # stopped at once: what is kept is there to go on from
             store.mark(run, "interrupted")
             raise
+    planner.tally.left_out = chosen.absent
     return conclude(store, run, rubrics, engine.control, planner.tally)
 
 

@@ -49,6 +49,8 @@ class Tally:
     cost: float = 0.0
     unpriced: int = 0
     """Judgements whose cost is unknown."""
+    left_out: int = 0
+    """Edits that an earlier run, named as a condition, does not have."""
     started: float = field(default_factory=time.monotonic)
 
     @property

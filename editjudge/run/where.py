@@ -1,17 +1,17 @@
-"""Which edits a second run is about: those that an earlier one did not rule out."""
+"""Which edits a second run is about: those that earlier ones did not rule out."""
 
 from __future__ import annotations
 
 import itertools
 import operator
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from editjudge.edit import Edit
-from editjudge.errors import UsageError
+from editjudge.errors import UsageError, near_miss
 from editjudge.run.planning import BATCH
-from editjudge.store.store import Store
+from editjudge.store.store import Run, Store
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 
@@ -36,17 +36,58 @@ class Where:
         run, factor, sign, value = found.groups()
         return cls(run, factor, sign, float(value))
 
-    def kept(self, store: Store, edits: Iterable[Edit]) -> Iterator[Edit]:
-        run, edits = store.find_run(self.run), iter(edits)
-        scored = {factor["key"] for rubric in store.rubrics().values() for factor in rubric["content"]["factors"]}
-        if self.factor not in scored:
-            raise UsageError(f'--where: no rubric of this store has a factor "{self.factor}"')
-        while some := list(itertools.islice(edits, BATCH)):
-            scores: dict[str, list[int]] = {edit.id: [] for edit in some}
-            for row in store.judgements(run, fields=("item", "scores"), item=list(scores)):
-                if self.factor in (row["scores"] or {}):
-                    scores[row["item"]].append(row["scores"][self.factor])
-            yield from (edit for edit in some if self._holds(scores[edit.id]))
+    def run_in(self, store: Store) -> Run:
+        run = store.find_run(self.run)
+        asked = set(run.spec.get("rubrics", {}).values())
+        contents = [rubric["content"] for key, rubric in store.rubrics().items() if key in asked or not asked]
+        factors = sorted({factor["key"] for content in contents for factor in content["factors"]})
+        if self.factor not in factors:
+            hint = near_miss(self.factor, factors)
+            raise UsageError(
+                f'--where: the run "{run.name}" has no factor "{self.factor}"{hint} It has {", ".join(factors)}'
+            )
+        return run
 
-    def _holds(self, scores: list[int]) -> bool:
+    def holds(self, scores: Sequence[int]) -> bool:
         return not scores or bool(_SIGNS[self.sign](sum(scores) / len(scores), self.value))
+
+
+class Sieve:
+    """Conditions over one store that must all hold."""
+
+    def __init__(self, texts: Iterable[str], store: Store) -> None:
+        self._store = store
+        self._conditions = [(where, where.run_in(store)) for where in map(Where.parse, texts)]
+
+    def through(self, edits: list[Edit]) -> tuple[list[Edit], int]:
+        """Those that nothing speaks against, and how many of the others an earlier run does not have at all."""
+        absent = 0
+        for where, run in self._conditions:
+            scores: dict[str, list[int]] = {}
+            for row in self._store.judgements(run, fields=("item", "scores"), item=[edit.id for edit in edits]):
+                found = scores.setdefault(row["item"], [])
+                if where.factor in (row["scores"] or {}):
+                    found.append(row["scores"][where.factor])
+            absent += sum(edit.id not in scores for edit in edits)
+            edits = [edit for edit in edits if edit.id in scores and where.holds(scores[edit.id])]
+        return edits, absent
+
+
+class Chosen:
+    """The edits that a run is about; each judge goes through them anew."""
+
+    def __init__(self, edits: Callable[[], Iterator[Edit]], sieve: Sieve | None) -> None:
+        self._edits, self._sieve = edits, sieve
+        self.absent = 0
+        """Edits left out since an earlier run does not have them, in the pass that has come furthest."""
+
+    def __call__(self) -> Iterator[Edit]:
+        return self._sifted(self._sieve) if self._sieve else self._edits()
+
+    def _sifted(self, sieve: Sieve) -> Iterator[Edit]:
+        edits, absent = self._edits(), 0
+        while some := list(itertools.islice(edits, BATCH)):
+            kept, unknown = sieve.through(some)
+            absent += unknown
+            self.absent = max(self.absent, absent)
+            yield from kept

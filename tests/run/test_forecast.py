@@ -14,6 +14,7 @@ from editjudge.pictures import Digests, Known
 from editjudge.run import forecast as planning
 from editjudge.run.forecast import Rates, forecast
 from editjudge.run.job import Job
+from editjudge.store.store import Store
 
 from .made import SPECS, editjudge, edits, run, stub, write_manifest
 
@@ -150,8 +151,8 @@ def test_a_second_run_is_about_what_the_first_did_not_rule_out(tmp_path: Path, s
         first = run(manifest, store, rubrics=("fidelity",), manner={"name": "cheap"})
         scores = {row["item"]: row["scores"]["alignment"] for row in first.rows if row["scores"]}
         left = {item for item, score in scores.items() if score >= 4} | {"e3"}
-        (estimate,), todo = forecast(job(manifest, options, where="cheap:alignment>=4"), str(store))
-        second = run(manifest, store, rubrics=("quality",), where="cheap:alignment>=4")
+        (estimate,), todo = forecast(job(manifest, options, where=("cheap:alignment>=4",)), str(store))
+        second = run(manifest, store, rubrics=("quality",), where=("cheap:alignment>=4",))
     assert 1 < len(left) < 16
     assert {row["item"] for row in second.rows} == left
     assert estimate.calls == 2 * (len(left) - 1)  # fidelity is answered, and e3 cannot be asked
@@ -159,18 +160,40 @@ def test_a_second_run_is_about_what_the_first_did_not_rule_out(tmp_path: Path, s
     assert second.outcome.summary.statuses["missing_output"] == 1
 
 
+def test_every_condition_holds_and_what_no_earlier_run_had_is_left_out(
+    tmp_path: Path, store: Path, options: Options
+) -> None:
+    manifest = edits(tmp_path, 16)
+    words = ("run", manifest, "--judge", OPENAI, "--judge", SPECS["google"], "--store", store, "--rubric", "quality")
+    conditions = ("--where", "cheap:alignment>=3", "--where", "cheap:completeness<=5")
+    with stub():
+        first = run(manifest, store, rubrics=("fidelity",), limit=12, manner={"name": "cheap"})
+        planned = editjudge(*words, *conditions, "--dry-run", "--json").json
+        shown = editjudge(*words, *conditions, "--name", "second").out
+        again = editjudge("runs", "again", "second", "--store", store, "--json").json
+    scores = {row["item"]: row["scores"] for row in first.rows}
+    left = {item for item, said in scores.items() if said["alignment"] >= 3 and said["completeness"] <= 5}
+    assert 1 < len(left) < min(sum(s["alignment"] >= 3 for s in scores.values()), 12)
+    with Store.open(store, readonly=True) as kept:
+        assert {row["item"] for row in kept.judgements(kept.find_run("second"))} == left
+    assert "4 edits are not in the run of --where, and left out" in shown
+    assert (planned["tasks"], planned["left_out"]) == (2 * len(left), 4)
+    assert (again["asked"], again["cached"], again["left_out"]) == (0, 2 * len(left), 4)
+
+
 @pytest.mark.parametrize("wrong", ["cheap", "cheap:alignment", "cheap:alignment=4", "cheap:alignment>=many"])
 def test_a_condition_that_is_none_is_an_error(wrong: str, tmp_path: Path, store: Path) -> None:
     with stub(), pytest.raises(UsageError, match="expected RUN:FACTOR"):
-        run(edits(tmp_path, 1), store, where=wrong)
+        run(edits(tmp_path, 1), store, where=(wrong,))
 
 
 def test_a_factor_that_nobody_scored_is_an_error_and_leaves_no_run(tmp_path: Path, store: Path) -> None:
     manifest = edits(tmp_path, 1)
     with stub():
         run(manifest, store, rubrics=("fidelity",), manner={"name": "cheap"})
-        told = editjudge("run", manifest, "--judge", OPENAI, "--store", store, "--where", "cheap:beauty>=4")
-        assert told.code == 2 and '"beauty"' in told.err
+        told = editjudge("run", manifest, "--judge", OPENAI, "--store", store, "--where", "cheap:alignmnt>=4")
+        assert told.code == 2
+        assert 'the run "cheap" has no factor "alignmnt"; did you mean "alignment"? It has ' in told.err
         assert len(editjudge("runs", "list", "--store", store, "--json").json["runs"]) == 1
 
 
@@ -179,4 +202,4 @@ def test_an_edit_stays_where_the_mean_over_repeats_holds() -> None:
 
     where = Where.parse("a:b:alignment>=3.5")
     assert (where.run, where.factor, where.value) == ("a:b", "alignment", 3.5)
-    assert [where._holds(scores) for scores in ([3, 4], [3], [], [7])] == [True, False, True, True]
+    assert [where.holds(scores) for scores in ([3, 4], [3], [], [7])] == [True, False, True, True]

@@ -231,6 +231,6 @@ def total(tallies: Iterable[Tally]) -> Tally:
     whole = Tally()
     for tally in tallies:
         whole.statuses.update(tally.statuses)
-        for name in ("cached", "asked", "replies", "cost", "unpriced"):
+        for name in ("cached", "asked", "replies", "cost", "unpriced", "left_out"):
             setattr(whole, name, getattr(whole, name) + getattr(tally, name))
     return whole

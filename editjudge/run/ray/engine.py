@@ -39,9 +39,12 @@ async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> O
     """As `editjudge.run.job.execute`, on a cluster: workers write to the store, or into shards in its place."""
     if manner.batch:
         raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
+    if job.where and isinstance(store, Folder):
+        raise UsageError("--where looks at an earlier run of the same store, and a folder of shards holds one run only")
     rubrics = job.load_rubrics()
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
     identities = await _identities(job, manner, rubrics)
+    job.chosen(store)  # raises what no worker could find
     with joined(cluster) as ray:
         run = open_run(job, store, manner, rubrics)
         order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)

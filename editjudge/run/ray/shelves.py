@@ -64,16 +64,16 @@ class Section:
     """The part of a store that one piece fills: the same store, counting from another position."""
 
     def __init__(self, store: Store, piece: Piece, shape: Shape) -> None:
-        self._store, self._first = store, piece.position
+        self.store, self._first = store, piece.position
         self._first_task = piece.position * len(shape.rubrics) * shape.repeats
         self.load_digests, self.save_digests = store.load_digests, store.save_digests
         self.done, self.write = store.done, store.write
 
     def add_items(self, run: int, rows: Iterable[Item], start: int = 0) -> int:
-        return self._store.add_items(run, rows, self._first + start) - self._first
+        return self.store.add_items(run, rows, self._first + start) - self._first
 
     def add_tasks(self, run: int, added: Iterable[Task], start: int = 0) -> int:
-        return self._store.add_tasks(run, added, self._first_task + start) - self._first_task
+        return self.store.add_tasks(run, added, self._first_task + start) - self._first_task
 
     def close(self) -> None:
         """The others go on with it."""

@@ -116,9 +116,12 @@ class Worker:
             judges = await asyncio.shield(cast("asyncio.Task[list[Judge]]", self._judges))
             shelf = await asyncio.to_thread(self._open_shelf, piece)
             engine = self._engines[piece.number] = _Engine(self, shelf)
+            job = self._order.job
+            chosen = job.chosen(cast(Store, getattr(shelf, "store", None)), lambda: edits_of(piece, job))
             try:
-                ending = await engine.run(lambda: edits_of(piece, self._order.job), judges)
+                ending = await engine.run(chosen, judges)
             finally:
+                engine.tally.left_out = chosen.absent
                 del self._engines[piece.number]
                 self._past = total([self._past, engine.tally])
                 await asyncio.to_thread(shelf.close)
