@@ -6,8 +6,9 @@ import random
 import tempfile
 from pathlib import Path
 
+from sample_edits import EDITORS, sample
+
 import editjudge as ej
-from editjudge.probes.making import Album, pretend
 from editjudge.ratings import Rating, ratings_columns
 from editjudge.report.agreement import agreed, tables
 from editjudge.report.scored import load
@@ -17,17 +18,15 @@ TASTE = {"clean": 6.5, "leaky": 4.0, "sloppy": 2.5}
 chance = random.Random(0)
 
 with tempfile.TemporaryDirectory() as folder:
-    album = Album(Path(folder))
-    edits = [album.add(edit, "edits") for edit in pretend(photographs=2)]
-    (manifest,) = album.close()
     store = f"{folder}/editjudge.db"
-    run = ej.run(manifest, rubrics=["quality"], judges=["measured"], store=store)
+    run = ej.run(sample(Path(folder)), rubrics=["quality"], judges=["measured"], store=store)
     with Store.open(store, readonly=True) as opened:
         judged = load(opened, run.name)
 
 rated = [  # yours: `editjudge ratings import FILE`, or the rating pages of `editjudge serve`
-    Rating(edit.id, rater, "image_quality", min(7, max(1, round(TASTE[edit.model or ""] + chance.gauss(0, 0.8)))))
-    for edit in edits
+    Rating(f"{n}-{model}", rater, "image_quality", min(7, max(1, round(TASTE[model] + chance.gauss(0, 0.8)))))
+    for n in range(6)
+    for model in EDITORS
     for rater in ("ann", "bob", "cid")
 ]
 for table in tables(agreed(ratings_columns(rated), judged.scores)):

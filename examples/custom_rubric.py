@@ -1,15 +1,23 @@
-"""A rubric of your own: one factor, three values. Prompt, JSON schema, validator and report follow from this data."""
+"""A rubric of your own: one factor, three values. Prompt, JSON schema, validator and report follow from this data.
+
+Without a judge, recorded replies are held to it; `python examples/custom_rubric.py openai/gpt-4.1` asks one.
+"""
 
 from __future__ import annotations
 
-from editjudge.rubrics.contract import check
-from editjudge.rubrics.files import parse
-from editjudge.rubrics.schema import answer_schema
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from sample_edits import sample
+
+import editjudge as ej
 
 RUBRIC = """
 name: shadows
-description: Does what was added cast the shadow that it should?
-task: Judge whether everything that the edit added casts a believable shadow.
+description: Does what was changed cast the shadow that it should?
+task: Judge whether everything that the edit added or changed casts a believable shadow.
 images: [input, edited]
 texts: [instruction]
 scale:
@@ -20,13 +28,20 @@ factors:
     definition: Direction, length, softness and contact of the shadow, held against the shadows already in the picture.
 answer: {id_key: image_id, words: [3, 40]}
 """
+REPLIES = {
+    "0-clean": '{"image_id": "0-clean", "shadow": {"score": 1, "justification": "The ball casts no shadow."}}',
+    "0-leaky": '{"image_id": "0-leaky", "shadow": {"score": 4, "justification": "Nearly as it should be."}}',
+    "0-sloppy": "I would say 5 out of 5.",
+}
 
-rubric = parse(RUBRIC)
-print(f"{rubric.name}, {rubric.hash[:12]}: {[(f.key, f.scale.words) for f in rubric.factors]}\n")
-print(answer_schema(rubric), "\n")
-for reply in (
-    '{"image_id": "edit-1", "shadow": {"score": 3, "justification": "The direction is right, the foot untouched."}}',
-    '{"image_id": "edit-1", "shadow": {"score": 4, "justification": "Nearly right."}}',
-    "I would say 5 out of 5.",
-):
-    print(reply, "\n  ->", check(rubric, reply, identifier="edit-1"), "\n")
+with tempfile.TemporaryDirectory() as folder:
+    desk = Path(folder)
+    (desk / "shadows.yaml").write_text(RUBRIC)
+    lines = [json.dumps({"item": item, "rubric": "shadows", "reply": reply}) for item, reply in REPLIES.items()]
+    (desk / "replies.jsonl").write_text("\n".join(lines))
+    judge = sys.argv[1] if len(sys.argv) > 1 else f"replay:{desk / 'replies.jsonl'}"
+    run = ej.run(sample(desk, 1), rubrics=[f"{desk}/shadows.yaml"], judges=[judge], store=desk / "editjudge.db")
+    for row in run.judgements():
+        why = row["justifications"] or "; ".join(reason["message"] for reason in row["reasons"])
+        print(f"{row['item']}: {row['status']}, {row['scores'] or 'no score'}  {why}")
+print(run.table(by="model"))

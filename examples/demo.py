@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import editjudge as ej
+from editjudge.errors import UsageError
 from editjudge.probes.making import Album, pretend
 from editjudge.report.scored import load
 from editjudge.report.tables import Figure, Table
@@ -19,9 +20,13 @@ FOLDER = Path("demo")
 STORE, REPORT = str(FOLDER / "editjudge.db"), str(FOLDER / "report.html")
 
 # --- three editors, the same instructions ---
+try:
+    made = list(pretend())
+except UsageError as error:  # `make demo` installs what it needs
+    sys.exit(str(error))
 shutil.rmtree(FOLDER, ignore_errors=True)
 album = Album(FOLDER)
-edits = [album.add(edit, "edits") for edit in pretend()]
+edits = [album.add(edit, "edits") for edit in made]
 (manifest,) = album.close()
 print(f"{len(edits)} edits of five photographs by three pretend editors: clean does what was asked, leaky also")
 print("stains the rest of the picture, sloppy leaves hard rims, smears and a poor file. A first instruction:")

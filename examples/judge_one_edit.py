@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
+
+from sample_edits import sample
 
 import editjudge as ej
-from editjudge.probes.making import pretend
 
 judge = sys.argv[1] if len(sys.argv) > 1 else "measured"
-edit = next(e for e in pretend(photographs=1) if e.model == "leaky")  # does what was asked, and stains the rest
+ASKED = "Paint the ball blue."
 
-verdict = ej.judge(input=edit.input, edited=edit.edited, instruction=edit.instruction, judge=judge)
-print(f"{judge} on: {edit.instruction}\n")
+with tempfile.TemporaryDirectory() as folder:
+    sample(Path(folder))
+    # Of the pretend editors this one does what was asked, and stains the wall.
+    verdict = ej.judge(input=f"{folder}/0.png", edited=f"{folder}/0-leaky.png", instruction=ASKED, judge=judge)
+print(f"{judge} on: {ASKED}\n")
 for rubric, said in verdict.items():
     print(f"{rubric}: {said.status}")
     for factor, score in (said.scores or {}).items():
