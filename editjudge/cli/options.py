@@ -108,7 +108,12 @@ concurrency_option = click.option(
     show_default=True,
     help="auto, or the most requests in flight.",
 )
-budget_option = click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop before more than this is spent.")
+budget_option = click.option(
+    "--budget",
+    type=Finite(min=0),
+    metavar="USD",
+    help="Stop before more than this is spent, by each start of the command.",
+)
 max_failures_option = click.option(
     "--max-failures",
     type=Finite(0, 1),

@@ -35,7 +35,7 @@ from editjudge.errors import UsageError
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
     from editjudge.report.tables import Table
-    from editjudge.run.cost import Estimate
+    from editjudge.run.cost import Estimate, Shortage
     from editjudge.run.job import Job, Manner, Outcome
     from editjudge.run.summary import Summary
     from editjudge.store.store import Store
@@ -237,6 +237,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
         told = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
         told |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
         told |= {"left_out": tally.left_out} if tally.left_out else {}
+        told |= {"budget": outcome.short._asdict()} if outcome.short else {}
         told |= {"error": str(outcome.error) if outcome.error else None}
         emit(told | summary.as_json())
     else:
@@ -245,8 +246,21 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
             click.echo(f"which edits failed, and why: {_lists(outcome.name, place)}")
     if outcome.error:
         click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
+    elif outcome.ending == "budget" and outcome.short:
+        click.echo(f"stopped (budget): {_short(outcome.short)}", err=True)
     elif outcome.ending != "finished":
         click.echo(f"stopped ({outcome.ending}); {how_to_go_on()}", err=True)
+
+
+def _short(short: Shortage) -> str:
+    """Each start of a command has the whole budget, which helps where that is enough for a question."""
+    feared = f"the next question may cost up to ${short.next:.4f}, all re-asks and the longest answers included"
+    if short.next > short.budget:
+        return f"{feared}; --budget {short.budget:g} is too little for it: give more"
+    return (
+        f"${short.spent:.4f} of --budget {short.budget:g} is spent, and {feared}; "
+        f"each start may spend the budget again: {how_to_go_on()}"
+    )
 
 
 def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:

@@ -151,7 +151,7 @@ class _Counter:
         elif self._purse.reserved:  # for another judge
             await self._control.rest(self._pause)
         else:
-            self._control.stop("budget")
+            self._control.stop("budget", short=self._purse.short)
 
     async def _step(self, work: Work, said: list[Said]) -> Judgement | _Asked:
         """The judgement that what was said leads to, or else the next question."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Judgement
@@ -41,6 +41,15 @@ class Estimate:
         return dataclasses.asdict(self)
 
 
+class Shortage(NamedTuple):
+    """What a budget was too little for, in US dollars."""
+
+    budget: float
+    spent: float
+    next: float
+    """The most that the next task can cost."""
+
+
 class Purse:
     """A budget, what was spent of it, and what is set aside for tasks in flight."""
 
@@ -48,6 +57,8 @@ class Purse:
         self._budget, self._most, self._spent, self._dearer = budget, most, 0.0, 1.0
         self.reserved: dict[str, float] = {}
         """The most that each task in flight can cost, by key."""
+        self.short: Shortage | None = None
+        """Of the latest task that there was not enough for."""
 
     def reserve(self, work: Work, *, owed: bool = False) -> bool:
         """Set aside the most that a task can cost, if there is that much; what is `owed` already in any case."""
@@ -58,6 +69,7 @@ class Purse:
         if self._budget is None or feared <= self._budget or owed:
             self.reserved[key] = most
             return True
+        self.short = Shortage(self._budget, self._spent, self._dearer * most)
         return False
 
     def release(self, work: Work) -> None:

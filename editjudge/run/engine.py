@@ -73,7 +73,7 @@ class Engine:
             if self._purse.reserve(work):
                 return True
             if not self._purse.reserved:
-                self.control.stop("budget")
+                self.control.stop("budget", short=self._purse.short)
                 break
             self._settled.clear()
             await self._settled.wait()

@@ -25,7 +25,7 @@ from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.batch import BatchEngine
 from editjudge.run.contradicting import hold_against_evidence
-from editjudge.run.cost import Costs, Purse
+from editjudge.run.cost import Costs, Purse, Shortage
 from editjudge.run.engine import Engine
 from editjudge.run.fetching import fetch
 from editjudge.run.pace import Circuit, Pace
@@ -209,6 +209,8 @@ class Outcome:
     tally: Tally
     summary: Summary
     error: BaseException | None = None
+    short: Shortage | None = None
+    """What the budget was too little for."""
 
 
 def is_new(place: str | os.PathLike[str]) -> bool:
@@ -267,7 +269,7 @@ def conclude(store: Store, run: Run, rubrics: Sequence[Rubric], control: Control
     summary = summarise(rows, {rubric.name: [factor.key for factor in rubric.factors] for rubric in rubrics})
     ending = control.stopping or "finished"
     store.mark(run, "interrupted" if ending == "failed" else ending, summary.as_json())
-    return Outcome(run.id, run.name, ending, tally, summary, control.error)
+    return Outcome(run.id, run.name, ending, tally, summary, control.error, control.short)
 
 
 def open_run(job: Job, store: Store, manner: Manner, rubrics: Sequence[Rubric]) -> Run:

@@ -23,6 +23,7 @@ from editjudge.images import Fetch, name_of
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Known
+from editjudge.run.cost import Shortage
 from editjudge.run.plan import Shape, works
 from editjudge.store.store import Item, Store
 
@@ -86,13 +87,15 @@ class Control:
 
     stopping: Ending | None = None
     error: BaseException | None = None
+    short: Shortage | None = None
+    """Where the budget ends the run, what it was too little for."""
     waking: list[Callable[[], None]] = field(default_factory=list)
     """Called at the stop, for those who wait elsewhere."""
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def stop(self, why: Ending, error: BaseException | None = None) -> None:
+    def stop(self, why: Ending, error: BaseException | None = None, short: Shortage | None = None) -> None:
         if self.stopping is None:
-            self.stopping, self.error = why, error
+            self.stopping, self.error, self.short = why, error, short
             self._stopped.set()
             for wake in self.waking:
                 wake()

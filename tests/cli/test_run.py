@@ -257,9 +257,20 @@ def test_a_budget_that_is_reached_is_4_and_the_run_goes_on(tmp_path: Path, store
         assert (told.json["ending"], told.json["error"]) == ("budget", None)
         assert told.json["cost_usd"] <= 0.5
         assert told.json["statuses"]["pending"] > 0
-        assert "stopped (budget)" in told.err
+        assert f"stopped (budget): ${told.json['cost_usd']:.4f} of --budget 0.5 is spent, and the next " in told.err
+        assert told.json["budget"]["spent"] + told.json["budget"]["next"] > 0.5
+        assert "each start may spend the budget again: run the same command again to go on" in told.err
         assert judge(manifest, store, "--prices", prices).code == 0
         assert server.ledger.paid == 30
+
+
+def test_a_budget_too_small_for_one_question_is_said_to_be(tmp_path: Path, store: Path, prices: Path) -> None:
+    with stub() as server:
+        told = judge(edits(tmp_path, 1), store, "--prices", prices, "--budget", "0.01")
+        assert (told.code, server.ledger.requests) == (4, 0)
+    assert "stopped (budget): the next question may cost up to $0." in told.err
+    assert "--budget 0.01 is too little for it: give more" in told.err
+    assert "run the same command again" not in told.err
 
 
 def test_a_refused_key_is_1_with_one_clear_line(tmp_path: Path, store: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from editjudge.judges.conversation import Problem
-from editjudge.run.cost import Purse
+from editjudge.run.cost import Purse, Shortage
 from editjudge.run.pace import Circuit, JudgeDown, Pace
 from editjudge.run.planning import Ending, Tally
 
@@ -52,6 +52,8 @@ class News(NamedTuple):
     why: str
     busy: int
     """Pieces that somebody is at."""
+    short: Shortage | None = None
+    """Where the budget ends the run, what it was too little for."""
 
 
 @dataclass
@@ -202,7 +204,8 @@ class Conductor:
         said = self._said[:]
         self._said.clear()
         busy = sum(len(member.pieces) for member in self._members.values())
-        return News(total(self._tallies.values()), said, self._stopping, self._why, busy)
+        short = self._purse.short if self._stopping == "budget" else None
+        return News(total(self._tallies.values()), said, self._stopping, self._why, busy, short)
 
     def _member(self, worker: str) -> _Member:
         member = self._members.setdefault(worker, _Member(0.0))

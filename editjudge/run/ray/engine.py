@@ -113,7 +113,7 @@ class _Driver:
         for said in news.said:
             self._manner.say(said)
         if news.stopping:
-            self.control.stop(news.stopping, EditjudgeError(news.why) if news.why else None)
+            self.control.stop(news.stopping, EditjudgeError(news.why) if news.why else None, news.short)
             self._over = news.busy == 0  # who is still at a piece is let finish; the others are not begun any more
 
     def _feed(self, todo: Sequence[Piece], conductor: Any, workers: int) -> None:
