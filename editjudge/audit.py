@@ -91,7 +91,7 @@ def _collecting(reader: Reader, found: Iterator[Row], look: _Look) -> Iterator[t
         except StopIteration:
             return
         except LineError as error:
-            look.add(error.kind, error.line, error.id, error.field, str(error))
+            look.add(error.kind, error.line, error.id, error.field, error.message)
         else:
             yield line, edit
 

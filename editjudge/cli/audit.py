@@ -30,10 +30,13 @@ def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
         emit(found.as_json())
     else:
         for finding in found.findings[:_SHOWN]:
-            place = f"{finding.line}: {finding.id}" if finding.line else finding.id
-            click.echo(safe(f"{place}: {finding.kind}: {finding.field} {finding.message}"))
+            place = [str(finding.line or ""), finding.id, finding.kind]
+            click.echo(safe(f"{': '.join(filter(None, place))}: {f'{finding.field} {finding.message}'.lstrip()}"))
         if len(found.findings) > _SHOWN:
             click.echo(f"and {len(found.findings) - _SHOWN:,} more; --json has them all")
         counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.counts.items()))
-        click.echo(f"{found.edits:,} edits of {len(found.models):,} models; {counts or 'nothing found'}")
+        models = len(found.models.keys() - {""})
+        told = [f"{found.edits:,} edit{'' if found.edits == 1 else 's'}"]
+        told += [f"of {models:,} model{'' if models == 1 else 's'}"] if models else []
+        click.echo(f"{' '.join(told)}; {counts or 'nothing found'}")
     sys.exit(1 if found.findings else 0)

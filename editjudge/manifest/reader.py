@@ -51,7 +51,7 @@ class LineError(ManifestError):
     def __init__(self, place: str, line: int, name: str, message: str, kind: str = "bad_line") -> None:
         about = f'field "{images.name_of(name[:80])}": ' if name else ""
         super().__init__(f"{place}:{line}: {about}{message}" if line else f"{place}: {about}{message}")
-        self.line, self.field, self.kind, self.id = line, name, kind, ""
+        self.line, self.field, self.kind, self.id, self.message = line, name, kind, "", message
 
 
 Row = tuple[int, dict[str, Any] | LineError]

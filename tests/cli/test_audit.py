@@ -38,6 +38,15 @@ def test_people_see_a_line_for_each_finding(tmp_path: Path) -> None:
     assert told.out == "2: e1: empty_instruction: instruction is empty\n2 edits of 2 models; 1 empty_instruction\n"
 
 
+def test_a_line_that_is_none_is_named_once(tmp_path: Path) -> None:
+    manifest = edits(tmp_path, 1, model="m")
+    manifest.write_text(manifest.read_text() + "{broken\n")
+    told = editjudge("audit", manifest)
+    assert told.code == 1
+    assert told.out.startswith("2: bad_line: not JSON: ")
+    assert told.out.endswith("\n1 edit of 1 model; 1 bad_line\n")
+
+
 def test_an_input_that_is_absent_is_found(tmp_path: Path) -> None:
     rows = [{key: value for key, value in row.items() if key != "input"} for row in rows_of(edits(tmp_path, 2))]
     told = editjudge("audit", write_manifest(tmp_path, rows), "--json")
