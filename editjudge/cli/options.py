@@ -25,6 +25,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Finite(click.FloatRange):
     """A range that nan and inf are outside of: comparisons alone let nan through."""
 
+    name = "number"  # click's own is "float range", in its messages too
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
@@ -141,7 +143,9 @@ _ASKING = (
         help="Times a reply that is no answer is asked for again.",
     ),
     click.option("--timeout", type=Finite(min=0.1), default=300.0, show_default=True, help="Seconds for one request."),
-    click.option("--prices", type=click.Path(path_type=Path), help="Price file of your own (EDITJUDGE_PRICES)."),
+    click.option(
+        "--prices", type=click.Path(path_type=Path), help="Price file of your own (EDITJUDGE_PRICES): docs/running.md."
+    ),
     click.option("--strict", is_flag=True, help="Refuse reasons outside their word limits instead of noting them."),
 )
 

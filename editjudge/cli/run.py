@@ -29,7 +29,7 @@ from editjudge.cli.options import (
     rubrics_option,
     store_option,
 )
-from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from editjudge.report.tables import Table
     from editjudge.run.cost import Estimate, Shortage
     from editjudge.run.job import Job, Manner, Outcome
-    from editjudge.run.summary import Summary
+    from editjudge.run.summary import Reason, Summary
     from editjudge.store.store import Store
 
 EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
@@ -242,8 +242,10 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
         emit(told | summary.as_json())
     else:
         _tell_people(outcome, seconds, cost)
-        if outcome.summary.failed and not os.path.isdir(place):  # shards are imported before they are read
-            click.echo(f"which edits failed, and why: {_lists(outcome.name, place)}")
+        for reason in summary.reasons:
+            click.echo(f"  {_why(reason, summary.statuses[reason.status])}")
+        if summary.failed and not os.path.isdir(place):  # shards are imported before they are read
+            click.echo(f"every edit that failed, with its reasons, in a file: {_lists(outcome.name, place)}")
     if outcome.error:
         click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
     elif outcome.ending == "budget" and outcome.short:
@@ -267,12 +269,14 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
     from editjudge.cli.shown import show
 
     tally, summary = outcome.tally, outcome.summary
-    show([], glances(summary))
+    if summary.total > summary.failed + summary.statuses["pending"]:
+        show([], glances(summary))
+        click.echo()
     failed = [f"{n:,} {status}" for status, n in sorted(summary.statuses.items()) if status not in ("ok", "abstained")]
     price = "cost unknown" if cost is None else f"${cost:.4f}"
     asked = f"{tally.asked:,} asked, {tally.cached:,} cached, {tally.replies:,} replies, {price}"
     click.echo(
-        f"\nrun {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "
+        f"run {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "
         f"{', '.join(failed) if failed else 'none failed'}; "
         f"{asked if tally.asked or tally.cached else 'nobody was asked'}, {seconds:.1f} s"
     )
@@ -282,6 +286,12 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
 def _tell_left_out(count: int) -> None:
     if count:
         click.echo(f"{count:,} {'edit is' if count == 1 else 'edits are'} not in the run of --where, and left out")
+
+
+def _why(reason: Reason, n: int) -> str:
+    """`3 missing_output: out/cta.png is not there (0002)`"""
+    some = f"{n:,} {reason.status}" + (f", {reason.count:,} of them" if reason.count < n else "")
+    return f"{some}: {one_line(reason.message) or 'no reason was kept'} ({one_line(reason.item)[:80]})"
 
 
 def _lists(name: str, place: str) -> str:
@@ -316,6 +326,7 @@ def glances(summary: Summary) -> list[Table]:
 def _dry_run(job: Job, store_place: str, manner: Manner, as_json: bool) -> None:
     import dataclasses
 
+    from editjudge.run.cost import meant
     from editjudge.run.forecast import Rates, forecast
 
     rates = Rates(manner.requests_per_minute, manner.tokens_per_minute, manner.concurrency)
@@ -335,9 +346,10 @@ def _dry_run(job: Job, store_place: str, manner: Manner, as_json: bool) -> None:
         click.echo(f"  {count:,} {status}")
     _tell_left_out(todo.left_out)
     for e in estimates:
+        hint = meant(e.judge, job.options).rstrip(".") if e.price is None else ""
         click.echo(
             f"{safe(e.judge)}: {e.calls:,} calls, {e.images:,} images, about {e.input_tokens:,} tokens in and "
-            f"{e.output_tokens:,} out, {_price(e, 'price')} (list prices of {e.as_of})"
+            f"{e.output_tokens:,} out, {_price(e, 'price')}{hint} (list prices of {e.as_of})"
         )
         if e.batch_price:
             click.echo(f"  by --batch {_price(e, 'batch_price')}")

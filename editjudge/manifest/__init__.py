@@ -13,6 +13,7 @@ A folder of Parquet files is one manifest, its files in the order of their names
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.edit import Edit
-from editjudge.errors import ManifestError
+from editjudge.errors import ManifestError, near_miss
 from editjudge.manifest import columnar
 from editjudge.manifest.folder import folder_rows
 from editjudge.manifest.lines import csv_rows, jsonl
@@ -68,13 +69,16 @@ def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
     path = Path(path)
     if path.is_dir():
         return _folder(path, reader)
+    formats = {".jsonl": jsonl, ".ndjson": jsonl, ".csv": csv_rows, ".parquet": _columnar}
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError) as error:
-        raise ManifestError(f"{reader.place}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        why, hint = getattr(error, "strerror", None) or error, ""
+        if isinstance(error, FileNotFoundError) and os.access(path.parent, os.R_OK):
+            hint = near_miss(path.name, (p.name for p in path.parent.iterdir() if p.suffix.lower() in formats))
+        raise ManifestError(f"{reader.place}: cannot be read: {why}{hint.rstrip('.')}") from None
     if not regular:
         raise ManifestError(f"{reader.place}: is a device or pipe; expected a file or a folder")
-    formats = {".jsonl": jsonl, ".ndjson": jsonl, ".csv": csv_rows, ".parquet": _columnar}
     if path.suffix.lower() not in formats:
         known = ", ".join(formats)
         raise ManifestError(f'{reader.place}: found "{path.suffix}"; expected {known}, or a folder with one per model')

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from editjudge.errors import UsageError
+from editjudge.errors import UsageError, near_miss
 from editjudge.judgement import Judgement
 from editjudge.judges.prices import Price, answer_tokens, prices, question_tokens
 from editjudge.judges.registry import Options, is_local
@@ -97,7 +97,8 @@ class Costs:
         unknown = [spec for spec, price in self._prices.items() if price is None]
         if budget is not None and unknown:
             raise UsageError(
-                f"--budget needs to know what {', '.join(unknown)} costs: add it to a price file and give --prices FILE"
+                f"--budget needs to know what {', '.join(unknown)} costs{meant(unknown[0], options)} "
+                f"Give --prices FILE, a price file (docs/running.md) with {unknown[0]} in it, or leave out --budget"
             )
 
     def most(self, work: Work) -> float:
@@ -136,6 +137,12 @@ def input_tokens(work: Work) -> int:
     """About what the question of a task counts."""
     sizes = [work.sizes[role] for role in work.rubric.images]
     return question_tokens(work.task.judge.partition("/")[0], sizes, str(work.question()))
+
+
+def meant(spec: str, options: Options) -> str:
+    """Ends a sentence about a judge whose price is unknown: which of its provider's priced ones may be meant."""
+    provider = f"{spec.partition('/')[0]}/"
+    return near_miss(spec, (known for known in prices(options.prices).models if known.startswith(provider)))
 
 
 def _price(spec: str, options: Options, *, batch: bool) -> Price | None:

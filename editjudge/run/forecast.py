@@ -113,8 +113,9 @@ def _ones(
         batch, absent = sieve.through(whole) if sieve else (whole, 0)
         todo.left_out += absent
         yield from itertools.repeat(costs.estimate(judge.spec), len(whole) - len(batch))
-        digests = Digests(root=access(job).root, fetch=access(job).fetch)
-        planned = list(works(batch, shape, judge, functools.partial(known, digests)))
+        allowed = access(job)
+        digests = Digests(root=allowed.root, fetch=allowed.fetch)
+        planned = list(works(batch, shape, judge, functools.partial(known, digests, allowed.root)))
         statuses = store.done([work.task.key for work in planned]) if store else {}
         waiting = [work for work in planned if statuses.get(work.task.key) not in DONE]
         todo.tasks += len(planned)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from editjudge import manifest
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.errors import ManifestError, UsageError, near_miss
+from editjudge.errors import InputError, ManifestError, UsageError, near_miss
 from editjudge.images import name_of
 from editjudge.judges.conversation import Parameters
 from editjudge.judges.registry import Options, open_judge
@@ -31,14 +31,14 @@ from editjudge.run.fetching import fetch
 from editjudge.run.pace import Circuit, Pace
 from editjudge.run.plan import Shape
 from editjudge.run.planning import Access, Control, Ending, Planner, Tally
-from editjudge.run.summary import Summary, summarise
+from editjudge.run.summary import Summary, commonest, is_failure, summarise
 from editjudge.run.where import Chosen, Sieve
 from editjudge.store.store import Run, Store
 
 T = TypeVar("T")
 
-_FIRST = 20
-"""Edits whose pictures are looked for before anything is kept."""
+_FIRST = 1_000
+"""Edits among which a picture is looked for before anything is kept: many may share one that is missing."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,13 @@ class Job:
     def check(self) -> None:
         """That there is something to judge, where the manifest says: else its models would be blamed for it."""
         self._check_models()
+        needs_input = all("input" in rubric.images for rubric in self.load_rubrics())
+        roles = ("input",) if needs_input else IMAGE_ROLES  # without its input no rubric can be asked of an edit
         sought: list[Path | None] = []
         """A picture of each of the first edits, as long as none is found."""
         for edit in islice(self.edits(), _FIRST):
             sought.append(None)
-            for picture in filter(None, (getattr(edit, role) for role in IMAGE_ROLES)):
+            for picture in filter(None, (getattr(edit, role) for role in roles)):
                 if not isinstance(picture, Path) or picture.exists():
                     return
                 sought[-1] = picture
@@ -111,7 +113,8 @@ class Job:
         named = next(filter(None, sought), None)
         example = f", e.g. {name_of(named)}" if named else ", nor is any named"
         raise ManifestError(
-            f"{self.manifest}: none of the pictures of the first {len(sought)} edits was found{example}; "
+            f"{self.manifest}: none of the {'inputs' if needs_input else 'pictures'} of the first {len(sought):,} "
+            f"edits was found{example}; "
             f"paths are relative to the manifest's folder {folder}"
         )
 
@@ -144,7 +147,7 @@ class Job:
             "allow_urls": self.allow_urls,
             "options": asked,
             # One is a word and several a list, so that a run of one condition is the run it was.
-            **({"where": sorted(set(self.where)) if self.where[1:] else self.where[0]} if self.where else {}),
+            **({"where": all_of if all_of[1:] else all_of[0]} if (all_of := sorted(set(self.where))) else {}),
             **({"models": sorted(set(self.models))} if self.models else {}),
         }
 
@@ -257,6 +260,9 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         except BaseException:  # stopped at once: what is kept is there to go on from
             store.mark(run, "interrupted")
             raise
+    if isinstance(engine.control.error, InputError) and not store.counts(run):
+        store.remove_run(run)  # nothing was planned, so that there is nothing to go on with
+        raise engine.control.error
     planner.tally.left_out = chosen.absent
     return conclude(store, run, rubrics, engine.control, planner.tally)
 
@@ -267,6 +273,8 @@ def conclude(store: Store, run: Run, rubrics: Sequence[Rubric], control: Control
         hold_against_evidence(store, run)
     rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
     summary = summarise(rows, {rubric.name: [factor.key for factor in rubric.factors] for rubric in rubrics})
+    if failed := [status for status in summary.statuses if is_failure(status)]:
+        summary.reasons = commonest(store.judgements(run, fields=("item", "status", "reasons"), status=failed))
     ending = control.stopping or "finished"
     store.mark(run, "interrupted" if ending == "failed" else ending, summary.as_json())
     return Outcome(run.id, run.name, ending, tally, summary, control.error, control.short)

@@ -23,7 +23,12 @@ from editjudge.rubrics.prompt import RENDERING, Layout
 KEY_VERSION = 1
 
 Look = Callable[[Edit, str], Known | None]
-"""What is known of a picture of an edit, by role; None where there is none. Raises `ImageError`."""
+"""What is known of a picture of an edit, by role; None where there is none. Raises `ImageError`, and `NotThere` where
+there should be one."""
+
+
+class NotThere(ImageError):
+    """A file that a manifest names, and that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +115,13 @@ def _pictures(edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, Kno
     problem: tuple[Status, Remark] | None = None
     for role in roles:
         try:
-            known = look(edit, role)
+            known, gone = _sought(edit, role, look)
         except ImageError as error:
             problem = problem or ("bad_image", Remark("bad_image", str(error)))
             continue
         if known is None:
             # What the model never produced outweighs whatever else is wrong, but for paths that lead nowhere at all.
-            problem = _produced_nothing(edit, look) if role == "edited" else problem or _absent(role)
+            problem = _produced_nothing(edit, look, gone) if role == "edited" else problem or _absent(role, gone)
             continue
         shown[role] = known
         if known.info is None:
@@ -124,16 +129,25 @@ def _pictures(edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, Kno
     return problem
 
 
-def _produced_nothing(edit: Edit, look: Look) -> tuple[Status, Remark]:
+def _sought(edit: Edit, role: str, look: Look) -> tuple[Known | None, str]:
+    """What is known of a picture, or which file is not there; neither where none is named."""
+    try:
+        return look(edit, role), ""
+    except NotThere as error:
+        return None, str(error)
+
+
+def _produced_nothing(edit: Edit, look: Look, gone: str) -> tuple[Status, Remark]:
     if isinstance(edit.edited, Path) and isinstance(edit.input, Path):
         with suppress(ImageError):
-            if look(edit, "input") is None:
-                return "missing_input", Remark("missing_input", "neither input nor edited are where they should be")
-    return "missing_output", Remark("missing_output", "the editing model produced no picture")
+            known, why = _sought(edit, "input", look)
+            if known is None:
+                return "missing_input", Remark("missing_input", f"{why or 'the input is not there'}, nor is the edited")
+    return "missing_output", Remark("missing_output", gone or "the editing model produced no picture")
 
 
-def _absent(role: str) -> tuple[Status, Remark]:
-    return "missing_input", Remark("missing_input", f"the {role} is to be looked at, and there is none")
+def _absent(role: str, gone: str) -> tuple[Status, Remark]:
+    return "missing_input", Remark("missing_input", gone or f"the {role} is to be looked at, and there is none")
 
 
 def _texts(edit: Edit, rubric: Rubric) -> tuple[Status, Remark] | None:

@@ -24,7 +24,7 @@ from editjudge.judgement import DONE, Judgement
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Known
 from editjudge.run.cost import Shortage
-from editjudge.run.plan import Shape, works
+from editjudge.run.plan import NotThere, Shape, works
 from editjudge.store.store import Item, Store
 
 BATCH = 200
@@ -132,7 +132,7 @@ class Planner:
         edits_before = tasks_before = 0
         while batch := list(itertools.islice(edits, BATCH)):
             digests = self._digests(batch)
-            found = list(works(batch, self._shape, judge, functools.partial(known, digests)))
+            found = list(works(batch, self._shape, judge, functools.partial(known, digests, self.access.root)))
             shown = _shown(found, digests)
             self._store.save_digests(digests.dump())
             kept = (_item(edit, shown[edit.id]) for edit in batch)
@@ -173,10 +173,13 @@ class Planner:
         self.observe(self.tally)
 
 
-def known(digests: Digests, edit: Edit, role: str) -> Known | None:
-    """What is known of a picture of an edit."""
+def known(digests: Digests, root: Path | None, edit: Edit, role: str) -> Known | None:
+    """What is known of a picture of an edit; a file that is not there is named as the manifest does."""
     source = getattr(edit, role)
-    return None if source is None else digests.known(source)
+    found = None if source is None else digests.known(source)
+    if found is None and isinstance(source, Path):
+        raise NotThere(f"{name_of(Path(os.path.relpath(source, root)) if root else source)} is not there")
+    return found
 
 
 def _shown(found: Iterable[Work], digests: Digests) -> dict[str, dict[str, str]]:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from editjudge.judgement import DONE
+
+_LONGEST = 200
+"""Characters of a reason: some are a server's words."""
+_REASONS = 1_000
+"""Different reasons of a status among which the commonest is looked for: each may name another file."""
+
+
+def is_failure(status: str) -> bool:
+    return status not in DONE and status != "pending"
 
 
 @dataclass
@@ -24,10 +33,24 @@ class Cell:
 
 
 @dataclass
+class Reason:
+    """Why most tasks of a status failed."""
+
+    status: str
+    message: str
+    count: int
+    """Tasks with this reason, of all with the status."""
+    item: str
+    """The first of them."""
+
+
+@dataclass
 class Summary:
     statuses: Counter[str] = field(default_factory=Counter)
     cells: dict[tuple[str, str, str, str], Cell] = field(default_factory=dict)
     """By judge, model, rubric and factor."""
+    reasons: list[Reason] = field(default_factory=list)
+    """The commonest for each status that is a failure."""
 
     @property
     def total(self) -> int:
@@ -35,14 +58,15 @@ class Summary:
 
     @property
     def failed(self) -> int:
-        return sum(n for status, n in self.statuses.items() if status not in DONE and status != "pending")
+        return sum(n for status, n in self.statuses.items() if is_failure(status))
 
     def as_json(self) -> dict[str, Any]:
         factors = [
             {"judge": j, "model": m, "rubric": r, "factor": f, "mean": cell.mean, "ok": cell.ok, "n": cell.n}
             for (j, m, r, f), cell in self.cells.items()
         ]
-        return {"statuses": dict(self.statuses), "total": self.total, "failed": self.failed, "factors": factors}
+        counts = {"statuses": dict(self.statuses), "total": self.total, "failed": self.failed}
+        return {**counts, "factors": factors, "reasons": [asdict(reason) for reason in self.reasons]}
 
 
 def summarise(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, Sequence[str]]) -> Summary:
@@ -59,3 +83,17 @@ def summarise(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, Sequence[
                 cell.ok += 1
                 cell.sum += scores[factor]
     return summary
+
+
+def commonest(rows: Iterable[Mapping[str, Any]]) -> list[Reason]:
+    """Of tasks that failed, the reason that most of each status have; the earlier of two as common ones."""
+    found: dict[str, dict[str, Reason]] = {}
+    for row in rows:
+        message = " ".join(row["reasons"][0]["message"].split()) if row["reasons"] else ""
+        message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
+        mine = found.setdefault(row["status"], {})
+        if message in mine:
+            mine[message].count += 1
+        elif len(mine) < _REASONS:
+            mine[message] = Reason(row["status"], message, 1, row["item"])
+    return [max(mine.values(), key=lambda reason: reason.count) for _, mine in sorted(found.items())]

@@ -29,12 +29,13 @@ class Where:
     value: float
 
     @classmethod
-    def parse(cls, text: str) -> Where:
-        found = re.fullmatch(r"(.+):([^:<>=]+)(>=|<=|>|<)(-?\d+(?:\.\d+)?)", text)
-        if not found:
-            raise UsageError(f'--where "{text}": expected RUN:FACTOR>=VALUE, or <=, >, <')
-        run, factor, sign, value = found.groups()
-        return cls(run, factor, sign, float(value))
+    def parse(cls, text: str, run: str | None = None) -> Where:
+        """Without its RUN where that is known."""
+        found = re.fullmatch(r"(?:(.+):)?([^:<>=]+)(>=|<=|>|<)(-?\d+(?:\.\d+)?)", text)
+        if not found or (found[1] is None) is (run is None):
+            form = "RUN:FACTOR>=VALUE" if run is None else "FACTOR>=VALUE"
+            raise UsageError(f'--where "{text}": expected {form}, or <=, >, <')
+        return cls(run or found[1], found[2], found[3], float(found[4]))
 
     def run_in(self, store: Store) -> Run:
         run = store.find_run(self.run)

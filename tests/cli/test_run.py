@@ -92,10 +92,30 @@ def test_the_last_line_is_the_command_that_says_which_edits_failed(tmp_path: Pat
     with stub():
         told = judge(manifest, store, "--rubric", "fidelity", "--name", tmp_path / "out")
     said, _, command = told.out.splitlines()[-1].partition(": ")
-    assert said == "which edits failed, and why"
+    assert said == "every edit that failed, with its reasons, in a file"
     assert editjudge(*shlex.split(command)[1:]).code == 0
     rows = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
-    assert [row["item"] for row in rows if row["status"] == "missing_output"] == ["e1"]
+    (row,) = [row for row in rows if row["status"] == "missing_output"]
+    assert (row["item"], row["reasons"][0]["message"]) == ("e1", "edited-1.png is not there")
+
+
+def test_a_run_ends_with_the_commonest_reason_of_each_status_and_an_edit_that_has_it(
+    tmp_path: Path, store: Path
+) -> None:
+    manifest = edits(tmp_path, 4)
+    (tmp_path / "edited-1.png").unlink()
+    (tmp_path / "edited-2.png").unlink()
+    rude = "This is no question.\n\x1b[2J editjudge: all is well " + "so " * 200
+    with canned(lambda *_: (400, {}, json.dumps({"error": {"message": rude}}).encode())):
+        told = judge(manifest, store, "--rubric", "quality", "--rubric", "fidelity")
+        document = judge(manifest, store, "--rubric", "quality", "--rubric", "fidelity", "--json").json
+    assert "  4 missing_output, 2 of them: edited-1.png is not there (e1)" in told.out.splitlines()
+    (line,) = [line for line in told.out.splitlines() if line.startswith("  4 unreachable: HTTP 400: This is no")]
+    assert line.endswith("... (e0)") and "\x1b" not in line and len(line) < 300
+    assert [(r["status"], r["count"], r["item"]) for r in document["reasons"]] == [
+        ("missing_output", 2, "e1"),
+        ("unreachable", 4, "e0"),
+    ]
 
 
 def test_nobody_is_asked_about_pictures_that_are_missing(tmp_path: Path, store: Path) -> None:
@@ -107,18 +127,17 @@ def test_nobody_is_asked_about_pictures_that_are_missing(tmp_path: Path, store: 
     assert "$" not in told.out
 
 
-def test_pictures_of_which_none_is_found_are_a_wrong_manifest_and_not_the_models_fault(
+def test_inputs_of_which_none_is_found_are_a_wrong_manifest_and_not_the_models_fault(
     tmp_path: Path, store: Path
 ) -> None:
     manifest = edits(tmp_path, 4)
-    for file in tmp_path.glob("*.png"):
-        file.unlink()
+    (tmp_path / "input-0.png").unlink()
     for words in ((), ("--dry-run",)):
         with stub():
             told = judge(manifest, store, *words)
         assert (told.code, told.out) == (1, "")
-        assert "none of the pictures of the first 4 edits was found, e.g. " in told.err
-        assert f"edited-0.png; paths are relative to the manifest's folder {tmp_path}" in told.err
+        assert "none of the inputs of the first 4 edits was found, e.g. " in told.err
+        assert f"input-0.png; paths are relative to the manifest's folder {tmp_path}" in told.err
     assert not store.exists()
     (tmp_path / "replies.jsonl").write_text("")
     replayed = editjudge("run", manifest, "--judge", f"replay:{tmp_path / 'replies.jsonl'}", "--store", store)
@@ -233,6 +252,14 @@ def test_an_unknown_price_is_unknown(tmp_path: Path, store: Path) -> None:
     assert "$0" not in shown.out
 
 
+def test_an_unknown_price_comes_with_the_judge_that_may_be_meant(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 1)
+    told = editjudge("run", manifest, "--judge", "openai/gpt-4.11", "--dry-run", "--store", store)
+    assert 'unknown price; did you mean "openai/gpt-4.1"? (list prices of ' in told.out
+    told = editjudge("run", manifest, "--judge", "vllm/gpt-4.11", "--dry-run", "--store", store)
+    assert "unknown price (list prices of " in told.out
+
+
 # --- exit codes -----------------------------------------------------------------------------------------------
 
 
@@ -286,6 +313,8 @@ def test_a_server_that_is_down_is_1_and_all_stays_to_be_judged(tmp_path: Path, s
         told = judge(edits(tmp_path, 8), store, "--json")
     assert told.code == 1
     assert told.json["statuses"] == {"pending": 24}
+    with environment(variables("http://127.0.0.1:9")), pacing(patience=0.5):
+        assert judge(edits(tmp_path, 8), store).out.startswith("run edits-"), "and no table in which nothing is"
     first, last = told.err.splitlines()
     assert first.startswith("openai/stub is down (no connection to 127.0.0.1:9")
     assert last.startswith("editjudge: openai/stub did not answer for 0.5 s")
@@ -300,7 +329,8 @@ def test_a_server_that_is_down_is_1_and_all_stays_to_be_judged(tmp_path: Path, s
         (["--judge", OPENAI, "--concurrency", "many"], "many: expected auto or a number"),
         (["--judge", OPENAI, "--concurrency", "0"], "0: expected auto or a number"),
         (["--judge", OPENAI, "--repeats", "0"], "repeats"),
-        (["--judge", OPENAI, "--budget", "1"], "--prices"),
+        (["--judge", OPENAI, "--budget", "1"], "or leave out --budget"),
+        (["--judge", OPENAI, "--budget", "lots"], "'lots' is not a valid number."),
         (["--judge", OPENAI, "--budget", "nan"], "nan"),
         (["--judge", OPENAI, "--temperature", "inf"], "inf"),
         (["--judge", OPENAI, "--max-failures", "nan"], "nan"),
@@ -336,6 +366,24 @@ def test_input_that_is_wrong_is_1_and_names_it(words: list[str], complaint: str,
     assert told.code == 1
     assert complaint in told.err
     assert told.err.startswith("editjudge: ")
+
+
+def test_a_manifest_that_is_not_there_is_1_with_the_one_that_may_be_meant(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 1)
+    with stub():
+        told = judge(manifest.with_name("edit.jsonl"), store)
+    assert (told.code, told.out) == (1, "")
+    assert told.err.endswith('edit.jsonl: cannot be read: No such file or directory; did you mean "edits.jsonl"?\n')
+
+
+def test_a_line_that_is_wrong_is_all_that_is_said(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 2)
+    manifest.write_text(manifest.read_text() + "{broken\n")
+    with stub():
+        told = judge(manifest, store)
+    assert (told.code, told.out) == (1, "")
+    assert told.err.startswith("editjudge: ") and "edits.jsonl:3: not JSON" in told.err and told.err.count("\n") == 1
+    assert editjudge("runs", "list", "--store", store, "--json").json == {"runs": []}
 
 
 def test_another_spec_under_the_same_name_is_an_error(tmp_path: Path, store: Path) -> None:

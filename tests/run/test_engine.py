@@ -349,6 +349,14 @@ def test_what_cannot_be_asked_has_its_status_and_costs_nothing(tmp_path: Path, s
     assert done.row("fine", "reference")["status"] == "missing_input"
     assert all(row["scores"] is None and row["reasons"] for row in done.rows if row["status"] != "ok")
     assert "cut.png" in done.row("cut", "fidelity")["reasons"][0]["message"]
+    missing = {
+        name: done.row(name, "fidelity")["reasons"][0]["message"] for name in ("no field", "no file", "no input")
+    }
+    assert missing == {
+        "no field": "the editing model produced no picture",
+        "no file": "gone.png is not there",
+        "no input": "gone.png is not there",
+    }
 
 
 def test_a_picture_that_came_too_late_is_asked_about_the_next_time(tmp_path: Path, store: Path) -> None:
@@ -561,6 +569,18 @@ def test_a_line_that_is_wrong_ends_the_run_and_what_is_in_flight_is_kept(
     assert done.outcome.ending == "failed"
     assert isinstance(done.outcome.error, ManifestError)
     assert "edits.jsonl:9" in str(done.outcome.error)
+
+
+@pytest.mark.parametrize("line", ["{broken", '{"id": "e0", "input": "input-0.png", "edited": null}'])
+def test_a_line_that_is_wrong_before_anything_is_planned_leaves_no_run_behind(
+    line: str, tmp_path: Path, store: Path
+) -> None:
+    manifest = edits(tmp_path, 3)
+    manifest.write_text(manifest.read_text() + line + "\n")
+    with stub() as server, pytest.raises(ManifestError, match=r"edits.jsonl:4"):
+        run(manifest, store)
+    with Store.open(store) as kept:
+        assert (kept.runs(), server.ledger.requests) == ([], 0)
 
 
 @pytest.mark.parametrize(

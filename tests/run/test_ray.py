@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
 import os
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 from bench.stub import Behaviour, Stub, serve_in_thread
-from editjudge.errors import ManifestError, StoreError
+from editjudge.errors import ManifestError, StoreError, UsageError
 from editjudge.judges.conversation import Problem
 from editjudge.judges.registry import Options
 from editjudge.run.job import Cluster, Job, Manner, Outcome, execute
@@ -388,6 +389,7 @@ def test_shards_are_what_a_store_would_have_been_and_resume_by_key(nodes: Any, s
     first = into_shards(job, tmp_path)
     failed = first.summary.failed
     assert first.ending == "finished" and 0 < failed < 72
+    assert [(reason.status, reason.message != "") for reason in first.summary.reasons] == [("invalid", True)]
     server.reset()
     server.behaviour = Behaviour()
     second = into_shards(job, tmp_path)
@@ -408,6 +410,18 @@ def _place(row: dict[str, Any]) -> tuple[int, str]:
 def into_shards(job: Job, folder: Path) -> Outcome:
     store: Any = Folder(str(folder / "out"))
     return asyncio.run(execute(job, store, Manner(cluster=Cluster(workers=2))))
+
+
+def test_a_condition_holds_on_a_cluster_as_it_does_here(nodes: Any, server: Stub, tmp_path: Path) -> None:
+    job, place = job_for(edits(tmp_path, 24), server), tmp_path / "s.db"
+    server.reset()
+    server.behaviour = Behaviour()
+    _, rows = judge_all(dataclasses.replace(job, rubrics=("fidelity",), limit=16), place, name="cheap")
+    left = {row["item"] for row in rows if row["scores"]["alignment"] >= 4}
+    dear = dataclasses.replace(job, rubrics=("quality",), where=("cheap:alignment>=4",))
+    outcome, rows = judge_all(dear, place, Cluster(workers=2), name="dear")
+    assert 0 < len(left) < 16
+    assert ({row["item"] for row in rows}, outcome.tally.left_out) == (left, 8)
 
 
 @pytest.mark.soak
@@ -459,6 +473,23 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on_where_it_was(server: Stu
     with Store.open(tmp_path / "s.db", readonly=True) as store:
         rows = list(store.judgements(1))
     assert {(row["item"], row["rubric"]): row["scores"] for row in rows} == expected(manifest)
+
+
+def test_what_is_wrong_with_a_job_is_said_before_a_cluster_is_joined_and_leaves_no_run(
+    server: Stub, tmp_path: Path
+) -> None:
+    manifest = edits(tmp_path, 2)
+    job = job_for(manifest, server)
+    with pytest.raises(UsageError, match="a folder of shards holds one run only"):
+        into_shards(dataclasses.replace(job, where=("cheap:alignment>=4",)), tmp_path)
+    manifest.write_text(manifest.read_text() + "{broken\n")
+    with pytest.raises(ManifestError, match=r"edits.jsonl:3"):
+        into_shards(job, tmp_path)
+    with pytest.raises(ManifestError, match=r"edits.jsonl:3"):
+        judge_all(job, tmp_path / "s.db", Cluster())
+    assert not (tmp_path / "out").exists()
+    with Store.open(tmp_path / "s.db") as store:
+        assert store.runs() == []
 
 
 def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:

@@ -45,13 +45,12 @@ async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> O
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
     identities = await _identities(job, manner, rubrics)
     job.chosen(store)  # raises what no worker could find
-    with joined(cluster) as ray:
+    with _source(job, store) as source, joined(cluster) as ray:
         run = open_run(job, store, manner, rubrics)
         order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)
         driver = _Driver(ray, order, manner)
         try:
-            with _cut(job, store) as todo:
-                await driver.run(todo, cluster.workers)
+            await driver.run(_pieces(source, store), cluster.workers)
         except BaseException:  # Ctrl-C and a lost cluster alike
             store.mark(run, "interrupted")
             raise
@@ -59,17 +58,20 @@ async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> O
 
 
 @contextmanager
-def _cut(job: Job, store: Store | Folder) -> Iterator[list[Piece]]:
-    """The manifest in pieces; what has to be written for it is where workers reach it, and not for long."""
+def _source(job: Job, store: Store | Folder) -> Iterator[Source]:
+    """The manifest as workers read it; what has to be written for it is where they reach it, and not for long."""
     beside = job.manifest.parent if "://" in store.place else Path(store.place).absolute().parent
+    beside.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".editjudge-", dir=beside) as folder:
-        source = Source(job, folder)
-        if isinstance(store, Folder):
-            todo = source.pieces(store.piece_size(source.suitable))
-            store.keep_parts(len(todo))
-        else:
-            todo = source.pieces(source.suitable)
-        yield todo
+        yield Source(job, folder)
+
+
+def _pieces(source: Source, store: Store | Folder) -> list[Piece]:
+    if not isinstance(store, Folder):
+        return source.pieces(source.suitable)
+    todo = source.pieces(store.piece_size(source.suitable))
+    store.keep_parts(len(todo))
+    return todo
 
 
 async def _identities(job: Job, manner: Manner, rubrics: Sequence[Rubric]) -> dict[str, str]:

@@ -72,7 +72,9 @@ class Folder:
             if info.is_file and number.isdecimal() and int(number) >= count:
                 self._system.delete_file(info.path)
 
-    def judgements(self, run: Run | int, *, fields: Collection[str]) -> Iterator[dict[str, Any]]:
+    def judgements(
+        self, run: Run | int, *, fields: Collection[str], status: Collection[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
         import pyarrow.dataset as ds
 
         from editjudge.store import shards
@@ -82,7 +84,8 @@ class Folder:
             self._system.create_dir(folder, recursive=True)
         names = list(fields)
         data = ds.dataset(folder, shards.TABLES["judgements"], "parquet", self._system)
-        for batch in data.to_batches(columns=names, fragment_readahead=1, batch_readahead=2):
+        wanted = None if status is None else ds.field("status").isin(list(status))
+        for batch in data.to_batches(columns=names, filter=wanted, fragment_readahead=1, batch_readahead=2):
             yield from shards.decoded("judgements", batch)
 
     def mark(self, run: Run, state: State, summary: Mapping[str, Any] | None = None) -> None:
