@@ -99,10 +99,10 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
 def relative(row: Row, folder: Path) -> tuple[Row, bool]:
     """The row with paths as a manifest in `folder` names them, and whether one of them leads out of it."""
     folder, outside, found = folder.resolve(), False, dict(row)
-    for role in ("input", "edited"):
-        path = Path(row[role]).resolve()
-        outside |= not path.is_relative_to(folder)
-        found[role] = Path(os.path.relpath(path, folder)).as_posix()
+    for role, path in row.items():
+        if isinstance(path, Path):
+            outside |= not path.resolve().is_relative_to(folder)
+            found[role] = Path(os.path.relpath(path.resolve(), folder)).as_posix()
     return found, outside
 
 

@@ -1,5 +1,6 @@
 """Keep the edits worth training on: those that did what was asked (compliance 5) and changed nothing but the light
-(lighting 1). What has no score is not kept: what was not judged did not pass.
+(lighting 1). What has no score is not kept: what was not judged did not pass. For files, as here, the same is
+`editjudge export RUN -o . --where "effect_score>=5" --where "Contextual_Preservation>=1"`.
 
 Without a judge, recorded replies stand in for one; `python examples/filter_a_data_set.py openai/gpt-4.1` asks one.
 """
@@ -51,9 +52,6 @@ with tempfile.TemporaryDirectory() as folder:
         scores[row["item"]] |= row["scores"] or {}
 
 kept = [row for row in rows if scores[row["id"]] == WANTED]
-print(*map(json.dumps, kept), sep="\n")
-print(
-    f"{len(kept)} of {len(rows)} edits kept",
-    *(f"  {item}: {said or 'not judged'}" for item, said in scores.items()),
-    sep="\n",
-)
+for item, said in scores.items():
+    print(f"{item}: {said or 'not judged'}")
+print(f"{len(kept)} of {len(rows)} edits kept:", *map(json.dumps, kept), sep="\n")

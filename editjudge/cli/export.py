@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +15,8 @@ from editjudge.cli.output import json_option, tell
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.store.store import Run, Store
+    from editjudge.run.where import Where
+    from editjudge.store.store import Item, Run, Store
 
 
 @click.command(epilog="\b\nExample: editjudge export mine -o out --format parquet")
@@ -28,23 +32,47 @@ if TYPE_CHECKING:
     show_default=True,
     help="inspect: a log that `inspect view` opens.",
 )
+@click.option(
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="FACTOR>=VALUE",
+    help="Write a manifest instead, kept.jsonl, of the edits for which it holds; repeatable, all must hold.",
+)
 @click.option("--replies", is_flag=True, help="Also write every raw reply, to Parquet or JSONL.")
 @click.option("--force", is_flag=True, help="Replace what is there, also where it is not of this run.")
 @store_option
 @json_option
-def command(run: str, output: Path, form: str, replies: bool, force: bool, store_place: str, as_json: bool) -> None:
+def command(
+    run: str,
+    output: Path,
+    form: str,
+    conditions: tuple[str, ...],
+    replies: bool,
+    force: bool,
+    store_place: str,
+    as_json: bool,
+) -> None:
     """Write a run's judgements as Parquet, JSONL, CSV or a log for Inspect.
 
     A line for every task, whatever became of it: a failure has its status and no score. `import-run` brings Parquet
     and JSONL back; the verbs that read a run take a folder of Parquet in its place. An earlier export of the same run
     is replaced, other files only with --force.
+
+    With --where it filters a data set: the score is the mean over repeats and judges, and an edit without one is not
+    kept, since nobody said that it passes.
     """
     from editjudge.store.export import export_csv, export_jsonl, export_parquet, taken
 
     if replies and form not in ("parquet", "jsonl"):
         raise UsageError("--replies goes with parquet and jsonl")
+    if conditions and (form != "jsonl" or replies):
+        raise UsageError("--where writes a manifest in JSONL: it goes with neither --replies nor another --format")
     with open_store(store_place, readonly=True) as store:
         found = store.find_run(run)
+        if conditions:
+            _filter(store, found, conditions, output, force, as_json)
+            return
         if not force and form != "inspect" and (there := taken(output, found)):
             raise UsageError(
                 f"{output} has {', '.join(there)}, and not of this run: name another folder, or give --force"
@@ -64,3 +92,64 @@ def _inspect(store: Store, run: Run, output: Path) -> list[Path]:
     except ModuleNotFoundError:
         raise UsageError("logs for Inspect need its package: pip install 'editjudge[inspect]'") from None
     return export_inspect(store, run, output)
+
+
+def _filter(store: Store, run: Run, conditions: Sequence[str], output: Path, force: bool, as_json: bool) -> None:
+    from editjudge.layouts import relative
+    from editjudge.run.where import Where
+    from editjudge.store.export import write_lines
+
+    wheres = [Where.parse(text, run.name) for text in conditions]
+    for where in wheres:
+        where.run_in(store)
+    path, passed, outside = output / "kept.jsonl", Counter[bool | None](), False
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already: name another folder, or give --force")
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal outside
+        for item, passes in _sifted(store, run, wheres):
+            passed[passes] += 1
+            if passes:
+                row, leads_out = relative(_manifest_row(item), output)
+                outside |= leads_out
+                yield row
+
+    write_lines(path, rows())
+    told = {"kept": passed[True], "edits": passed.total(), "unscored": passed[None], "outside": outside}
+    words = f"wrote {path}: {passed[True]:,} of {passed.total():,} edits"
+    words += f"; {passed[None]:,} not kept for want of a score" if passed[None] else ""
+    words += "\nsome pictures are outside its folder: run it with --allow-outside" if outside else ""
+    tell(as_json, {"run": run.name, "written": [str(path)], **told}, words)
+
+
+def _sifted(store: Store, run: Run, wheres: Sequence[Where]) -> Iterator[tuple[Item, bool | None]]:
+    """Every edit with whether all conditions hold; None where only the want of a score speaks against it."""
+    from editjudge.run.planning import BATCH
+
+    items = store.items(run)
+    while some := list(itertools.islice(items, BATCH)):
+        scores: dict[tuple[str, str], list[int]] = {}
+        for row in store.judgements(run, fields=("item", "scores"), item=[item.item for item in some]):
+            for factor, score in (row["scores"] or {}).items():
+                scores.setdefault((row["item"], factor), []).append(score)
+        for item in some:
+            given = [(where, scores.get((item.item, where.factor), [])) for where in wheres]
+            holds = all(where.holds(said) for where, said in given)
+            yield item, None if holds and not all(said for _, said in given) else holds
+
+
+def _manifest_row(item: Item) -> dict[str, Any]:
+    from editjudge.images import is_url
+
+    names = ("instruction", "referring_expression", "model", "edit_type", "group")
+    row = {"id": item.item, **{name: value for name in names if (value := getattr(item, name))}, **item.metadata}
+    for role, image in item.images.items():
+        source = image["source"] or ""
+        if not is_url(source) and not Path(source).is_absolute():
+            raise UsageError(
+                f"edit {item.item}: its {role} is no file ({source}), so that no manifest can name it; "
+                "export without --where and pick by the scores"
+            )
+        row[role] = source if is_url(source) else Path(source)
+    return row

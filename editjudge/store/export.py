@@ -36,17 +36,17 @@ COLUMNS = (
 def export_jsonl(store: Store, run: Run, folder: Path, replies: bool = False) -> list[Path]:
     """judgements.jsonl, one line a task, those without a judgement as `pending`; items.jsonl, run.json and, if they
     are wanted, replies.jsonl."""
-    _write_lines(folder / "judgements.jsonl", store.judgements(run, fields=ROW_FIELDS))
-    _write_lines(folder / "items.jsonl", map(dataclasses.asdict, store.items(run)))
+    write_lines(folder / "judgements.jsonl", store.judgements(run, fields=ROW_FIELDS))
+    write_lines(folder / "items.jsonl", map(dataclasses.asdict, store.items(run)))
     if replies:
-        _write_lines(folder / "replies.jsonl", kept_replies(store, run))
+        write_lines(folder / "replies.jsonl", kept_replies(store, run))
     else:
         (folder / "replies.jsonl").unlink(missing_ok=True)  # of an earlier export
     tables = ["judgements", "items", *(["replies"] if replies else [])]
     return [*(folder / f"{name}.jsonl" for name in tables), _export_run(store, run, folder)]
 
 
-def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     with _whole(path) as file:
         for row in rows:
             # ASCII: some readers take U+2028 for the end of a line, and half a surrogate pair has no UTF-8.

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from run.made import SPECS, editjudge, edits, expected, run, stub
+from run.made import SPECS, editjudge, edits, expected, picture, rows_of, run, stub
 
 from editjudge.judgement import Judgement, row
 
@@ -104,3 +104,70 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert told.code == 1
     assert "gone.db" in told.err
     assert list(tmp_path.iterdir()) == []
+
+
+# --- a data set, filtered -------------------------------------------------------------------------------------
+
+
+def test_where_writes_a_manifest_of_what_passes_and_what_has_no_score_does_not(store: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "edits.jsonl"
+    said = [expected(manifest)[f"e{n}", "fidelity"] for n in range(3)]  # the fourth was never produced
+    least = max(scores["alignment"] for scores in said)
+    words = ("--where", f"alignment>={least}", "--where", "completeness>=1", "--store", store, "--json")
+    told = editjudge("export", "mine", "-o", tmp_path, *words)
+    passing = [n for n in range(3) if said[n]["alignment"] >= least]
+    assert told.json == {
+        "run": "mine",
+        "written": [str(tmp_path / "kept.jsonl")],
+        "kept": len(passing),
+        "edits": 4,
+        "unscored": 1,
+        "outside": False,
+    }
+    kept = [{name: row[name] for name in row if name != "group"} for row in rows_of(tmp_path / "kept.jsonl")]
+    assert 0 < len(passing) < 3 and kept == [rows_of(manifest)[n] for n in passing]
+
+
+def test_all_conditions_of_where_must_hold(store: Path, tmp_path: Path) -> None:
+    words = ("--where", "alignment>=1", "--where", "alignment<1", "--store", store)
+    told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
+    assert told.code == 0 and "0 of 4 edits; 1 not kept for want of a score" in told.out
+    assert (tmp_path / "out" / "kept.jsonl").read_text() == ""
+
+
+def test_a_kept_manifest_in_another_folder_says_that_its_pictures_are_outside(store: Path, tmp_path: Path) -> None:
+    told = editjudge("export", "mine", "-o", tmp_path / "out", "--where", "alignment>=1", "--store", store)
+    assert "3 of 4 edits; 1 not kept for want of a score" in told.out and "--allow-outside" in told.out
+    kept = tmp_path / "out" / "kept.jsonl"
+    assert all((kept.parent / row[role]).exists() for row in rows_of(kept) for role in ("input", "edited"))
+    again = editjudge("export", "mine", "-o", tmp_path / "out", "--where", "alignment>=7", "--store", store)
+    assert again.code == 2 and "--force" in again.err and len(rows_of(kept)) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "expect"),
+    [
+        (("--where", "alignmnt>=4"), 'did you mean "alignment"'),
+        (("--where", "mine:alignment>=4"), "expected FACTOR>=VALUE"),
+        (("--where", "alignment>=4", "--format", "csv"), "--where writes a manifest"),
+        (("--where", "alignment>=4", "--replies"), "--where writes a manifest"),
+    ],
+)
+def test_a_where_that_cannot_be_meant_writes_nothing(
+    words: tuple[str, ...], expect: str, store: Path, tmp_path: Path
+) -> None:
+    told = editjudge("export", "mine", "-o", tmp_path / "out", *words, "--store", store)
+    assert told.code == 2 and expect.lower() in told.err.lower() and not (tmp_path / "out").exists()
+
+
+def test_pictures_that_are_no_files_cannot_be_named_by_a_manifest(tmp_path: Path) -> None:
+    import base64
+
+    data = f"data:image/png;base64,{base64.b64encode(picture(1)).decode()}"
+    manifest = edits(tmp_path, 1, edited=data)
+    with stub():
+        run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"name": "mine"})
+    words = ("--where", "alignment>=1", "--store", tmp_path / "s.db")
+    told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
+    assert told.code == 2 and "edit e0: its edited is no file (picture given as bytes)" in told.err
+    assert list((tmp_path / "out").iterdir()) == []
