@@ -27,11 +27,17 @@ def _unchanged(m: Measures) -> str:
             "No visible difference anywhere, from the upper left to the lower right of the picture; "
             f"mean colour difference {v['change.mean']:.1f}."
         )
-    stray = (change.visible > 1) & (change.outside > 0)
-    where = f", mostly {place(stray)}," if stray.any() else ""
+    stray, shift = (change.visible > 1) & (change.outside > 0), _shift(change)
+    share = percent(v["change.visible outside"]) + (f", mostly {place(stray)}," if stray.any() else "")
+    if not change.region.any():
+        aside = f"Beside a shift of {shift}, which is set aside," if shift else "Of the picture"
+        left = f"no place visibly changed; mean colour difference {v['change.mean outside']:.1f}"
+        return f"{aside} {f'{share} visibly changed, at no one place' if stray.any() else left}."
+    if shift:
+        return f"Outside the edit ({spot(change)}), {share} visibly changed beside a shift of {shift}."
     return (
-        f"Outside the edit ({spot(change)} of the picture), {percent(v['change.visible outside'])}{where} visibly "
-        f"changed; mean colour difference there {v['change.mean outside']:.1f}."
+        f"Outside the edit ({spot(change)} of the picture), {share} visibly changed; "
+        f"mean colour difference there {v['change.mean outside']:.1f}."
     )
 
 
@@ -44,7 +50,11 @@ def _consistency(m: Measures) -> str:
 
 
 def _identity(m: Measures) -> str:
-    v = m.values
+    v, shift = m.values, _shift(m.change)
+    if not m.change.region.any():
+        beside = f", beside a shift of {shift}" if shift else ""
+        lost = percent(v["structure.lost outside"])
+        return f"Local structure is lost in {lost} of the picture; no place stands out as edited{beside}."
     if not v.get("trust.thing", 1.0):
         return (
             f"Local structure is lost in {percent(v['structure.lost outside'])} of the picture around the edit; what "
@@ -58,6 +68,8 @@ def _identity(m: Measures) -> str:
 
 def _texture(m: Measures) -> str:
     v = m.values
+    if not m.change.region.any():
+        return _nowhere(m.change, "detail there could be compared")
     return (
         f"Inside the edit ({spot(m.change)}) fine detail lost {v['texture.lost']:.1f} octaves more than around it and "
         f"gained {v['texture.noise']:.0f} levels of noise."
@@ -74,6 +86,8 @@ def _quality(m: Measures) -> str:
 
 def _light(m: Measures) -> str:
     v = m.values
+    if not m.change.region.any():
+        return _nowhere(m.change, "light could clash there")
     return (
         f"Inside the edit ({spot(m.change)}) light slopes {v['light.slope against']:.1f} stops against its "
         f"surroundings; mean lightness there moved by {v['light.light step']:.0f}."
@@ -82,10 +96,23 @@ def _light(m: Measures) -> str:
 
 def _seam(m: Measures) -> str:
     v = m.values
+    if not m.change.region.any():
+        return _nowhere(m.change, "rim could show a seam")
     return (
         f"Along the rim of the edit ({spot(m.change)}) colours step by {v['seam.step']:.1f} units; "
         f"{percent(v['seam.sharp'])} of it is sharp."
     )
+
+
+def _shift(change: Change) -> str:
+    """What happened to the whole picture alike; empty where nothing did."""
+    return f"all colours by {change.tint:.1f} units" if change.tint >= 0.05 else ""
+
+
+def _nowhere(change: Change, what: str) -> str:
+    """Where there is no place to look at, with what was set aside: nothing was measured there, not a 0."""
+    aside = f"; a shift of {shift} is set aside" if (shift := _shift(change)) else ""
+    return f"No place stands out as edited, so that no {what}{aside}."
 
 
 def spot(change: Change) -> str:

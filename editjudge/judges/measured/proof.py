@@ -49,12 +49,13 @@ def prove(instruction: str, measures: Measures, reading: Reading | None) -> Proo
             f"mean colour difference {measures.values['change.mean']:.1f}."
         )
         return Proof(1.0, 1.0, 1.0, words)
-    where = f"({place(change.region)}, {percent(change.share)} of the picture)"
+    where = f" ({place(change.region)}, {percent(change.share)} of the picture)" if change.region.any() else ""
     if reading is not None and reading.outcome is not None:
-        return Proof(*_LETTERING[reading.outcome], f"Read in the changed part {where}: {reading.words}.")
+        part = "changed part" if where else "picture"
+        return Proof(*_LETTERING[reading.outcome], f"Read in the {part}{where}: {reading.words}.")
     if colour := missing_colour(instruction, measures.scene, change):
         name, share = colour
-        words = f"Requested was {name}; in what changed {where}, {percent(share)} of the pixels could be called {name}."
+        words = f"Requested was {name}; in what changed{where}, {percent(share)} of the pixels could be called {name}."
         return Proof(2.0, 2.0, 1.0, words)
     return None
 

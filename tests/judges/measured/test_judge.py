@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import io
 import json
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -46,6 +47,26 @@ def test_a_clean_edit_is_scored_with_reasons_inside_the_word_limits() -> None:
         for key, reason in (judgement.justifications or {}).items():
             assert 15 <= len(reason.split()) <= 30, (key, reason)
             assert any(word in reason for word in ("centre", "picture")), reason
+
+
+@pytest.mark.parametrize("rubrics", [("preservation", "quality"), ("reference",)])
+def test_of_a_picture_that_changed_as_a_whole_every_reason_says_so(rubrics: tuple[str, ...]) -> None:
+    darker = encoded((INPUT * 0.5).astype(np.uint8))
+    moved = {}
+    for judgement in judge(dataclasses.replace(EDIT, edited=darker, ground_truth=EDIT.input), *rubrics).values():
+        moved |= judgement.justifications or {}
+    units = re.search(r"moved together by (\d+\.\d) units", moved["global_consistency"])
+    assert units and float(units[1]) > 10
+    for key in set(moved) - {"global_consistency", "image_quality", "alignment", "completeness"}:
+        assert f"shift of all colours by {units[1]} units" in moved[key] and moved[key].endswith("."), moved[key]
+        assert not re.search("nowhere|the edit |0 % visibly", moved[key]), moved[key]
+
+
+def test_a_shift_of_all_colours_is_said_beside_an_edit_too() -> None:
+    darker = encoded((EDITED * 0.5).astype(np.uint8))
+    said = judge(dataclasses.replace(EDIT, edited=darker), "preservation")["preservation"].justifications or {}
+    beside = r"Outside the edit \(.+\), .+ visibly changed beside a shift of all colours by \d.+ units\."
+    assert re.fullmatch(beside, said["unchanged_regions"])
 
 
 def test_what_needs_understanding_is_left_open_with_the_reason() -> None:
