@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -73,8 +73,12 @@ class Run:
     name: str
     ending: Ending
     summary: Summary
-    store: str = field(repr=False)
-    """A path, or an address that may hold a password."""
+    store: str
+    """A path, or an address that may hold a password, and so is not shown."""
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{count} {status}" for status, count in sorted(self.summary.statuses.items()))
+        return f"<Run {self.name!r} ({self.id}), {self.ending}: {self.summary.total} judgements, {told}>"
 
     def judgements(self) -> Iterator[dict[str, Any]]:
         """Every task with what became of it, in the manifest's order.
@@ -85,8 +89,9 @@ class Run:
             yield from store.judgements(self.id)
 
     def table(self, by: str = "model") -> Any:
-        """Mean and coverage of each factor by `model`, `judge` or `rubric`: a data frame where pandas is installed,
-        else a list of rows. What failed is in `n` and not in the mean.
+        """Mean and coverage of each factor by `model`, `judge` or `rubric`: a pandas data frame where pandas is
+        installed, else a list of dicts, with the columns `by`, factor, mean, ok and n. What failed is in `n` and not
+        in the mean.
 
         Raises `ValueError` for any other `by`.
         """

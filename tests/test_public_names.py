@@ -6,12 +6,15 @@ import functools
 import inspect
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import editjudge
+from editjudge.api import Run
+from editjudge.run.summary import Summary
 
 
 @pytest.mark.parametrize("name", editjudge.__all__)
@@ -66,3 +69,8 @@ def test_a_submodule_does_not_shadow_the_function_of_its_name() -> None:
     code = "import editjudge.run.pace, editjudge as ej; print(callable(ej.run), callable(ej.judge))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
+
+
+def test_a_run_shows_itself_on_one_line_and_not_the_address_of_its_store() -> None:
+    run = Run(3, "first", "finished", Summary(Counter(refused=1, ok=5)), "postgresql://ann:secret@db/edits")
+    assert repr(run) == "<Run 'first' (3), finished: 6 judgements, 5 ok, 1 refused>"
