@@ -94,7 +94,7 @@ def environment() -> Iterator[dict[str, str]]:
     with serve_in_thread() as stub:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("EDITJUDGE_")}
         ours |= {"PATH": f"{Path(sys.executable).parent}:{ours['PATH']}", "NO_COLOR": "1", "HF_HUB_OFFLINE": "1"}
-        ours |= {"OPENAI_BASE_URL": f"{stub.url}/v1", "OPENAI_API_KEY": "sk-none"}
+        ours |= {"OPENAI_BASE_URL": f"{stub.url}/v1", "OPENAI_API_KEY": "sk-none", "VLLM_BASE_URL": f"{stub.url}/v1"}
         yield ours | {"GOOGLE_GEMINI_BASE_URL": stub.url, "GOOGLE_API_KEY": "none"}
 
 
@@ -173,11 +173,14 @@ def verb_exists(words: list[str]) -> None:
     assert [word for word in words if re.match(r"--?[a-zA-Z]", word) and word.split("=")[0] not in known] == [], words
 
 
-def rubric_or_workflow(text: str) -> str:
+def rubric_workflow_or_prices(text: str) -> str:
     from editjudge.rubrics.files import parse
     from editjudge.rubrics.lint import lint
 
     document = yaml.safe_load(text)
+    if "models" in document:
+        opened = "import pathlib, editjudge.judges.prices as p; p.prices(pathlib.Path('prices.yaml'))"
+        return f"cat > prices.yaml <<'END'\n{text}END\npython -c {shlex.quote(opened)}"
     if "jobs" not in document:
         assert lint(parse(text)) == []
         return ""
@@ -195,7 +198,7 @@ RULES: dict[str, Callable[[str], str]] = {
     "sh": shell,
     "python": lambda code: f"python - <<'END'\n{code}END",
     "jsonl": lambda lines: f"cat > edits.jsonl <<'END'\n{lines}END",
-    "yaml": rubric_or_workflow,
+    "yaml": rubric_workflow_or_prices,
     "text": no_command,
 }
 """What becomes of a snippet, by its language; one without a rule fails."""
