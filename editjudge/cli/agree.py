@@ -11,11 +11,11 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.shown import load_run, need_statistics, show
-from editjudge.errors import InputError, UsageError, near_miss
+from editjudge.cli.shown import as_option, load_run, need_statistics, renamed, show, such_as
+from editjudge.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from editjudge.ratings import Origin
     from editjudge.stats.columns import Ratings, Scores
@@ -40,13 +40,7 @@ FILE = click.Path(path_type=Path)
     help="Pairs of edits of RUN and which one people prefer: a, b, preference (A, B or tie), group. Without RUN: "
     "model_a, model_b and votes of judges (columns vote:NAME, or an object judge_votes).",
 )
-@click.option(
-    "--as",
-    "called",
-    multiple=True,
-    metavar="PEOPLE=FACTOR",
-    help="A factor that people call otherwise than judges do, or a sum of a RUN such as quality; repeatable.",
-)
+@as_option
 @click.option("--with-guessed", is_flag=True, help="Count scores that the file marks as guessed.")
 @click.option("--calibrate", "calibrating", is_flag=True, help="Map each judge's scale onto people's.")
 @click.option(
@@ -94,15 +88,13 @@ def command(
     ratings, origins = _ratings(ratings_file, store_place)
     guesses, scales = None, None
     if run is not None:
-        from editjudge.report.scored import aggregates
-
         judged = load_run(store_place, run)
-        sums = dict.fromkeys(one.name for judge in judged.scores.judge.present() for one in aggregates(judged, judge))
-        ratings = _renamed(ratings, called, (*judged.scores.factor.present(), *sums))
+        sums = judged.sums()
+        ratings = renamed(ratings, called, (*judged.scores.factor.present(), *sums))
         scores, scales, lead = judged.with_aggregates(ratings.factor.present())[0], judged.scales, judged.lead()
     else:
         scores, guesses, lead = _scores(Path(str(scores_file)), manifest, origins, with_guessed)
-        sums, ratings = {}, _renamed(ratings, called, scores.factor.present())
+        sums, ratings = (), renamed(ratings, called, scores.factor.present())
     _check_common(ratings, scores, sums)
     found = agreed(ratings, scores, with_guessed=guesses, scales=scales, calibrating=calibrating, estimating=estimating)
     if as_json:
@@ -170,35 +162,17 @@ def _scores(
     return scores, None if with_guessed else found.with_guessed, lead
 
 
-def _renamed(ratings: Ratings, called: tuple[str, ...], known: Sequence[str]) -> Ratings:
-    """With the names that judges use; what people rated may be held against several of their factors."""
-    from editjudge.stats.columns import Ratings
-
-    pairs = [text.rpartition("=")[::2] for text in called]
-    rated = ratings.factor.present()
-    for text, (people, factor) in zip(called, pairs, strict=True):
-        if not people or not factor:
-            raise UsageError(f'--as "{text}": expected PEOPLE=FACTOR, such as PQ=quality')
-        if people not in rated:
-            raise UsageError(f'--as "{text}": nobody rated "{people}"{near_miss(people, rated)}')
-        if factor not in known:
-            raise UsageError(f'--as "{text}": judges have no "{factor}"{near_miss(factor, known)}')
-    pairs += [(name, name) for name in rated if name not in dict(pairs)]
-    if twice := [name for name, n in Counter(factor for _, factor in pairs).items() if n > 1]:
-        raise UsageError(f"--as: two of people's factors cannot both be {twice[0]}")
-    parts = [(ratings.where(factor=people), factor) for people, factor in pairs]
-    columns = [[x for part, _ in parts for x in getattr(part, name)] for name in ("item", "rater", "score")]
-    factors = [factor for part, factor in parts for _ in range(len(part))]
-    return Ratings.of(columns[0], columns[1], factors, columns[2]) if called else ratings
-
-
-def _check_common(ratings: Ratings, scores: Scores, sums: Iterable[str]) -> None:
+def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None:
     """A file of other items, or factors called otherwise, is a mistake and not a result."""
     for name, said, rated in (("item", scores.item, ratings.item), ("factor", scores.factor, ratings.factor)):
         mine, theirs = said.present(), rated.present()
         if not set(mine) & set(theirs):
-            found = f"judges have {', '.join(mine[:3]) or 'none'} ..., people {', '.join(theirs[:3]) or 'none'} ..."
+            found = f"judges have {_some(mine)}, people {_some(theirs)}"
             if name == "factor" and mine and theirs:
-                others = f" or one of {', '.join(sums)}" if [*sums] else ""
-                found += f" Say what is alike with --as, such as --as {theirs[0]}={mine[0]}{others}"
+                others = f" (judges also have the sums {', '.join(sums)})" if sums else ""
+                found += f". Say what is alike, such as {such_as(theirs, (*mine, *sums))}{others}"
             raise InputError(f"no {name} has both scores and ratings: {safe(found)}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "") or "none"

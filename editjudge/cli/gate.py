@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from editjudge.stats.gate import Gate
 
 FAILED = 100
+MANY = 4
+"""So many checks that are undecided in the same way are told in one line."""
 
 
 @click.command(epilog="\b\nExample: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2")
@@ -173,6 +175,23 @@ def _minima(given: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
+def _notes(found: Gate) -> list[str]:
+    """Why each check did not pass; where many wait for more images, in one line, since the table has their figures."""
+    from editjudge.stats.gate import UNSURE
+
+    waiting = [c for c in found.checks if c.outcome == UNSURE and c.ci]
+    if len(waiting) < MANY:
+        waiting = []
+    notes = [f"{c.rule}: {c.reason}" for c in found.checks if c.outcome != "pass" and c not in waiting]
+    if waiting:
+        more = ", ".join(f"{c.rule} about {c.needed:,}" for c in waiting if c.needed)
+        near = ", ".join(c.rule for c in waiting if not c.needed)
+        told = [f"source images that would decide: {more}"] if more else []
+        told += [f"too near for any number to decide: {near}"] if near else []
+        notes.append(f"{len(waiting)} intervals hold their limits; {'; '.join(told)}")
+    return notes
+
+
 def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[str]) -> None:
     from editjudge.report.tables import Figure, Table
 
@@ -183,7 +202,7 @@ def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[
     level = 1 - 2 * found.alpha / len(found.checks)
     limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * found.alpha:.3g} % over all checks"
     caption = f"Checks by {mine}: {limits}"
-    notes = [f"{c.rule}: {c.reason}" for c in found.checks if c.outcome != "pass"]
+    notes = _notes(found)
     if found.left_out:
         left = ", ".join(found.left_out)
         notes.append(f"not held against the baseline, since no edit has a score on both sides: {left}")

@@ -12,11 +12,11 @@ import click
 
 from editjudge.cli.options import NewFile, open_store, run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.shown import load_run, show
+from editjudge.cli.shown import as_option, load_run, renamed, show, such_as
 from editjudge.errors import EditjudgeError, ImageError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from PIL.Image import Image
 
@@ -41,6 +41,7 @@ THUMBNAIL = 320
     type=click.FloatRange(min=0, min_open=True),
     help="Also say how many edits or repeats would make a mean's interval this wide.",
 )
+@as_option
 @store_option
 @json_option
 def command(
@@ -49,6 +50,7 @@ def command(
     form: str | None,
     by: tuple[str, ...],
     width: float | None,
+    called: tuple[str, ...],
     store_place: str,
     as_json: bool,
 ) -> None:
@@ -56,9 +58,12 @@ def command(
 
     Coverage and failures come first. Tables for people are rounded to what the intervals support; CSV and JSON have
     full precision. HTML is one file with charts and the edits worth looking at. Two to four models are also compared
-    pair by pair, as `compare` does it, in every form but CSV and the terminal.
+    pair by pair, as `compare` does it, in every form but CSV and the terminal. HTML also holds judges against the
+    ratings of the store, as `agree` does it.
     """
     form = _form(output, form, as_json)
+    if called and form != "html":
+        raise UsageError("--as is for HTML, the form that has people's ratings in it; elsewhere `agree` takes it")
     if form == "html" and (Path(run) / "judgements").is_dir():
         raise UsageError(
             f"{safe(run)}: a page looks edits up one by one, which shards are not made for: "
@@ -71,7 +76,7 @@ def command(
     if form is None:
         show(judged.lead(), tables(means))
         return
-    text = looked_at(means, store_place) if form == "html" else rendered(means, form)
+    text = looked_at(means, store_place, called) if form == "html" else rendered(means, form)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -97,13 +102,13 @@ def rendered(means: Means, form: str) -> str:
     return PROSE[form](f"Run {judged.run.name}", judged.lead(), shown)
 
 
-def looked_at(means: Means, store_place: str) -> str:
+def looked_at(means: Means, store_place: str, called: Sequence[str] = ()) -> str:
     """The report as a page, with pictures of the edits worth looking at."""
     from editjudge.report.page import page
 
     with open_store(store_place, readonly=True) as store:
         sight = Sight(means.judged.run, store)
-        return page(means, store, sight.picture, sight.question, _agreed(means.judged, store))
+        return page(means, store, sight.picture, sight.question, *_agreed(means.judged, store, called))
 
 
 def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:
@@ -119,17 +124,24 @@ def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:
     return FORMS[output.suffix]
 
 
-def _agreed(judged: Judged, store: Store) -> Agreed | None:
-    """Judges against people, where the store has ratings of these edits and factors."""
+def _agreed(judged: Judged, store: Store, called: Sequence[str]) -> tuple[Agreed | None, str]:
+    """Judges against people, where the store has ratings of these edits and factors; and what it has besides."""
     from editjudge.ratings import Rating, ratings_columns
     from editjudge.report.agreement import agreed
     from editjudge.store.ratings import read_ratings
 
-    items = set(judged.scores.item.present())
-    rated = [Rating(*row) for row in read_ratings(store) if row[0] in items]
-    scores, _ = judged.with_aggregates({one.factor for one in rated})
-    kept = [one for one in rated if one.factor in scores.factor.present()]
-    return agreed(ratings_columns(kept), scores, scales=judged.scales) if kept else None
+    items, known = set(judged.scores.item.present()), (*judged.scores.factor.present(), *judged.sums())
+    rated = ratings_columns(Rating(*row) for row in read_ratings(store) if row[0] in items)
+    rated = renamed(rated, called, known)
+    own = [name for name in rated.factor.present() if name in known]
+    others = [name for name in rated.factor.present() if name not in known]
+    apart = ""
+    if others:
+        n = len(rated.where(factor=others))
+        apart = f"The store has {n:,} ratings of these edits under {', '.join(others)}, which no rubric of this run has"
+        apart += f". `report` and `agree` take what is alike, such as {such_as(others, known)}." if known else "."
+    scores, _ = judged.with_aggregates(own)
+    return agreed(rated.where(factor=own), scores, scales=judged.scales) if own else None, apart
 
 
 class Sight:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,24 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli.options import open_store
-from editjudge.errors import UsageError
+from editjudge.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from editjudge.report.scored import Judged
     from editjudge.report.tables import Table
+    from editjudge.stats.columns import Ratings
+
+as_option = click.option(
+    "--as",
+    "called",
+    multiple=True,
+    metavar="PEOPLE=FACTOR",
+    help="A factor that people call otherwise than judges do, or a sum of a RUN such as quality; repeatable, also to "
+    "hold one of people's factors against several.",
+)
+
+_USUAL = {"SC": "fidelity", "PQ": "quality"}
+"""What ImagenHub and those after it call semantic consistency and perceptual quality."""
 
 
 def need_statistics() -> None:
@@ -37,6 +51,35 @@ def load_run(place: str, word: str, by: Sequence[str] = ()) -> Judged:
         return load(Shards(Path(word)), word, by)
     with open_store(place, readonly=True) as store:
         return load(store, word, by)
+
+
+def renamed(ratings: Ratings, called: Sequence[str], known: Sequence[str]) -> Ratings:
+    """With the names that judges use; what people rated may be held against several of their factors."""
+    from editjudge.stats.columns import Ratings
+
+    pairs = [text.rpartition("=")[::2] for text in called]
+    rated = ratings.factor.present()
+    for text, (people, factor) in zip(called, pairs, strict=True):
+        if not people or not factor:
+            raise UsageError(f'--as "{text}": expected PEOPLE=FACTOR, such as PQ=quality')
+        if people not in rated:
+            raise UsageError(f'--as "{text}": nobody rated "{people}"{near_miss(people, rated)}')
+        if factor not in known:
+            raise UsageError(f'--as "{text}": judges have no "{factor}"{near_miss(factor, known)}')
+    pairs += [(name, name) for name in rated if name not in dict(pairs)]
+    if twice := [name for name, n in Counter(factor for _, factor in pairs).items() if n > 1]:
+        raise UsageError(f"--as: two of people's factors cannot both be {twice[0]}")
+    parts = [(ratings.where(factor=people), factor) for people, factor in pairs]
+    columns = [[x for part, _ in parts for x in getattr(part, name)] for name in ("item", "rater", "score")]
+    factors = [factor for part, factor in parts for _ in range(len(part))]
+    return Ratings.of(columns[0], columns[1], factors, columns[2]) if called else ratings
+
+
+def such_as(people: Sequence[str], known: Sequence[str]) -> str:
+    """An --as that makes sense: the usual one, or what says least of what people meant."""
+    usual = [(name, ours) for name, ours in _USUAL.items() if name in people and ours in known]
+    theirs, ours = usual[0] if usual else (people[0], "overall" if "overall" in known else known[0])
+    return f"--as {theirs}={ours}"
 
 
 def show(lead: Iterable[str], tables: Iterable[Table]) -> None:

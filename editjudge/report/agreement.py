@@ -23,6 +23,11 @@ PEOPLE = "(one person)"
 ENDS = {"top": "highest", "floor": "lowest"}
 OTHER_SCALE = "scores lie outside"
 """How the note begins of scores that distances from ratings say nothing about; those rows are not shown."""
+FITTED = (
+    "measured was fitted to people's quality ratings of ImagenHub's text-guided edits: on those pictures its agreement "
+    "is in-sample and too good; docs/measured.md has held-out figures"
+)
+"""Nothing tells which pictures these are, so it is said wherever that judge is."""
 SHOWN_RATERS = 12
 """Raters of a factor that people are shown, those who agree least first; JSON has all."""
 
@@ -137,7 +142,9 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
 
 
 def tables(found: Agreed) -> list[Table]:
-    shown = [_agreement(found.factors, "Agreement with people's mean rating, one pair per item")]
+    judges = {judge.partition("@")[0] for by in found.factors.factors.values() for judge in by}
+    notes = (FITTED,) if "measured" in judges else ()
+    shown = [_agreement(found.factors, "Agreement with people's mean rating, one pair per item", notes)]
     shown += [_guesses(found)] if found.with_guessed else []
     shown += [_agreement(found.groups, "The same for the mean of each group of factors")] if found.groups else []
     shown += [*_errors(found.factors), _ceilings(found.factors.humans), _treated(found.factors.humans)]
@@ -147,7 +154,7 @@ def tables(found: Agreed) -> list[Table]:
     return [*shown, _halo(found.factors)]
 
 
-def _agreement(found: Agreement, caption: str) -> Table:
+def _agreement(found: Agreement, caption: str, more: tuple[str, ...] = ()) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for factor, human in found.humans.items():
         ci = human.ci.get("loo_spearman")
@@ -176,7 +183,7 @@ def _agreement(found: Agreement, caption: str) -> Table:
         "system": "over the means of models",
     }
     several = any(one.within_model.models > 1 for judges in found.factors.values() for one in judges.values())
-    table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*notes, *_notes(found)), stub=2,
+    table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*more, *notes, *_notes(found)), stub=2,
                      spare=("Kendall", "Pearson", "system"), legend=legend)  # fmt: skip
     return (table if several else table.without("within model")).trimmed("no score", "ceiling", "system")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -178,8 +179,10 @@ def coverage(judged: Judged) -> Table:
         share = Figure(ok / n, text=f"{ok / n:.0%}")
         rows.append((*place, n, ok, share, counts.get("abstained", 0), *(counts.get(kind, 0) for kind in kinds)))
     columns = ("judge", "rubric", "model", "asked", "ok", "ok %", "abstained", *kinds)
-    note = () if kinds else ("no judgement failed",)
-    table = Table.of(columns, rows, "Coverage: judgements by what became of them", notes=note, stub=3)
+    notes = [] if kinds else ["no judgement failed"]
+    if judged.pending:
+        notes.insert(0, f"of what was asked so far: {judged.pending:,} pending judgements are not in this table")
+    table = Table.of(columns, rows, "Coverage: judgements by what became of them", notes=tuple(notes), stub=3)
     return table.folded("judge", "rubric", "model").trimmed("abstained")
 
 
@@ -234,9 +237,15 @@ def _rank(found: Rank | None) -> Figure:
 
 
 def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
-    """Each once, with the number of rows that it is about."""
-    counts = Counter(note for cell in cells for note in cell.notes)
-    told = [f"{note} ({n} of {len(cells)} rows)" if n < len(cells) else note for note, n in counts.items()]
+    """Each once, with the number of rows that it is about; those that differ in their number alone are one."""
+    alike: dict[str, list[str]] = {}
+    for note in (note for cell in cells for note in cell.notes):
+        alike.setdefault(re.sub(r"\d+", "#", note, count=1), []).append(note)
+    told = []
+    for form, notes in alike.items():
+        numbers = sorted({int(number) for note in notes for number in re.findall(r"\d+", note)[:1]})
+        note = form.replace("#", f"{numbers[0]} to {numbers[-1]}") if len(numbers) > 1 else notes[0]
+        told.append(f"{note} ({len(notes)} of {len(cells)} rows)" if len(notes) < len(cells) else note)
     if any(cell.failed for cell in cells):
         told.insert(0, "bounds: the mean if every failed judgement had the worst score of the scale, and the best")
     return (*more, *told)

@@ -29,19 +29,21 @@ Ask = Callable[[Item, str], "str | None"]
 """The question that a rubric, by its hash, asks about an edit."""
 
 
-def page(means: Means, store: Store, look: Look, ask: Ask, agreed: Agreed | None = None) -> str:
-    """A report of a run; `store` is read only for the edits that are shown."""
+def page(means: Means, store: Store, look: Look, ask: Ask, agreed: Agreed | None = None, apart: str = "") -> str:
+    """A report of a run; `store` is read only for the edits that are shown. `apart` tells of ratings that are not
+    among what is agreed on."""
     judged = means.judged
     found = choices(judged, store)
     drawn, omitted = _charts(means)
     if len(judged.scores.model.present()) > COMPARED:
         omitted.append(f"paired differences of more than {COMPARED} models, which `editjudge compare` has")
     first, *rest = tables(means, full=True)
+    people = _people(agreed, apart)
     sections: list[Child] = [
         _section("coverage", "Coverage and failures", table(first)),
         _section("scores", "Scores", drawn, [table(one) for one in rest[:2]], _folded(rest[2:], "More tables")),
         _differences(means),
-        _people(agreed),
+        people,
         _contradictions(means),
         list(galleries(judged, store, look, found)),
         _questions(means, store, ask, found),
@@ -49,7 +51,7 @@ def page(means: Means, store: Store, look: Look, ask: Ask, agreed: Agreed | None
     ]
     style = Path(__file__).with_name("page.css").read_text("utf-8")
     made = f"Made by editjudge from run {judged.run.id} of its store. Spec {judged.run.spec_hash[:12]}."
-    top = _top(means, [choice.name for choice in found], agreed)
+    top = _top(means, [choice.name for choice in found], bool(people))
     body = tag("body", top, tag("main", sections), tag("footer", made))
     return f"<!doctype html>\n{tag('html', _head(judged.run.name, style), body, lang='en')}\n"
 
@@ -71,9 +73,9 @@ def _head(name: str, style: str) -> Markup:
 # --- what was judged, by whom, how ----------------------------------------------------------------------------
 
 
-def _top(means: Means, galleries: Sequence[str], agreed: Agreed | None) -> Markup:
+def _top(means: Means, galleries: Sequence[str], people: bool) -> Markup:
     judged = means.judged
-    links = ["coverage", "scores", *(["differences"] if means.compared else []), *(["people"] if agreed else []),
+    links = ["coverage", "scores", *(["differences"] if means.compared else []), *(["people"] if people else []),
              *(["contradictions"] if judged.contradictions else []), *galleries, "questions", "left-out"]  # fmt: skip
     return tag(
         "header",
@@ -210,9 +212,10 @@ def _differences(means: Means) -> Markup | None:
     return _section("differences", "Differences between models", shown) if shown else None
 
 
-def _people(agreed: Agreed | None) -> Markup | None:
+def _people(agreed: Agreed | None, apart: str) -> Markup | None:
+    told = tag("p", clipped(apart, 500), class_="lead") if apart else None
     if agreed is None:
-        return None
+        return _section("people", "Judges against people", told) if told else None
     dots = [
         Dot(factor, PEOPLE, human.loo_spearman, human.ci.get("loo_spearman"))
         for factor, human in agreed.factors.humans.items()
@@ -231,6 +234,7 @@ def _people(agreed: Agreed | None) -> Markup | None:
     return _section(
         "people",
         "Judges against people",
+        told,
         charts.dots(title, dots, low, 1.0, ticks) if dots else None,
         table(first),
         _folded([one for one in rest if one.rows], "More about agreement"),

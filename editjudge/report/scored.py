@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,10 @@ class Judged:
         parts = [aggregate(self.scores.where(judge=judge), some) for judge, some in added.items()]
         return stacked(parts) if parts else self.scores, added
 
+    def sums(self) -> tuple[str, ...]:
+        """The names of all that factors add up to, by any judge."""
+        return tuple(dict.fromkeys(one.name for j in self.scores.judge.present() for one in aggregates(self, j)))
+
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
         """Checked and contradicted verdicts, added up by these fields of a count."""
         sums: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -78,9 +83,9 @@ class Judged:
         told = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
         lines = [f"run {self.run.name} ({self.run.id}), {self.run.state}: {sum(counts.values()):,} judgements: {told}"]
         if self.pending:
-            lines.append(
-                f"{self.pending:,} judgements are still pending and are in no table: finish with `editjudge run`"
-            )
+            again = f"editjudge runs again {shlex.quote(self.run.name)}"
+            how = f"`{again}`, with the same --store" if "asked_for" in self.run.spec else "the command that began it"
+            lines.append(f"{self.pending:,} judgements are still pending and are in no table: finish with {how}")
         return lines
 
 

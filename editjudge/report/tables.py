@@ -132,7 +132,8 @@ class Table:
         shown = self._sparing(width)
         if self.rows:
             lines += shown._grid(width)
-        for note in shown.told:
+        gone = [name for name in self.columns if name not in shown.columns]
+        for note in (*shown.told, *([f"left out for width: {', '.join(gone)}; --json has all"] if gone else [])):
             first, *rest = _wrapped(clean(note), width - 2, joints="")
             lines += [f"- {first}", *(f"  {line}" for line in rest)]
         return "\n".join(lines)

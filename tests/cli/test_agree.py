@@ -214,12 +214,34 @@ def test_factors_that_people_call_otherwise_can_be_said_to_be_the_same(call: Cal
     other = published(tmp_path / "r.csv", {"alignment": "SC"})
     asked = ("agree", "r", "--store", store, "--ratings")
     done = call(*asked, other)
-    assert done.code == 1 and "--as SC=alignment or one of overall" in done.err
+    assert done.code == 1 and "people SC. Say what is alike, such as --as SC=overall (" in done.err
     expected = call(*asked, own, "--json").document
     assert call(*asked, other, "--as", "SC=alignment", "--json").document == expected
     both = call(*asked, other, "--as", "SC=alignment", "--as", "SC=overall", "--json").document
     assert set(both["humans"]) == {"alignment", "overall"} and both["factors"]["overall"]["openai/m"]["n"] == 48
     assert both["factors"]["alignment"] == expected["factors"]["alignment"]
+
+
+def test_the_example_of_names_that_are_alike_is_the_usual_one(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(rubrics=("online",)))
+    ratings = published(tmp_path / "r.csv", {"alignment": "PQ", "plausibility": "SC"})
+    done = call("agree", "r", "--store", store, "--ratings", ratings)
+    assert "judges have unchanged_regions, global_consistency, identity_preservation ..., people PQ, SC." in done.err
+    assert "such as --as SC=fidelity " in done.err
+
+
+def test_what_measured_was_fitted_to_is_said_beside_it_and_beside_no_other(call: Call, tmp_path: Path) -> None:
+    ratings = rated(tmp_path / "r.csv", factors=("alignment", "completeness", "plausibility"))
+    for judge, times in (("measured", 1), ("openai/measured", 0)):
+        store = made(tmp_path / f"{times}.db", Spec(judges=(judge,), rubrics=("fidelity", "reference")))
+        out = " ".join(call("agree", "r", "--ratings", ratings, "--store", store).out.split())
+        assert out.count("measured was fitted to people's quality ratings of ImagenHub's text-guided edits") == times
+
+
+def test_columns_that_do_not_fit_are_named(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(judges=("openrouter/a-provider-with-a-name/and-a-model-with-a-long-one",)))
+    done = call("agree", "r", "--ratings", rated(tmp_path / "r.csv"), "--store", store)
+    assert "left out for width: Pearson, Kendall" in done.out and done.widest <= 100
 
 
 def test_factors_of_files_can_be_renamed_too(call: Call, tmp_path: Path) -> None:

@@ -165,6 +165,17 @@ def test_failures_are_told_beside_the_estimate(call: Call, tmp_path: Path) -> No
     assert "6 failed judgements are not in it" in " ".join(done.out.split())
 
 
+def test_many_checks_that_wait_for_more_images_are_told_in_one_line(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(models=("good",), rubrics=("fidelity", "preservation")))
+    names = ("alignment", "completeness", "plausibility", "unchanged_regions")
+    minima = [word for name in names for word in ("--min", f"{name}=5.4")]
+    few = " ".join(call("gate", "r", *minima[:6], "--store", store).out.split())
+    assert few.count("which holds 5.4: about") == 3
+    many = " ".join(call("gate", "r", *minima, "--store", store).out.split())
+    assert "which holds" not in many
+    assert "4 intervals hold their limits; source images that would decide: alignment >= 5.4 about" in many
+
+
 def test_a_gate_without_a_single_score_does_not_pass_by_silence(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", say=lambda *_: "unreachable")
     asked = ("gate", "r", "--min", "alignment=4", "--store", store)

@@ -214,8 +214,46 @@ def test_what_is_pending_is_said_and_counted_nowhere(call: Call, tmp_path: Path)
 
     store = made(tmp_path / "s.db", say=half)
     done = call("report", "r", "--store", store)
-    assert "24 judgements are still pending" in done.out
+    assert "24 judgements are still pending and are in no table: finish with the command that began it" in done.out
+    assert "- of what was asked so far: 24 pending judgements are not in this table" in done.out
     assert json.loads(call("report", "r", "--store", store, "--json").out)["factors"][0]["n"] == 12
+
+
+def test_the_command_that_finishes_a_run_is_named_whole(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec("my run", spec={"asked_for": ["fidelity"]}), lambda *_: "pending")
+    told = " ".join(call("report", "1", "--store", store).out.split())
+    assert "finish with `editjudge runs again 'my run'`, with the same --store" in told
+
+
+def test_ratings_under_other_names_are_said_and_can_be_said_to_be_the_same(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(rubrics=("fidelity", "preservation")))
+    ratings = tmp_path / "r.csv"
+    rows = [f"good-{n},{rater},{f},{1 + n % 3}" for n in range(9) for rater in "ab" for f in ("PQ", "SC")]
+    ratings.write_text("\n".join(["item,rater,factor,score", "another,a,SC,1", *rows]))
+    call("ratings", "import", ratings, "--store", store)
+    page, asked = tmp_path / "r.html", ("report", "r", "--store", store, "-o", tmp_path / "r.html")
+    assert call(*asked).code == 0
+    said = "The store has {} ratings of these edits under {}, which no rubric of this run has"
+    text = page.read_text("utf-8")
+    assert said.format(36, "PQ, SC") in text and "such as --as SC=fidelity." in text and 'href="#people"' in text
+    assert "Agreement with people" not in text
+    assert call(*asked, "--as", "SC=fidelity").code == 0
+    text = page.read_text("utf-8")
+    assert said.format(18, "PQ") in text and "Agreement with people" in text
+    assert 'did you mean "fidelity"?' in call(*asked, "--as", "SC=fidelty").err
+    refused = call("report", "r", "--store", store, "--as", "SC=fidelity")
+    assert refused.code == 2 and "--as is for HTML" in refused.err
+
+
+def test_notes_that_differ_in_a_number_alone_are_one(call: Call, tmp_path: Path) -> None:
+    def some(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str:
+        return "refused" if model == "poor" and n >= 6 else quality(model, n, judge, factor, repeat)
+
+    store = made(tmp_path / "s.db", Spec(edits=12, edit_types=()), some)
+    out = call("report", "r", "--store", store).out
+    table = out[out.index("Scores by factor") :]
+    assert "- only 3 to 6 groups (source images): the interval is a rough guide\n" in f"{table}\n"
+    assert "only 6 groups" not in table
 
 
 def test_a_run_without_judgements_is_told_in_words(call: Call, tmp_path: Path) -> None:
