@@ -155,8 +155,9 @@ def test_only_edits_with_all_that_the_rubric_shows_are_given_out(served: Served)
         words = " \n" if number == 4 else item.instruction
         kept[number] = dataclasses.replace(item, images=images, instruction=words)
     served.store.append(run, kept)
-    plan(served, rubric="offline", quota=18)
+    plan(served, rubric="offline", quota=18, overlap=1)
     Person(served, "ann").get("/rate/1")
+    assert "18 for each rater, 1 rater for each edit" in Person(served, "chief").get("/rate/1/progress").text
     mine = places(served.store, find_study(served.store, 1), "ann")
     assert sorted(place.item for place in mine) == sorted(item.item for item in kept[5:])
 

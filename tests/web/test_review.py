@@ -13,6 +13,7 @@ from cli.stores import made as by_hand
 from playwright.sync_api import Page, expect
 
 from editjudge.rubrics.files import load
+from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Store
 from editjudge.web.browse import Browser
 from editjudge.web.listing import Query
@@ -103,6 +104,18 @@ def test_what_was_abstained_from_is_counted_beside_the_scores(tmp_path: Path) ->
     cells = re.findall(r'<td class="flags">(.*?)</td>', shown, re.DOTALL)
     words = [" ".join(re.sub(r"<[^>]*>", " ", cell).split()) for cell in cells]
     assert words == ["ok", "ok 2 factors abstained", "ok refused abstained in part"]
+
+
+def test_what_people_rated_under_other_names_stands_apart_and_one_pair_is_one(tmp_path: Path) -> None:
+    place = by_hand(tmp_path / "s.db", Spec(models=("good", "poor"), edits=1))
+    with serving(place) as served:
+        add_ratings(served.store, [("good-0", "Ada", "alignment", 6), ("good-0", "Ada", "SC", 0.5)])
+        edit = httpx.get(f"{served.url}/runs/1/edits/good-0").text
+        compared = httpx.get(f"{served.url}/compare?a=1&a_model=good&b_model=poor")
+    scores, apart = edit.split("Rated by people under other names")
+    words = " ".join(re.sub(r"<[^>]*>", " ", apart.split("</section>")[0]).split())
+    assert words == "SC : 0.5 Ada" and "Ada" in scores
+    assert "1 pair." in compared.text
 
 
 def test_sorting_puts_the_best_first_the_worst_first_and_what_has_no_score_last(page: Page, sample: Served) -> None:
