@@ -52,7 +52,7 @@ def test_a_clean_edit_is_scored_with_reasons_inside_the_word_limits() -> None:
 @pytest.mark.parametrize("rubrics", [("preservation", "quality"), ("reference",)])
 def test_of_a_picture_that_changed_as_a_whole_every_reason_says_so(rubrics: tuple[str, ...]) -> None:
     darker = encoded((INPUT * 0.5).astype(np.uint8))
-    moved = {}
+    moved: dict[str, str] = {}
     for judgement in judge(dataclasses.replace(EDIT, edited=darker, ground_truth=EDIT.input), *rubrics).values():
         moved |= judgement.justifications or {}
     units = re.search(r"moved together by (\d+\.\d) units", moved["global_consistency"])
