@@ -39,12 +39,10 @@ async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> O
     """As `editjudge.run.job.execute`, on a cluster: workers write to the store, or into shards in its place."""
     if manner.batch:
         raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
-    if job.where and isinstance(store, Folder):
-        raise UsageError("--where looks at an earlier run of the same store, and a folder of shards holds one run only")
     rubrics = job.load_rubrics()
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
     identities = await _identities(job, manner, rubrics)
-    job.chosen(store)  # raises what no worker could find
+    _check_conditions(job, store)
     with _source(job, store) as source, joined(cluster) as ray:
         run = open_run(job, store, manner, rubrics)
         order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)
@@ -55,6 +53,14 @@ async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> O
             store.mark(run, "interrupted")
             raise
     return conclude(store, run, rubrics, driver.control, driver.tally)
+
+
+def _check_conditions(job: Job, store: Store | Folder) -> None:
+    """Said before there is a run, and not by each worker."""
+    if not isinstance(store, Folder):
+        job.chosen(store)
+    elif job.where:
+        raise UsageError("--where looks at an earlier run of the same store, and a folder of shards holds one run only")
 
 
 @contextmanager
