@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -144,7 +145,7 @@ _GIVEN = (
 
 def _fresh(
     connection: sa.Connection,
-    query: sa.Select[tuple[int, str]],
+    query: sa.Select[Any],
     given: Counter[str],
     wanted: int,
     order: Iterator[int],
@@ -152,7 +153,7 @@ def _fresh(
     """Edits that nobody has, drawn without reading them all: a run may have a million."""
     found: list[str] = []
     while len(found) < wanted and (some := list(itertools.islice(order, 500))):
-        at = dict(map(tuple, connection.execute(query.where(items.c.position.in_(some)))))
+        at: dict[int, str] = dict(map(tuple, connection.execute(query.where(items.c.position.in_(some)))))
         found += [at[position] for position in some if position in at and at[position] not in given]
     return found[: max(0, wanted)]
 
