@@ -19,7 +19,7 @@ chance = random.Random(0)
 
 with tempfile.TemporaryDirectory() as folder:
     store = f"{folder}/editjudge.db"
-    run = ej.run(sample(Path(folder)), rubrics=["quality"], judges=["measured"], store=store)
+    run = ej.run(sample(Path(folder), pictures=6), rubrics=["quality"], judges=["measured"], store=store)
     with Store.open(store, readonly=True) as opened:
         judged = load(opened, run.name)
 

@@ -13,7 +13,7 @@ from editjudge.report.scored import load
 from editjudge.store.store import Store
 
 with tempfile.TemporaryDirectory() as folder:
-    manifest = sample(Path(folder), pictures=12)  # yours: a manifest with a `model` on each line
+    manifest = sample(Path(folder))  # yours: a manifest with a `model` on each line
     store = f"{folder}/editjudge.db"
     run = ej.run(manifest, rubrics=["quality"], judges=["measured"], models=["clean", "sloppy"], store=store)
     with Store.open(store, readonly=True) as opened:

@@ -14,7 +14,7 @@ judge = sys.argv[1] if len(sys.argv) > 1 else "measured"
 ASKED = "Paint the ball blue."
 
 with tempfile.TemporaryDirectory() as folder:
-    sample(Path(folder))
+    sample(Path(folder), pictures=1)
     # Of the pretend editors this one does what was asked, and stains the wall.
     verdict = ej.judge(input=f"{folder}/0.png", edited=f"{folder}/0-leaky.png", instruction=ASKED, judge=judge)
 print(f"{judge} on: {ASKED}\n")

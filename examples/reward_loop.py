@@ -14,8 +14,9 @@ import urllib.error
 import urllib.request
 
 from PIL import Image, ImageFilter
+from sample_edits import scene
 
-BEFORE = Image.effect_noise((96, 96), 90).convert("RGB")
+BEFORE = scene(0)
 
 
 def rewards(url: str, edits: list[dict[str, str]], seconds: float = 60, tries: int = 5) -> list[float | None]:
@@ -48,11 +49,11 @@ with tempfile.TemporaryDirectory() as folder:
     serve = [sys.executable, "-m", "editjudge", "serve", "--create", "--store", f"{folder}/s.db", "--port", "0"]
     with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as server:
         url = server.stderr.readline().split()[1]  # "editjudge: http://127.0.0.1:PORT/ ..."
-        blur, chance = 2.0, random.Random(0)
+        blur, chance = 1.0, random.Random(0)
         for step in range(4):
-            tried = [max(0.0, blur + chance.uniform(-1, 1)) for _ in range(6)]
+            tried = [max(0.0, blur + chance.uniform(-0.5, 0.5)) for _ in range(6)]
             answers = zip(rewards(url, [edit(b) for b in tried]), tried, strict=True)
             scored = [(reward, b) for reward, b in answers if reward is not None]
-            best, blur = max(scored, default=(None, blur))
+            best, blur = max(scored, key=lambda answer: answer[0], default=(None, blur))
             print(f"step {step}: {len(scored)} of {len(tried)} scored, best reward {best}, blur {blur:.2f}")
         server.terminate()

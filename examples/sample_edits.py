@@ -40,7 +40,7 @@ def sloppy(n: int) -> Image.Image:
 EDITORS = {"clean": lambda n: scene(n, BLUE), "leaky": lambda n: scene(n, BLUE, STAIN), "sloppy": sloppy}
 
 
-def sample(folder: Path, pictures: int = 6) -> Path:
+def sample(folder: Path, pictures: int = 12) -> Path:
     """The manifest of `pictures` times three edits, all drawn into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
