@@ -49,7 +49,8 @@ async def answers(job: Job) -> list[Judgement]:
     shape = Shape(job.load_rubrics(), job.repeats, job.layout)
     async with AsyncExitStack() as resources:
         judge = await open_judge(job.judges[0], job.options, Pace, resources)
-        look = functools.partial(known, Digests(root=job.manifest.parent))
+        root = job.manifest.parent
+        look = functools.partial(known, Digests(root=root), root)
         return [
             work.judgement(
                 "ok",
