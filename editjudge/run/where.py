@@ -13,7 +13,8 @@ from editjudge.errors import UsageError, near_miss
 from editjudge.run.planning import BATCH
 from editjudge.store.store import Run, Store
 
-_SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+_SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "=": operator.eq, ">": operator.gt, "<": operator.lt}
+_FORM = re.compile(rf"(?:(.+):)?\s*([^:<>=]+?)\s*({'|'.join(_SIGNS)})\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,10 @@ class Where:
     @classmethod
     def parse(cls, text: str, run: str | None = None) -> Where:
         """Without its RUN where that is known."""
-        found = re.fullmatch(r"(?:(.+):)?([^:<>=]+)(>=|<=|>|<)(-?\d+(?:\.\d+)?)", text)
+        found = _FORM.fullmatch(text)
         if not found or (found[1] is None) is (run is None):
             form = "RUN:FACTOR>=VALUE" if run is None else "FACTOR>=VALUE"
-            raise UsageError(f'--where "{text}": expected {form}, or <=, >, <')
+            raise UsageError(f'--where "{text}": expected {form}, or <=, =, >, <')
         return cls(run or found[1], found[2], found[3], float(found[4]))
 
     def run_in(self, store: Store) -> Run:

@@ -14,6 +14,7 @@ from editjudge.pictures import Digests, Known
 from editjudge.run import forecast as planning
 from editjudge.run.forecast import Rates, forecast
 from editjudge.run.job import Job
+from editjudge.run.where import Where
 from editjudge.store.store import Store
 
 from .made import SPECS, editjudge, edits, run, stub, write_manifest
@@ -181,7 +182,14 @@ def test_every_condition_holds_and_what_no_earlier_run_had_is_left_out(
     assert (again["asked"], again["cached"], again["left_out"]) == (0, 2 * len(left), 4)
 
 
-@pytest.mark.parametrize("wrong", ["cheap", "cheap:alignment", "cheap:alignment=4", "cheap:alignment>=many"])
+@pytest.mark.parametrize("text", ["cheap:alignment=4", "cheap:alignment==4", "cheap: alignment = 4.0"])
+def test_a_condition_may_want_one_score(text: str) -> None:
+    where = Where.parse(text)
+    assert (where.run, where.factor) == ("cheap", "alignment")
+    assert [where.holds(scores) for scores in ([4], [3, 5], [5], [3], [])] == [True, True, False, False, True]
+
+
+@pytest.mark.parametrize("wrong", ["cheap", "cheap:alignment", "cheap:alignment=>4", "cheap:alignment>=many"])
 def test_a_condition_that_is_none_is_an_error(wrong: str, tmp_path: Path, store: Path) -> None:
     with stub(), pytest.raises(UsageError, match="expected RUN:FACTOR"):
         run(edits(tmp_path, 1), store, where=(wrong,))
@@ -198,7 +206,6 @@ def test_a_factor_that_nobody_scored_is_an_error_and_leaves_no_run(tmp_path: Pat
 
 
 def test_an_edit_stays_where_the_mean_over_repeats_holds() -> None:
-    from editjudge.run.where import Where
 
     where = Where.parse("a:b:alignment>=3.5")
     assert (where.run, where.factor, where.value) == ("a:b", "alignment", 3.5)
