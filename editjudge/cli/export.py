@@ -126,15 +126,13 @@ def _filter(store: Store, run: Run, conditions: Sequence[str], output: Path, for
 def _sifted(store: Store, run: Run, wheres: Sequence[Where]) -> Iterator[tuple[Item, bool | None]]:
     """Every edit with whether all conditions hold; None where only the want of a score speaks against it."""
     from editjudge.run.planning import BATCH
+    from editjudge.run.where import scores_of
 
     items = store.items(run)
     while some := list(itertools.islice(items, BATCH)):
-        scores: dict[tuple[str, str], list[int]] = {}
-        for row in store.judgements(run, fields=("item", "scores"), item=[item.item for item in some]):
-            for factor, score in (row["scores"] or {}).items():
-                scores.setdefault((row["item"], factor), []).append(score)
+        scores = scores_of(store, run, [item.item for item in some])
         for item in some:
-            given = [(where, scores.get((item.item, where.factor), [])) for where in wheres]
+            given = [(where, scores.get(item.item, {}).get(where.factor, ())) for where in wheres]
             holds = all(where.holds(said) for where, said in given)
             yield item, None if holds and not all(said for _, said in given) else holds
 

@@ -242,9 +242,9 @@ def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
     for note in (note for cell in cells for note in cell.notes):
         alike.setdefault(re.sub(r"\d+", "#", note, count=1), []).append(note)
     told = []
-    for form, notes in alike.items():
+    for notes in alike.values():
         numbers = sorted({int(number) for note in notes for number in re.findall(r"\d+", note)[:1]})
-        note = form.replace("#", f"{numbers[0]} to {numbers[-1]}") if len(numbers) > 1 else notes[0]
+        note = re.sub(r"\d+", f"{numbers[0]} to {numbers[-1]}", notes[0], count=1) if len(numbers) > 1 else notes[0]
         told.append(f"{note} ({len(notes)} of {len(cells)} rows)" if len(notes) < len(cells) else note)
     if any(cell.failed for cell in cells):
         told.insert(0, "bounds: the mean if every failed judgement had the worst score of the scale, and the best")

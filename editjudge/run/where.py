@@ -65,14 +65,20 @@ class Sieve:
         """Those that nothing speaks against, and how many of the others an earlier run does not have at all."""
         absent = 0
         for where, run in self._conditions:
-            scores: dict[str, list[int]] = {}
-            for row in self._store.judgements(run, fields=("item", "scores"), item=[edit.id for edit in edits]):
-                found = scores.setdefault(row["item"], [])
-                if where.factor in (row["scores"] or {}):
-                    found.append(row["scores"][where.factor])
-            absent += sum(edit.id not in scores for edit in edits)
-            edits = [edit for edit in edits if edit.id in scores and where.holds(scores[edit.id])]
+            said = scores_of(self._store, run, [edit.id for edit in edits])
+            absent += sum(edit.id not in said for edit in edits)
+            edits = [edit for edit in edits if edit.id in said and where.holds(said[edit.id].get(where.factor, ()))]
         return edits, absent
+
+
+def scores_of(store: Store, run: Run, items: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+    """By edit and factor, from all repeats and judges; of an edit that the run does not have, nothing."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for row in store.judgements(run, fields=("item", "scores"), item=items):
+        said = found.setdefault(row["item"], {})
+        for factor, score in (row["scores"] or {}).items():
+            said.setdefault(factor, []).append(score)
+    return found
 
 
 class Chosen:

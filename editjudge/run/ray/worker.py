@@ -117,6 +117,7 @@ class Worker:
             shelf = await asyncio.to_thread(self._open_shelf, piece)
             engine = self._engines[piece.number] = _Engine(self, shelf)
             job = self._order.job
+            # A shard has no store to look into: conditions were refused when the run was begun.
             chosen = job.chosen(cast(Store, getattr(shelf, "store", None)), lambda: edits_of(piece, job))
             try:
                 ending = await engine.run(chosen, judges)
