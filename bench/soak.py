@@ -380,7 +380,7 @@ class _Client:
 def _fuzz(watch: Watch, folder: Path, seconds: float) -> dict[str, Any]:
     """Each target for so long, two at a time; what was found is said in full."""
     try:
-        import atheris  # noqa: F401
+        import atheris  # noqa: F401  (is it there?)
     except ImportError:
         return {"not run": "pip install 'editjudge[fuzz]'"}
     from concurrent.futures import ThreadPoolExecutor

@@ -61,7 +61,7 @@ def test_the_list_of_names_is_complete_and_sorted() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        editjudge.nothing  # noqa: B018
+        editjudge.nothing  # noqa: B018  (looking it up is the test)
 
 
 def test_a_submodule_does_not_shadow_the_function_of_its_name() -> None:

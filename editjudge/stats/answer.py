@@ -23,7 +23,7 @@ class Answer:
 
     def as_json(self) -> dict[str, Any]:
         """At full precision; valid JSON, since nothing here is ever NaN or infinite."""
-        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]  # mixed into dataclasses only
 
 
 def plain(value: Any) -> Any:

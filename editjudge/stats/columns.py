@@ -113,7 +113,7 @@ class _Rows:
                 changes[f.name] = value[rows]
             else:
                 changes[f.name] = {name: column.take(rows) for name, column in value.items()}
-        return replace(self, **changes)  # type: ignore[type-var]
+        return replace(self, **changes)  # type: ignore[type-var]  # the same
 
     def where(self, **wanted: str | Sequence[str]) -> Self:
         """The rows with these labels: `scores.where(model="a", factor=["alignment", "completeness"])`."""

@@ -566,7 +566,7 @@ def test_what_was_said_can_be_looked_up_by_the_body() -> None:
 
 def ask(url: str) -> Any:
     payload = body("openai", question_text("fidelity"))
-    with urllib.request.urlopen(url + PATHS["openai"], payload, timeout=10) as response:  # noqa: S310
+    with urllib.request.urlopen(url + PATHS["openai"], payload, timeout=10) as response:  # noqa: S310  (the stub's URL)
         return json.load(response)
 
 

@@ -27,7 +27,7 @@ from editjudge.judges.http import Transport
 from editjudge.judges.providers import PROVIDERS, resolve
 
 CANARY = "sk-canary-7f3a9c51d2"
-TOKEN = "token-canary-0123456789abcdef"  # noqa: S105
+TOKEN = "token-canary-0123456789abcdef"  # noqa: S105  (a canary)
 KEYS = sorted({variable for provider in PROVIDERS.values() for variable in provider.key_variables})
 JUDGES = ("openai/m", "anthropic/m", "google/m")
 

@@ -56,7 +56,7 @@ def test_sqlite_itself_refuses_a_score_that_is_not_ok(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "s.db") as raw:
         for change in ("scores = '{\"alignment\":1}' where status = 'invalid'", "scores = null where status = 'ok'"):
             with pytest.raises(sqlite3.IntegrityError, match="a_score_exists_only_in_ok"):
-                raw.execute(f"update judgements set {change}")  # noqa: S608
+                raw.execute(f"update judgements set {change}")  # noqa: S608  (words of this test)
     raw.close()
 
 

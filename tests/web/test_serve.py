@@ -79,7 +79,7 @@ def test_off_loopback_it_refuses_to_start_without_a_token(store: Path) -> None:
 
 
 def test_a_token_that_is_short_is_refused(store: Path) -> None:
-    code, said = refused("--store", store, token="secret")  # noqa: S106
+    code, said = refused("--store", store, token="secret")  # noqa: S106  (no secret)
     assert code == 2 and "at least 16" in said and "secret" not in said
 
 
