@@ -22,10 +22,12 @@ Status = Literal[
     "bad_image",
     "missing_output",
     "missing_input",
+    "error",
 ]
 """`ok`: scored, some factors may abstain. `abstained`: all do. `refused`: the model declined. `invalid`: no reply kept
 the contract. `truncated`: every reply was cut off. `unreachable`: no reply came. `bad_image`: a picture cannot be read.
-`missing_output`: the editing model produced nothing. `missing_input`: the rubric needs something that is not there."""
+`missing_output`: the editing model produced nothing. `missing_input`: the rubric needs something that is not there.
+`error`: an unexpected exception on this edit alone, or a request that the server rejected."""
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 DONE: tuple[Status, ...] = ("ok", "abstained")

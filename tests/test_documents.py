@@ -22,6 +22,7 @@ import yaml
 from PIL import Image, ImageDraw
 
 from bench.stub import serve_in_thread
+from editjudge.judgement import DONE, STATUSES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -289,3 +290,10 @@ def test_every_example_is_short_and_runs(example: Path) -> None:
     assert example.name == "demo.py" or "editjudge.probes" not in text, "needs more than the README installs"
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def test_every_status_is_explained_and_the_failures_are_counted_right() -> None:
+    running, readme = (ROOT / "docs" / "running.md").read_text(), (ROOT / "README.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", running, re.MULTILINE)[: len(STATUSES)] == list(STATUSES)
+    assert "one of eight statuses" in " ".join(readme.split())
+    assert len(STATUSES) - len(DONE) == 8
