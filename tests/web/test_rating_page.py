@@ -64,10 +64,7 @@ def rate(chromium: Browser, study: str, url: str, name: str, score: int) -> None
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     try:
         page = context.new_page()
-        page.goto(f"{url}/rate")
-        page.get_by_label("Your name").fill(name)
-        page.get_by_role("button", name="Begin").click()
-        page.goto(study)
+        begin(page, url, study, name)
         for number in range(1, 21):
             expect(page).to_have_title(f"Edit {number} of 20 · two people · editjudge")
             assert "secret-model" not in page.content()
@@ -97,6 +94,7 @@ def begin(page: Page, url: str, study: str, rater: str) -> None:
     page.goto(f"{url}/rate")
     page.get_by_label("Your name").fill(rater)
     page.get_by_role("button", name="Begin").click()
+    expect(page.get_by_role("button", name="Change")).to_be_visible()  # else the next page cancels the sign-in
     page.goto(study)
 
 

@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from cli.stores import Spec
 from cli.stores import made as by_hand
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from editjudge.rubrics.files import load
 from editjudge.store.ratings import add_ratings
@@ -31,8 +31,8 @@ def opened(page: Page, sample: Served, path: str = FIRST) -> Page:
     return page
 
 
-def rows(page: Page) -> list[str]:
-    return page.locator(".edits tbody th a").all_inner_texts()
+def rows(page: Page) -> Locator:
+    return page.locator(".edits tbody th a")
 
 
 # --- runs and tables ------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def test_runs_lead_to_their_tables(page: Page, sample: Served) -> None:
     opened(page, sample, "/")
     page.get_by_role("link", name="spring").click()
     expect(page.get_by_role("status")).to_contain_text("12 edits")
-    assert rows(page) == [f"{model}/{n}" for model in MODELS for n in range(len(EDITS))]
+    expect(rows(page)).to_have_text([f"{model}/{n}" for model in MODELS for n in range(len(EDITS))])
 
 
 def test_a_table_is_filtered_by_its_form_and_the_address_says_how(page: Page, sample: Served) -> None:
@@ -50,10 +50,10 @@ def test_a_table_is_filtered_by_its_form_and_the_address_says_how(page: Page, sa
     page.get_by_role("combobox", name="Model").select_option("quill-xl")
     page.get_by_role("combobox", name="Edit type").select_option("remove")
     page.get_by_role("button", name="Show").click()
-    assert rows(page) == ["quill-xl/4"]
-    assert page.url.endswith("/runs/1?model=quill-xl&edit_type=remove")
+    expect(page).to_have_url(f"{sample.url}/runs/1?model=quill-xl&edit_type=remove")
+    expect(rows(page)).to_have_text(["quill-xl/4"])
     opened(page, sample, page.url.removeprefix(sample.url))
-    assert rows(page) == ["quill-xl/4"]
+    expect(rows(page)).to_have_text(["quill-xl/4"])
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_sorting_puts_the_best_first_the_worst_first_and_what_has_no_score_last(
     opened(page, sample, "/runs/1")
     page.get_by_role("link", name="alignment").click()
     expect(page.locator("th[aria-sort=descending]")).to_contain_text("alignment")
-    best = rows(page)
+    best = rows(page).all_inner_texts()
     page.get_by_role("link", name="alignment").click()
     expect(page.locator("th[aria-sort=ascending]")).to_contain_text("alignment")
-    worst = rows(page)
+    worst = rows(page).all_inner_texts()
     assert best[-1] == worst[-1] == "quill-xl/3"
     assert best[0].startswith("brush-2/") and worst[0].startswith("quill-xl/")
 
@@ -250,11 +250,11 @@ def test_blinking_shows_one_picture_then_the_other_in_the_same_place(page: Page,
 def test_the_difference_is_bright_where_pictures_differ_and_dark_elsewhere(page: Page, sample: Served) -> None:
     opened(page, sample, FIRST)
     page.get_by_role("button", name="Difference").click()
+    expect(page.locator("#caption")).to_contain_text("% of the pixels differ")
     colour = "(c, at) => [...c.getContext('2d').getImageData(...at, 1, 1).data].slice(0, 3).reduce((a, b) => a + b)"
     heat = page.locator("#heat")
     assert heat.evaluate(f"c => ({colour})(c, [200, 150])") > 250  # within what was recoloured
     assert heat.evaluate(f"c => ({colour})(c, [5, 5])") < 40
-    expect(page.locator("#caption")).to_contain_text("% of the pixels differ")
 
 
 def test_pictures_of_other_sizes_are_compared_without_stretching(page: Page, sample: Served) -> None:
@@ -336,6 +336,7 @@ def test_two_models_are_compared_edit_by_edit(page: Page, sample: Served) -> Non
     expect(page.locator(".pairs > li")).to_have_count(6)
     page.get_by_role("combobox", name="Order").select_option("as in the manifest")
     page.get_by_role("button", name="Compare").click()
+    expect(page).to_have_url(re.compile("[?&]sort="))
     page.get_by_role("link", name="Make the cup blue").click()
     page.locator("#viewer[data-ready]").wait_for()
     page.keyboard.press("w")
