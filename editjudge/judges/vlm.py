@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, Self
 
 from editjudge.edit import Edit
-from editjudge.errors import JudgeError
+from editjudge.errors import EditjudgeError, JudgeError
 from editjudge.images import Limits
 from editjudge.judgement import Exchange, Judgement, SchemaMode, Status
 from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Reply, Turn
@@ -16,6 +16,7 @@ from editjudge.judges.http import Response
 from editjudge.judges.prices import answer_tokens, question_tokens
 from editjudge.judges.providers import Endpoint
 from editjudge.judges.replay import verdict_of
+from editjudge.judges.unexpected import unexpected
 from editjudge.judges.work import Load, Pacing, Work
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
 from editjudge.rubrics.model import Rubric
@@ -96,35 +97,48 @@ class Talker:
         mode = self._mode(work.rubric)
         for _ in range(1 + self._reasks):
             try:
-                exchange, outcome, mode = await self._exchange(work, question, pictures, turns)
+                outcome, mode = await self._exchange(work, question, pictures, turns, exchanges)
+                if isinstance(outcome, Verdict):
+                    break
+                if text := exchanges[-1].text:  # an empty turn is refused by some servers, and says nothing
+                    turns = (*turns, Turn(text[:_QUOTED], reask(outcome, question)))
             except Problem as problem:
                 return self._no_reply(work, problem, exchanges, self._mode(work.rubric))
-            exchanges.append(exchange)
-            if isinstance(outcome, Verdict):
-                break
-            if exchange.text:  # an empty turn is refused by some servers, and says nothing
-                turns = (*turns, Turn(exchange.text[:_QUOTED], reask(outcome, question)))
+            except EditjudgeError:
+                raise
+            except Exception as error:  # as `run.single.judged` does, with the replies that were paid for
+                reasons = (unexpected(error, work.name, self),)
+                kept = {"exchanges": tuple(exchanges), "schema_mode": mode, "cost": self._cost(exchanges)}
+                return work.judgement("error", reasons=reasons, **kept)
         return verdict_of(work, outcome, exchanges, schema_mode=mode, cost=self._cost(exchanges))
 
     async def _exchange(
-        self, work: Work, question: Question, pictures: Mapping[str, Picture], turns: tuple[Turn, ...]
-    ) -> tuple[Exchange, Verdict | Failure, SchemaMode]:
+        self,
+        work: Work,
+        question: Question,
+        pictures: Mapping[str, Picture],
+        turns: tuple[Turn, ...],
+        exchanges: list[Exchange],
+    ) -> tuple[Verdict | Failure, SchemaMode]:
+        """Ask once more. The reply is among the `exchanges` before it is looked at: it is paid for, whatever comes."""
         reply, seconds, retries, mode = await self._send(work, question, pictures, turns)
-        outcome = check(
-            work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
-        )
         exchange = Exchange(
             text=reply.text,
-            outcome=outcome.status,
+            outcome="error",
             finish=reply.finish,
             usage=reply.usage,
             model=reply.model,
             request_id=reply.request_id,
             latency=seconds,
             retries=retries,
-            reasons=outcome.reasons if isinstance(outcome, Failure) else (),
         )
-        return exchange, outcome, mode
+        exchanges.append(exchange)
+        outcome = check(
+            work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
+        )
+        reasons = outcome.reasons if isinstance(outcome, Failure) else ()
+        exchanges[-1] = dataclasses.replace(exchange, outcome=outcome.status, reasons=reasons)
+        return outcome, mode
 
     async def _send(
         self, work: Work, question: Question, pictures: Mapping[str, Picture], turns: tuple[Turn, ...]

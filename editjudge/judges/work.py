@@ -35,6 +35,11 @@ class Work:
     problem: tuple[Status, Remark] | None = None
     """Why no judge can be asked, where that is known beforehand."""
 
+    @property
+    def name(self) -> str:
+        """As a log names it."""
+        return f"{self.task.item}, {self.task.rubric}, {self.task.judge}, repeat {self.task.repeat}"
+
     def question(self) -> Question:
         return ask(self.rubric, self.edit, self.digests, self.layout)
 

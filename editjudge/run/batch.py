@@ -32,7 +32,7 @@ from editjudge.run.cost import Purse
 from editjudge.run.engine import Engine
 from editjudge.run.pace import Retry
 from editjudge.run.planning import Planner
-from editjudge.run.single import judged
+from editjudge.run.single import judged, keep
 from editjudge.store import batches as kept
 from editjudge.store.batches import Batch, Said
 from editjudge.store.store import Store
@@ -75,7 +75,7 @@ class BatchEngine(Engine):
 
     async def keep(self, judgements: Sequence[Judgement]) -> None:
         """Commit; then the provider's answers are no longer needed."""
-        await asyncio.gather(*map(self._writer.put, judgements))
+        judgements = await asyncio.gather(*(keep(self._writer.put, judgement) for judgement in judgements))
         await asyncio.to_thread(kept.forget, self._store, [judgement.key for judgement in judgements])
         for judgement in judgements:
             self._purse.pay(judgement)
@@ -335,8 +335,8 @@ class _Counter:
         raise AssertionError
 
 
-class _Asked(Exception):
-    """A question that nothing was said to yet."""
+class _Asked(BaseException):
+    """A question that nothing was said to yet: no failure, so that nothing on the way takes it for one."""
 
     def __init__(self, headers: Mapping[str, str], body: tuple[bytes, ...]) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Pictures
 from editjudge.run.cost import Purse
 from editjudge.run.planning import Control, Ending, Planner
-from editjudge.run.single import judged
+from editjudge.run.single import judged, keep
 from editjudge.store.store import Store
 from editjudge.store.writer import Writer
 
@@ -81,8 +81,7 @@ class Engine:
 
     async def _do(self, judge: Judge, work: Work) -> None:
         try:
-            judgement = await judged(judge, work, self._pictures)
-            await self._writer.put(judgement)
+            judgement = await keep(self._writer.put, await judged(judge, work, self._pictures))
         except EditjudgeError as error:
             # The run ends as if the user had ended it: what is in flight is paid for, so it is let finish.
             self.control.stop("failed", error)

@@ -14,6 +14,7 @@ from editjudge.edit import Edit
 from editjudge.errors import ImageError
 from editjudge.images import plan
 from editjudge.judgement import Status, Task
+from editjudge.judges.unexpected import unexpected
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Known
 from editjudge.rubrics.contract import Remark
@@ -119,6 +120,9 @@ def _pictures(edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, Kno
         except ImageError as error:
             problem = problem or ("bad_image", Remark("bad_image", str(error)))
             continue
+        except Exception as error:  # of this picture alone
+            problem = problem or ("error", unexpected(error, f"the {role} of {edit.id}"))
+            continue
         if known is None:
             # What the model never produced outweighs whatever else is wrong, but for paths that lead nowhere at all.
             problem = _produced_nothing(edit, look, gone) if role == "edited" else problem or _absent(role, gone)
@@ -139,7 +143,7 @@ def _sought(edit: Edit, role: str, look: Look) -> tuple[Known | None, str]:
 
 def _produced_nothing(edit: Edit, look: Look, gone: str) -> tuple[Status, Remark]:
     if isinstance(edit.edited, Path) and isinstance(edit.input, Path):
-        with suppress(ImageError):
+        with suppress(Exception):  # what is wrong with the input is said where the input is looked at
             known, why = _sought(edit, "input", look)
             if known is None:
                 return "missing_input", Remark("missing_input", f"{why or 'the input is not there'}, nor is the edited")

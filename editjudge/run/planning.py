@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Literal
 
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.errors import ImageError
 from editjudge.images import Fetch, name_of
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.work import Judge, Work
@@ -190,7 +189,7 @@ def _shown(found: Iterable[Work], digests: Digests) -> dict[str, dict[str, str]]
     for work in found:
         mine, source = shown[work.edit.id], work.edit.input
         if "input" not in mine and work.edit.group is None and isinstance(source, Path | bytes):
-            with suppress(ImageError):
+            with suppress(Exception):  # an input that nobody can read groups nothing
                 mine |= {"input": digest} if (digest := digests.of(source)) else {}
     return shown
 

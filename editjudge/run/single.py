@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.errors import ImageError
+from editjudge.errors import EditjudgeError, ImageError
 from editjudge.images import name_of
 from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options, open_judge
+from editjudge.judges.unexpected import unexpected
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Encoded, Known, Pictures
 from editjudge.rubrics.contract import Remark
@@ -52,7 +55,11 @@ def _soon(spec: str) -> Pace:
 
 
 async def judged(judge: Judge, work: Work, pictures: Pictures) -> Judgement:
-    """What the judge says, or why it cannot be asked."""
+    """What the judge says, or why it cannot be asked.
+
+    The one place for a run, a cluster, a batch and the server: an exception that nobody expected is the failure of
+    this edit, and the others go on. What ends a run (`EditjudgeError`) is raised.
+    """
     if work.problem:
         status, remark = work.problem
         return work.judgement(status, reasons=(remark,))
@@ -70,3 +77,23 @@ async def judged(judge: Judge, work: Work, pictures: Pictures) -> Judgement:
         return await judge.judge(work, load)
     except ImageError as error:
         return work.judgement("bad_image", reasons=(Remark("bad_image", str(error)),))
+    except EditjudgeError:
+        raise
+    except Exception as error:
+        return work.judgement("error", reasons=(unexpected(error, work.name, judge),))
+
+
+async def keep(put: Callable[[Judgement], Awaitable[None]], judgement: Judgement) -> Judgement:
+    """Commit a judgement. One whose content cannot be stored is kept as an `error` that says why, with its cost."""
+    try:
+        await put(judgement)
+    except EditjudgeError:
+        raise
+    except Exception as error:
+        reason = unexpected(error, f"{judgement.judge}, {judgement.rubric}, {judgement.key}")
+        empty: dict[str, Any] = {"scores": None, "justifications": None, "abstained": {}, "evidence": {}}
+        judgement = dataclasses.replace(
+            judgement, status="error", reasons=(reason,), violations=(), notes=(), exchanges=(), **empty
+        )
+        await put(judgement)
+    return judgement

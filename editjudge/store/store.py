@@ -165,6 +165,8 @@ class Store:
     def _explaining(self) -> Iterator[None]:
         try:
             yield
+        except sa.exc.DataError as error:  # a value that the database does not take, such as a number out of range
+            raise ValueError(f"{self._place}: not a value that can be stored: {error.orig}") from error
         except sa.exc.DBAPIError as error:
             raise StoreError(f"{self._place}: {places.remedy(error.orig, self._timeout)}") from error
         except sa.exc.StatementError as error:  # a value that could not be made a column, before the database saw it

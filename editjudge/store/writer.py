@@ -13,6 +13,9 @@ from editjudge.store.store import Store
 
 T = TypeVar("T")
 
+_OF_ONE = (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError)
+"""What a judgement's content raises: no JSON, a number out of range, too deep, too large. All else is the store's."""
+
 
 class Writer:
     """Make one inside a running event loop; one writes to a store at a time.
@@ -39,7 +42,7 @@ class Writer:
     async def put(self, judgement: Judgement) -> None:
         """Return once the judgement is committed. It is kept even if whoever waits is cancelled meanwhile.
 
-        A judgement that is no JSON raises ValueError, and does not touch the others.
+        A judgement whose content cannot be stored raises, and does not touch the others.
         """
         if self._closing:
             raise RuntimeError("the writer is closed")
@@ -98,13 +101,13 @@ class Writer:
     def _write(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
         try:
             self._store.write(batch)
-        except ValueError:  # one of them cannot be stored, and nothing was: find it, so that it alone fails
+        except _OF_ONE:  # one of them cannot be stored, and nothing was: find it, so that it alone fails
             return [self._write_alone(judgement) for judgement in batch]
         return [None] * len(batch)
 
-    def _write_alone(self, judgement: Judgement) -> ValueError | None:
+    def _write_alone(self, judgement: Judgement) -> Exception | None:
         try:
             self._store.write([judgement])
-        except ValueError as error:
+        except _OF_ONE as error:
             return error
         return None

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.errors import ImageError, JudgeError, StoreError
+from editjudge.errors import JudgeError, StoreError
 from editjudge.images import Bounds
 from editjudge.judgement import DONE, Judgement, Task
 from editjudge.judges.registry import open_judge
@@ -29,7 +29,7 @@ from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.run.plan import Shape, works
-from editjudge.run.single import judged
+from editjudge.run.single import judged, keep
 from editjudge.store.store import Item, Run
 from editjudge.store.writer import Writer
 from editjudge.web.kept import Kept
@@ -161,12 +161,21 @@ class Desk:
 
     def _planned(self, judge: Judge, edit: Edit, shape: Shape) -> Asked:
         digests, seen = Digests(bounds=self._bounds), dict[str, Known]()
+        failed: dict[str, Exception] = {}
         for role in IMAGE_ROLES:
             if (source := getattr(edit, role)) is not None:
-                with contextlib.suppress(ImageError):
+                try:
                     if known := digests.known(source):
                         seen[role] = known
-        found = list(works([edit], shape, judge, lambda _, role: seen.get(role)))
+                except Exception as error:  # raised where the role is looked at, so that it is of this edit alone
+                    failed[role] = error
+
+        def look(_: Edit, role: str) -> Known | None:
+            if role in failed:
+                raise failed[role]
+            return seen.get(role)
+
+        found = list(works([edit], shape, judge, look))
         shown = {role: known.digest for role, known in seen.items()}
         images = {
             role: {"source": self._kept_at(getattr(edit, role), known), "digest": known.digest}
@@ -266,8 +275,7 @@ class Desk:
     async def _do(self, line: Line, work: Work) -> None:
         answer = self._asked[work.task.key]
         try:
-            judgement = await judged(line.judge, work, self._pictures)
-            await self._put(judgement)
+            judgement = await keep(self._put, await judged(line.judge, work, self._pictures))
         except JudgeError as error:  # nobody was asked, so there is nothing to keep: the task stays to be judged
             line.down = True
             answer.set_result(work.judgement("unreachable", reasons=(Remark("judge_down", str(error)),)))

@@ -20,7 +20,11 @@ from run.made import ONLINE, canned, editjudge, edits, expected, picture, rows_o
 
 from bench.stub import Behaviour, Stub
 from editjudge.errors import StoreError
+from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options
+from editjudge.judges.vlm import Talker
+from editjudge.judges.work import Load, Work
+from editjudge.pictures import Digests
 from editjudge.rubrics.files import load
 from editjudge.store.store import Store
 from editjudge.web import browse, listing
@@ -257,6 +261,30 @@ def test_a_server_that_is_being_stopped_takes_nothing_in(served: Served) -> None
     assert served.post("reward", {"edits": [edit(0)]}).status_code == 503
     assert served.client.get(f"{served.url}/healthz").status_code == 503
     assert served.rows() == []
+
+
+def test_an_exception_on_one_edit_is_its_error_and_the_others_have_their_rewards(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, judge = Digests.known, Talker.judge
+
+    def odd_picture(self: Digests, source: Any) -> Any:
+        if source == picture("edited-1.png"):
+            raise ZeroDivisionError("a header of no width")
+        return known(self, source)
+
+    async def odd_judge(self: Talker, work: Work, loading: Load) -> Judgement:
+        if work.edit.id == "e2":
+            raise OverflowError("int too large to convert to float")
+        return await judge(self, work, loading)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Digests, "known", odd_picture)
+        patch.setattr(Talker, "judge", odd_judge)
+        rewards = served.rewards(*(edit(n) for n in range(4)))
+    assert [reward["status"] for reward in rewards] == ["ok", "error", "error", "ok"]
+    assert [reward["reward"] is None for reward in rewards] == [False, True, True, False]
+    assert [reward["status"] for reward in served.rewards(*(edit(n) for n in range(4)))] == ["ok"] * 4
 
 
 def test_a_store_that_fails_once_is_503_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,8 +126,13 @@ def string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+_MOST = 1 << 53
+"""Beyond any count of tokens; a whole number up to here is the same as a float, in JSON and in every database."""
+
+
 def count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A count that a server gives; None where it is none: negative, a fraction, a word, or beyond all measure."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
 
 
 def total(*counts: int | None) -> int | None:
@@ -253,5 +258,10 @@ _KEYS = re.compile(
 def cleaned(message: str) -> str:
     """A server's words as a terminal may show them: one short line, no control characters, no key."""
     line = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in message[:_READ])
-    line = _KEYS.sub("[key]", " ".join(line.split()))
+    line = without_keys(" ".join(line.split()))
     return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
+
+
+def without_keys(text: str) -> str:
+    """The text with what looks like a provider's key taken out."""
+    return _KEYS.sub("[key]", text)

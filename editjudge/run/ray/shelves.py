@@ -117,6 +117,8 @@ class Part:
         return {key: status for key, status in statuses.items() if status in DONE}
 
     def write(self, batch: Sequence[Judgement]) -> None:
+        for judgement in batch:  # what cannot be written fails here, alone, and not at the end with its whole piece
+            as_json([row(judgement, "", None, None), *_replies(judgement)])
         self.said |= {judgement.key: judgement for judgement in batch}
 
     def close(self) -> None:
