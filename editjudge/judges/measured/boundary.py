@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 
@@ -29,7 +31,7 @@ def find_seam(scene: Scene, change: Change) -> dict[str, float]:
     """The step that runs along the rim, in colour units, beyond what stood there, a soft transition and noise."""
     profiles = _profiles(np.concatenate([scene.after.lab, change.expected], axis=2), change.region)
     if profiles is None:
-        return {"step": 0.0, "sharp": 0.0, "length": 0.0}
+        return {"step": math.nan, "sharp": math.nan, "length": 0.0}  # no rim long enough to average along
     before = profiles[..., 3:]
     added = profiles[..., :3] - before
     steps = _steps(added)

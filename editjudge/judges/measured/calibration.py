@@ -29,8 +29,12 @@ class Term:
     trust: str = ""
     """The measure that says how far this one can be held against the edit."""
 
+    def taken(self, values: Values) -> bool:
+        """Whether its measure, and how far that can be trusted, could be measured."""
+        return self.measure in values and (not self.trust or self.trust in values)
+
     def points(self, values: Values) -> float:
-        value = values.get(self.measure, 0.0) * (values.get(self.trust, 1.0) if self.trust else 1.0)
+        value = values[self.measure] * (values[self.trust] if self.trust else 1.0)
         (x, y), *rest = self.cuts
         if value <= x:
             return y
@@ -78,8 +82,8 @@ class Calibration:
     digest: str
 
     def points(self, factor: str, values: Values) -> dict[str, float]:
-        """Points taken off, by what they are taken off for."""
-        taken = {term.measure: term.points(values) for term in self.factors[factor]}
+        """Points taken off, by what they are taken off for; what could not be measured is not there."""
+        taken = {term.measure: term.points(values) for term in self.factors[factor] if term.taken(values)}
         if self.learnt and factor in self.learnt.offsets:
             taken["learnt"] = self.learnt.points(values) + self.learnt.offsets[factor]
         return taken

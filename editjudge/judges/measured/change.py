@@ -21,6 +21,9 @@ _STRONG = 0.35
 """Of the strongest change: what is fainter is not the edit itself, but something that came with it."""
 _BESIDE = 0.3
 """Share of a shift of all colours below which a further difference goes unnoticed beside it."""
+_COLLAPSED = 0.2
+"""Share of the spread of colours that a transform must leave: what turns a photograph into an even surface is no new
+light or tint, and setting it aside would leave nothing that differs. Half the light leaves about .6 of it."""
 _SAME = 2.0
 """A colour difference that is not seen even side by side."""
 
@@ -79,7 +82,8 @@ def find_change(scene: Scene) -> Change:
 def _recoloured(scene: Scene) -> tuple[Array, float]:
     """The picture before, with the one colour transform that most pixels underwent, and how much that changed."""
     before = scene.before.lab
-    matrix = _colour_transform(before, scene.after.lab)
+    spread, left = (float(view.lab.std(axis=(0, 1)).max()) for view in (scene.before, scene.after))
+    matrix = _colour_transform(before, scene.after.lab) if left >= _COLLAPSED * spread else None
     if matrix is None:
         return before, 0.0
     moved = cv2.transform(_powers(before), matrix)

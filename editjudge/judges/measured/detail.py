@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import cv2
@@ -85,7 +86,7 @@ def everywhere(detail: Detail) -> dict[str, float]:
         "fine": fine,
         "middle": middle,
         "blur": max(0.0, contrast - fine) / 2 + max(0.0, contrast - middle) / 2,
-        "noise": max(0.0, float(np.median(detail.fine[smooth]))) if smooth.any() else 0.0,
+        "noise": max(0.0, float(np.median(detail.fine[smooth]))) if smooth.any() else math.nan,
     }
 
 
@@ -97,22 +98,24 @@ def in_edit(detail: Detail) -> dict[str, float]:
     kept = detail.inside * detail.kept
     around = detail.outside > 0.5
     odd = _odd(detail, around)
-    share = float(kept.sum() / max(1e-6, detail.inside.sum()))
+    share = float(kept.sum() / detail.inside.sum()) if detail.inside.any() else math.nan
     if kept.sum() < 0.5:
-        return {"lost": 0.0, "noise": 0.0, "odd": odd, "kept": share}
+        return {"lost": math.nan, "noise": math.nan, "odd": odd, "kept": share}
     fine, middle = (r - _expected(detail, r, around) for r in (detail.fine, detail.middle))
     # Detail is lost where there was some; noise shows everywhere.
     had = kept * detail.texture / (detail.texture + _SMOOTH)
-    lost = max(0.0, -weighted_median(fine, had)) / 2 + max(0.0, -weighted_median(middle, had)) / 2
+    lost = float(np.maximum(0.0, [-weighted_median(band, had) for band in (fine, middle)]).mean())
     added = detail.texture_after - detail.texture * 4.0 ** _expected(detail, detail.fine, around)
-    noise = float(np.sqrt(max(0.0, weighted_median(added, kept))))
+    noise = float(np.sqrt(np.maximum(0.0, weighted_median(added, kept))))
     return {"lost": lost, "noise": noise, "odd": odd, "kept": share}
 
 
 def weighted_median(values: Array, weights: Array) -> float:
-    """The weighted median, which a line along the rim does not move."""
+    """The weighted median, which a line along the rim does not move; NaN without any weight."""
     order = np.argsort(values, axis=None)
     heap = np.cumsum(weights.ravel()[order])
+    if not heap[-1] > 0:
+        return math.nan
     return float(values.ravel()[order][int(np.searchsorted(heap, heap[-1] / 2))])
 
 
@@ -131,7 +134,7 @@ def _expected(detail: Detail, ratio: Array, around: Array) -> Array:
 def _odd(detail: Detail, around: Array) -> float:
     """How far the edit's mean detail lies outside what most of the picture has, in octaves."""
     if detail.inside.sum() < 0.5 or around.sum() < 5:
-        return 0.0
+        return math.nan
     level = 0.5 * np.log2(detail.texture_after + _SILENT)
     mine = float(np.average(level, weights=detail.inside))
     low, high = np.quantile(level[around], [0.1, 0.9])
@@ -149,7 +152,7 @@ def _traces(gray: Array) -> dict[str, float]:
     columns = steps.mean(axis=0) + 1e-3
     rows = np.abs(np.diff(gray, axis=0)).mean(axis=1) + 1e-3
     return {
-        "blocks": max(_grid(columns), _grid(rows)),
+        "blocks": max(_grid(columns), _grid(rows), key=lambda grid: -math.inf if math.isnan(grid) else grid),
         "flat": float((steps < 0.5).mean()),
         "clipped": float(((gray <= 2) | (gray >= 253)).mean()),
     }
@@ -159,6 +162,6 @@ def _grid(profile: Array) -> float:
     """How much larger steps are on every eighth line, as a logarithm."""
     usable = len(profile) // 8 * 8
     if usable < 16:
-        return 0.0
+        return math.nan
     by_phase = np.log2(profile[:usable].reshape(-1, 8)).mean(axis=0)
     return float(by_phase.max() - np.median(by_phase))

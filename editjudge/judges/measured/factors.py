@@ -14,10 +14,18 @@ Sentence = Callable[[Measures], str]
 
 
 def score(factor: str, measures: Measures, calibration: Calibration) -> Finding:
-    """A score for one of the measured factors."""
+    """A score for one of the measured factors; none where what decides it could not be measured."""
     if factor == "identity_preservation" and measures.values["structure.recognisable"] < 0.01:
         return abstain("the picture shows no structure by which anything could be recognised")
+    deciding, missing = _DECIDING[factor]
+    if not any(name in measures.values for name in deciding) and not _alike(factor, measures):
+        return abstain(missing)
     return Finding(calibration.score(factor, measures.values), _SENTENCES[factor](measures))
+
+
+def _alike(factor: str, measures: Measures) -> bool:
+    """Whether it was measured that no place differs, so that an edit's own detail, light and rim are as they were."""
+    return factor in _LOCAL and not measures.change.region.any() and measures.values["change.visible share"] < _SPECKS
 
 
 def _unchanged(m: Measures) -> str:
@@ -43,33 +51,44 @@ def _unchanged(m: Measures) -> str:
 
 def _consistency(m: Measures) -> str:
     v = m.values
+    layout = (
+        f"its layout correlates at {v['style.layout']:.2f}"
+        if "style.layout" in v
+        else "a picture so even has no layout to compare"
+    )
     return (
         f"All colours of the picture moved together by {v['change.tint']:.1f} units, its palette by "
-        f"{v['style.palette']:.1f}; its layout correlates at {v['style.layout']:.2f}."
+        f"{v['style.palette']:.1f}; {layout}."
     )
 
 
 def _identity(m: Measures) -> str:
     v, shift = m.values, _shift(m.change)
+    lost = v.get("structure.lost outside")
+    around = "nowhere measurable in" if lost is None else f"in {percent(lost)} of"
     if not m.change.region.any():
         beside = f", beside a shift of {shift}" if shift else ""
-        lost = percent(v["structure.lost outside"])
-        return f"Local structure is lost in {lost} of the picture; no place stands out as edited{beside}."
-    if not v.get("trust.thing", 1.0):
+        return f"Local structure is lost {around} the picture; no place stands out as edited{beside}."
+    if not v["trust.thing"]:
         return (
-            f"Local structure is lost in {percent(v['structure.lost outside'])} of the picture around the edit; what "
+            f"Local structure is lost {around} the picture around the edit; what "
             f"was to be drawn or taken away ({spot(m.change)}) is not counted."
         )
+    if "structure.lost inside" not in v:
+        return (
+            f"Local structure is lost {around} the picture around the edit; the edit itself ({spot(m.change)}) shows "
+            "nothing that could be recognised."
+        )
     return (
-        f"Local structure is lost in {percent(v['structure.lost inside'])} of the edit ({spot(m.change)}) and in "
-        f"{percent(v['structure.lost outside'])} of the rest of the picture."
+        f"Local structure is lost in {percent(v['structure.lost inside'])} of the edit ({spot(m.change)}) and "
+        f"{around} the rest of the picture."
     )
 
 
 def _texture(m: Measures) -> str:
     v = m.values
     if not m.change.region.any():
-        return _nowhere(m.change, "detail there could be compared")
+        return _nowhere(m.change, "detail there could be lost")
     return (
         f"Inside the edit ({spot(m.change)}) fine detail lost {v['texture.lost']:.1f} octaves more than around it and "
         f"gained {v['texture.noise']:.0f} levels of noise."
@@ -78,19 +97,20 @@ def _texture(m: Measures) -> str:
 
 def _quality(m: Measures) -> str:
     v = m.values
-    return (
-        f"The whole picture lost {v['overall.blur']:.1f} octaves of detail, gained {v['overall.noise']:.1f} of noise "
-        f"and {max(0.0, v['overall.blocks']):.1f} of block edges."
-    )
+    gains = {"of noise": v.get("overall.noise"), "of block edges": v.get("overall.blocks")}
+    known = " and ".join(f"{max(0.0, gain):.1f} {name}" for name, gain in gains.items() if gain is not None)
+    gained = f", gained {known}" if known else ""
+    return f"The whole picture lost {v['overall.blur']:.1f} octaves of detail{gained}."
 
 
 def _light(m: Measures) -> str:
     v = m.values
     if not m.change.region.any():
         return _nowhere(m.change, "light could clash there")
+    step = f"; mean lightness there moved by {v['light.light step']:.0f}" if "light.light step" in v else ""
     return (
         f"Inside the edit ({spot(m.change)}) light slopes {v['light.slope against']:.1f} stops against its "
-        f"surroundings; mean lightness there moved by {v['light.light step']:.0f}."
+        f"surroundings{step}."
     )
 
 
@@ -110,9 +130,9 @@ def _shift(change: Change) -> str:
 
 
 def _nowhere(change: Change, what: str) -> str:
-    """Where there is no place to look at, with what was set aside: nothing was measured there, not a 0."""
+    """Where it was measured that no place differs, with what was set aside."""
     aside = f"; a shift of {shift} is set aside" if (shift := _shift(change)) else ""
-    return f"No place stands out as edited, so that no {what}{aside}."
+    return f"No place in the picture visibly differs, so no {what}{aside}."
 
 
 def spot(change: Change) -> str:
@@ -129,5 +149,28 @@ _SENTENCES: dict[str, Sentence] = {
     "color_and_lighting": _light,
     "seamlessness": _seam,
 }
+_LOCAL = frozenset({"texture_and_detail", "color_and_lighting", "seamlessness"})
+"""Factors of the edit itself: without a visible difference there is nothing of it that could be wrong."""
+_SPECKS = 0.001
+"""Share of the picture that differs in specks when no more than re-encoding was done."""
+_DECIDING: dict[str, tuple[tuple[str, ...], str]] = {
+    "unchanged_regions": (("change.stray",), "the mask covers the whole picture: nothing outside it can be compared"),
+    "global_consistency": (("style.tinted",), "the colours of the whole picture could not be compared"),
+    "identity_preservation": (
+        ("structure.lost inside", "structure.lost outside"),
+        "nothing recognisable is left to compare, neither inside the edit nor around it",
+    ),
+    "texture_and_detail": (
+        ("texture.lost", "texture.noise"),
+        "no part of the edit shows the same thing as before, so that its detail could be compared with nothing",
+    ),
+    "image_quality": (("overall.blur",), "the detail of the whole picture could not be compared"),
+    "color_and_lighting": (
+        ("light.slope against",),
+        "too little of the edit shows the same thing as before to tell its light from its surface",
+    ),
+    "seamlessness": (("seam.step",), "no rim of an edit is long enough to look for a step along it"),
+}
+"""For each factor the measures of which at least one must have been taken, and what is said where none was."""
 MEASURED = tuple(_SENTENCES)
 """Factors that need no understanding, only a comparison."""

@@ -21,7 +21,7 @@ from editjudge.rubrics.model import Rubric
 if TYPE_CHECKING:
     from editjudge.judges.measured.assess import Subject
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the same pictures would get another score under the same calibration."""
 _KEPT = 6
 """Edits whose measures are kept: the rubrics of one edit are asked one after the other, by a few workers."""

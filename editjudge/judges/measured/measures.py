@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
-
-import numpy as np
 
 from editjudge.judges.measured.boundary import find_seam
 from editjudge.judges.measured.change import Change, find_change
@@ -25,7 +24,7 @@ class Measures:
     scene: Scene
     change: Change
     values: Values
-    """Each measure as `family.name`."""
+    """Each measure as `family.name`; one that could not be taken is absent."""
 
 
 def measure(scene: Scene) -> Measures:
@@ -34,6 +33,7 @@ def measure(scene: Scene) -> Measures:
     detail = find_detail(scene, change, likeness)
     overall, texture = everywhere(detail), in_edit(detail)
     structure = find_structure(scene, change, likeness, weight)
+    lost = structure["lost outside"] if change.outside.any() else structure["lost"]
     natural, content = _both(find_naturalness, scene), _both(find_content, scene)
     families = {
         "change": _spread(change, scene.mask is not None),
@@ -43,15 +43,15 @@ def measure(scene: Scene) -> Measures:
         "light": find_shading(scene, change, likeness),
         "style": find_style(scene, change),
         "structure": structure,
-        "trust": trust(texture["kept"], structure["lost outside"], float(change.inside.mean())),
+        "trust": trust(texture["kept"], lost, float(change.inside.mean())),
         "redrawn": redrawn(scene),
         "turned": turned(scene, change),
         "natural": natural,
         "content": content,
     }
     values = {f"{family}.{name}": float(v) for family, found in families.items() for name, v in found.items()}
-    # A picture of one colour divides nothing by nothing; what cannot be measured there is as in any blank picture.
-    return Measures(scene, change, {name: v if np.isfinite(v) else 0.0 for name, v in values.items()})
+    # What could not be measured is absent: it is no evidence that nothing is wrong.
+    return Measures(scene, change, {name: v for name, v in values.items() if math.isfinite(v)})
 
 
 def _both(find: Callable[[View], dict[str, float]], scene: Scene) -> dict[str, float]:
@@ -64,14 +64,15 @@ def _spread(change: Change, masked: bool) -> dict[str, float]:
     outside, inside = change.outside > 0, change.inside
     stray = float(((change.visible > 1) & outside).mean())
     return {
-        # Without a mask a change over much of the picture is more than one edit's target.
-        "stray": stray + (0.0 if masked else max(0.0, change.share - 0.25)),
+        # Without a mask a change over much of the picture is more than one edit's target; a mask over all of it
+        # leaves nothing that should have stayed.
+        "stray": (stray if outside.any() else math.nan) if masked else stray + max(0.0, change.share - 0.25),
         "share": change.share,
         "visible share": float((change.visible > 1).mean()),
         "tint": change.tint,
         "floor": change.floor,
         "mean": float(change.difference.mean()),
-        "mean inside": float(change.difference[inside].mean()) if inside.any() else 0.0,
-        "mean outside": float(change.difference[outside].mean()) if outside.any() else 0.0,
-        "visible outside": float((change.visible[outside] > 1).mean()) if outside.any() else 0.0,
+        "mean inside": float(change.difference[inside].mean()) if inside.any() else math.nan,
+        "mean outside": float(change.difference[outside].mean()) if outside.any() else math.nan,
+        "visible outside": float((change.visible[outside] > 1).mean()) if outside.any() else math.nan,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 
@@ -43,10 +45,10 @@ def _log_light(lab: Array) -> Array:
 
 
 def _slope(ratio: Array, weight: Array) -> tuple[float, float]:
-    """Change in stops across the extent of the weighted part, to the right and down."""
+    """Change in stops across the extent of the weighted part, right and down; NaN where there is next to none."""
     total = float(weight.sum())
     if total < 6:
-        return 0.0, 0.0
+        return math.nan, math.nan
     ys, xs = np.mgrid[: ratio.shape[0], : ratio.shape[1]].astype(np.float64)
     cx, cy = ((c * weight).sum() / total for c in (xs, ys))
     sx, sy = (max(1.0, float(np.sqrt(((c - m) ** 2 * weight).sum() / total))) for c, m in ((xs, cx), (ys, cy)))
@@ -60,7 +62,7 @@ def _slope(ratio: Array, weight: Array) -> tuple[float, float]:
 def _colours(before: Array, after: Array, inside: Array, outside: Array) -> dict[str, float]:
     """Whether colours inside the edit are ones that the picture has."""
     if inside.sum() < 2 or outside.sum() < 20:
-        return {"light step": 0.0, "vivid": 0.0, "contrast": 0.0}
+        return dict.fromkeys(("light step", "vivid", "contrast"), math.nan)
 
     def mean(lab: Array, weight: Array) -> Array:
         return np.average(lab.reshape(-1, lab.shape[-1]), axis=0, weights=weight.reshape(-1))

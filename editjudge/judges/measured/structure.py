@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 
@@ -41,16 +43,17 @@ def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array]:
 
 
 def trust(kept: float, lost_outside: float, share: float) -> dict[str, float]:
-    """How far measures that compare a thing with itself can be held against an edit, 0 to 1.
+    """How far measures that compare a thing with itself can be held against an edit, 0 to 1; NaN where not known.
 
     Defects alone leave nine tenths of a thing in place, and everything around it. Of rated edits three of four draw it
     anew and leave less than seven, many the whole picture too: what differs there is another drawing, not a fault.
     """
-    edit = min(1.0, max(0.0, (kept - 0.7) / 0.2))
+    edit = float(np.clip((kept - 0.7) / 0.2, 0, 1))
     return {
+        "thing": 1.0,  # until the instruction says that the thing itself was to be drawn
         "edit": edit,
         "light": edit * min(1.0, share / 0.02),  # on a small thing a slope of light is as likely a part of the thing
-        "whole": min(1.0, max(0.0, (0.05 - lost_outside) / 0.03)),
+        "whole": float(np.clip((0.05 - lost_outside) / 0.03, 0, 1)),
     }
 
 
@@ -106,8 +109,9 @@ def find_structure(scene: Scene, change: Change, likeness: Array, weight: Array)
 
 
 def _average(values: Array, weight: Array) -> float:
+    """NaN where there is nothing to average over."""
     total = float(weight.sum())
-    return float((values * weight).sum() / total) if total > 1.0 else 0.0
+    return float((values * weight).sum() / total) if total > 1.0 else math.nan
 
 
 def _reduced(plane: Array, side: int) -> Array:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import cv2
 import numpy as np
 
 from editjudge.judges.measured.change import Change
 from editjudge.judges.measured.detail import weighted_median
 from editjudge.judges.measured.scene import Array, Scene
+
+_GRAY = 2.0
+"""Mean chroma of a picture without hues: what remains is noise, whose median turn says nothing."""
 
 
 def find_style(scene: Scene, change: Change) -> dict[str, float]:
@@ -30,11 +35,13 @@ def _transform(before: Array, after: Array, expected: Array, outside: Array) -> 
     """What happened to all colours: a turn of hues (degrees), and what the turn leaves of it (colour units)."""
     was, now = (lab[..., 1] + 1j * lab[..., 2] for lab in (before, after))
     # The median by vividness: grays have no hue that could turn, and a stain is not the palette.
-    angle = weighted_median(np.angle(now * was.conj())[outside], np.abs(was)[outside])
+    coloured = float(np.abs(was)[outside].mean()) > _GRAY
+    angle = weighted_median(np.angle(now * was.conj())[outside], np.abs(was)[outside]) if coloured else 0.0
     hues = was * np.exp(1j * angle)
     rest = np.stack([before[..., 0], hues.real, hues.imag], axis=-1) - expected
     moved = float(np.linalg.norm(expected - before, axis=-1).mean())
-    return {"turned": abs(np.degrees(angle)), "tinted": min(moved, float(np.linalg.norm(rest, axis=-1).mean()))}
+    tinted = min(moved, float(np.linalg.norm(rest, axis=-1).mean()))
+    return {"turned": abs(np.degrees(angle)) if coloured else math.nan, "tinted": tinted}
 
 
 def _palette(a: Array, b: Array) -> float:
@@ -46,10 +53,10 @@ def _palette(a: Array, b: Array) -> float:
 
 
 def _layout(a: Array, b: Array) -> float:
-    """Correlation of large light and dark shapes: 1 where the composition stayed."""
+    """Correlation of large light and dark shapes: 1 where the composition stayed, NaN where there are no shapes."""
     a, b = (cv2.GaussianBlur(p, (0, 0), 2.0).ravel() for p in (a, b))
     if a.std() < 0.5 or b.std() < 0.5:
-        return 1.0 if np.abs(a - b).mean() < 2 else 0.0
+        return math.nan
     return float(np.corrcoef(a, b)[0, 1])
 
 

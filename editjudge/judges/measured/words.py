@@ -44,7 +44,6 @@ def bounded(sentence: str, limits: tuple[int, int] | None, filling: str) -> str:
     words = sentence.split()
     if len(words) < least:
         words = [*words[:-1], words[-1].rstrip(".") + ";", *filling.split()]
-        words += "no further measure contradicts this".split() * (len(words) < least)
     if len(words) > most:
         words = words[:most]
         words[-1] = words[-1].rstrip(",;:.") + "."

@@ -110,7 +110,7 @@ def test_words_say_where_and_how_much() -> None:
     part[70:80, 5:15] = 1
     assert place(part) == "lower left" and place(np.ones((9, 9))) == "whole picture" and place(part * 0) == "nowhere"
     assert [percent(x) for x in (0, 0.001, 0.124, 0.999, 1)] == ["0 %", "under 1 %", "12 %", "over 99 %", "100 %"]
-    longer = bounded("Too short.", (15, 30), "measured over the whole picture at 512 by 512 pixels.")
+    longer = bounded("This sentence is too short.", (15, 30), "measured over the whole picture at 512 by 512 pixels.")
     assert 15 <= len(longer.split()) <= 30
     assert len(bounded("word " * 40, (10, 25), "").split()) == 25
 
