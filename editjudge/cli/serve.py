@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import socket
 import sys
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
 _SHORTEST = 16
 """Characters of a token; one of ours has 43."""
-_IDLE = 75
-"""Seconds that a connection may be idle: longer than clients keep one (aiohttp 15), so that it is they who close it.
-With uvicorn's own 5, now and then a POST went into one that was just being closed, and nobody sends a POST twice."""
+_IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 
 
 @click.command(epilog="\b\nExample: editjudge serve --store editjudge.db")
@@ -34,7 +33,12 @@ With uvicorn's own 5, now and then a POST went into one that was just being clos
 @judge_option(
     default=lambda: os.environ.get("EDITJUDGE_JUDGE", "measured"), show_default="EDITJUDGE_JUDGE, else measured"
 )
-@click.option("--token", envvar="EDITJUDGE_TOKEN", help="What requests must carry; needed off loopback.")
+@click.option("--token", envvar="EDITJUDGE_TOKEN", help="Of reviewers, who may do everything; needed off loopback.")
+@click.option(
+    "--service-token",
+    envvar="EDITJUDGE_SERVICE_TOKEN",
+    help="Of programs, for /v1/ and trainers' protocols alone; in a header, or in the path as /t/TOKEN/v1/reward.",
+)
 @click.option("--create", "create_store", is_flag=True, help="Make the store if it is not there.")
 @asking_options
 @terms_options
@@ -45,6 +49,7 @@ def command(
     port: int,
     judge: str,
     token: str | None,
+    service_token: str | None,
     create_store: bool,
     options: Options,
     terms: Terms,
@@ -53,33 +58,38 @@ def command(
     """Review, rating and reward API in the browser.
 
     Off loopback a token is required: set EDITJUDGE_TOKEN rather than --token, which other users see in the list of
-    processes.
+    processes. Who holds it may review and judge. Give programs --service-token instead, which opens no page, and
+    raters a link of their own (`editjudge ratings invite`). With --service-token alone, nobody off loopback reviews.
     """
     try:
-        import uvicorn
-
         from editjudge.web.app import create
         from editjudge.web.browse import lean
+        from editjudge.web.connections import server
         from editjudge.web.site import LOOPBACK, Site
     except ModuleNotFoundError as error:
         raise InputError(f"serve needs an extra ({error.name} is missing): pip install 'editjudge[web]'") from None
 
-    token = token.strip() if token else None
-    if host not in LOOPBACK and token is None:
+    token, service_token = (given.strip() if given else None for given in (token, service_token))
+    if host not in LOOPBACK and token is None and service_token is None:
         raise UsageError(
             f"--host {host}: others can reach it, so a token is required. For example:\n"
             f"  EDITJUDGE_TOKEN={secrets.token_urlsafe(32)} editjudge serve --host {host}"
         )
-    if token is not None and len(token) < _SHORTEST:
-        raise UsageError(f"the token has {len(token)} characters; at least {_SHORTEST} are needed to be hard to guess")
+    for given in filter(None, (token, service_token)):
+        if len(given) < _SHORTEST:
+            raise UsageError(
+                f"a token has {len(given)} characters; at least {_SHORTEST} are needed to be hard to guess"
+            )
+    if service_token is not None and not _IN_A_PATH.fullmatch(service_token):
+        raise UsageError("the service token goes into addresses: expected letters, digits, -, _, . and ~ alone")
+    if token is not None and token == service_token:
+        raise UsageError("--token and --service-token are the same: programs would be reviewers")
+    if host not in LOOPBACK:
+        token = token or secrets.token_urlsafe(32)  # that nobody knows: with a service's token alone, pages are closed
     with open_store(store_place, create=create_store) as store, _listening(host, port) as listener:
         address = f"[{host}]" if ":" in host else host
         lean(store)
-        app = create(Site(store, judge, options, token, terms))
-        # Access logs would hold addresses with people's search words; the token never is in one.
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_keep_alive=_IDLE, timeout_graceful_shutdown=10
-        )
+        app = create(Site(store, judge, options, token, service_token, terms))
         url = f"http://{address}:{listener.getsockname()[1]}/"
         if as_json:  # now, and not once it is stopped: who asked for a free port learns it from this
             emit({"url": url, "store": store.place})
@@ -87,7 +97,7 @@ def command(
         click.echo(f"editjudge: {url}  (store {safe(store.place)})", err=True)
         click.echo("Ctrl-C stops it.", err=True)
         with contextlib.suppress(KeyboardInterrupt):  # raised again once everything is closed
-            uvicorn.Server(config).run(sockets=[listener])
+            server(app, log_level="warning").run(sockets=[listener])
     sys.exit(0)
 
 

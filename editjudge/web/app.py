@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from urllib.parse import parse_qs, urlsplit
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from editjudge.errors import EditjudgeError
 from editjudge.web import guard, rating, review, service, wording
+from editjudge.web.fields import form_fields
 from editjudge.web.site import FOLDER, Site
+
+_log = logging.getLogger("editjudge.web")
 
 
 def create(site: Site) -> Starlette:
@@ -36,7 +41,12 @@ def create(site: Site) -> Starlette:
     app = Starlette(
         routes=routes,
         middleware=[Middleware(guard.Guard, site=site)],
-        exception_handlers={HTTPException: _refused, EditjudgeError: _failed, guard.TooLarge: _too_large},
+        exception_handlers={
+            HTTPException: _refused,
+            EditjudgeError: _failed,
+            ValueError: _unreadable,
+            ClientDisconnect: _gone,
+        },
         lifespan=lifespan,
     )
     app.state.site = site
@@ -63,19 +73,26 @@ async def _failed(request: Request, error: Exception) -> Response:
     return _told(request, 500, str(error))
 
 
-async def _too_large(_: Request, error: Exception) -> Response:
-    return PlainTextResponse(str(error), 413)
+async def _unreadable(request: Request, error: Exception) -> Response:
+    """Input that nothing before said no to: the client's mistake, told as one. Where it happened is for the log."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    _log.warning("a request could not be read: %s (%s:%s)", type(error).__name__, Path(last.filename).name, last.lineno)
+    return _told(request, 400, "The request cannot be read.")
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    return Response(status_code=400)  # to nobody
 
 
 async def _sign_in(request: Request) -> Response:
     """The token goes in a form's body, never in an address, and comes back as a cookie that no script reads."""
     site: Site = request.app.state.site
-    goal = _own_path(request.query_params.get("next", "/"))
+    goal = guard.own_path(request.query_params.get("next", "/"))
     if site.token is None:
         return RedirectResponse(goal, 303)
     wrong = False
     if request.method == "POST":
-        given = parse_qs((await request.body()).decode("utf-8", "replace")).get("token", [""])[0]
+        given = (await form_fields(request)).get("token", "")
         if guard.same(given.strip(), site.token):
             answer = RedirectResponse(goal, 303)
             value = guard.cookie_value(site.token)
@@ -84,10 +101,3 @@ async def _sign_in(request: Request) -> Response:
             return answer
         wrong = True
     return HTMLResponse(site.page("sign_in.html", goal=goal, wrong=wrong), 401 if wrong else 200)
-
-
-def _own_path(text: str) -> str:
-    """A path of ours, and nothing that a browser would take for another host."""
-    parts = urlsplit(text)
-    inside = text.startswith("/") and not text.startswith(("//", "/\\")) and not parts.netloc
-    return text if inside and text.isprintable() else "/"

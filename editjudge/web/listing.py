@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from editjudge.judgement import STATUSES
 from editjudge.store.schema import contradictions, items, judgements, ratings, tasks, unescaped
 from editjudge.store.store import PENDING, Run, Store, _chunks
+from editjudge.web.fields import whole_number
 
 Array = np.ndarray[Any, Any]
 
@@ -74,7 +75,7 @@ class Query:
 
     @property
     def number(self) -> int:
-        return max(1, int(self.page)) if self.page.isdecimal() and len(self.page) < 10 else 1
+        return max(1, whole_number(self.page) or 1)
 
     @property
     def plain(self) -> bool:

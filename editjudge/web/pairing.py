@@ -15,6 +15,7 @@ from editjudge.errors import UsageError
 from editjudge.store.schema import items
 from editjudge.store.store import Item, Run, Store
 from editjudge.web.browse import PAGE, Browser
+from editjudge.web.fields import whole_number
 from editjudge.web.listing import Array, Column, Listing, Query
 
 
@@ -89,7 +90,7 @@ class Pairing:
         counts = [(int((g > 0).sum()), int((g == 0).sum()), int((g < 0).sum())) for g in gap]
         order = _sorted(gap, columns, sort)
         last = max(1, -(-len(order) // PAGE))
-        page = min(last, max(1, int(p) if (p := asked.get("page", "1")).isdecimal() and len(p) < 10 else 1))
+        page = min(last, max(1, whole_number(asked.get("page", "")) or 1))
         here = order[PAGE * (page - 1) : PAGE * page]
         pairs = self._pairs(a, b, left, right, columns, rows_a[here], rows_b[here])
         alone = (len(first) - len(rows_a), len(second) - len(rows_b))

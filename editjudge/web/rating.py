@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote
+from urllib.parse import quote, unquote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -37,6 +37,7 @@ from editjudge.store.studies import (
     raters,
 )
 from editjudge.web import frames
+from editjudge.web.fields import form_fields, whole_number
 from editjudge.web.questions import rubric_of
 from editjudge.web.site import Site
 
@@ -55,10 +56,10 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/rate", desk.studies),
         Route("/rate/name", desk.sign_in, methods=["POST"]),
         Route("/rate/new", desk.new, methods=["GET", "POST"]),
-        Route("/rate/{study:int}", desk.go_on),
-        Route("/rate/{study:int}/progress", desk.progress),
-        Route("/rate/{study:int}/{number:int}", desk.form, methods=["GET", "POST"]),
-        Route("/rate/{study:int}/{number:int}/images/{role}", desk.image),
+        Route("/rate/{study:number}", desk.go_on),
+        Route("/rate/{study:number}/progress", desk.progress),
+        Route("/rate/{study:number}/{number:number}", desk.form, methods=["GET", "POST"]),
+        Route("/rate/{study:number}/{number:number}/images/{role}", desk.image),
         Route("/ratings.csv", desk.csv),
     ]
 
@@ -110,7 +111,7 @@ class _Desk:
         return len(_done(self._rubrics(study), filled_in(self._store, study, rater), rater, mine)), len(mine)
 
     async def sign_in(self, request: Request) -> Response:
-        given = await _fields(request)
+        given = await form_fields(request)
         name = " ".join("".join(c for c in given.get("name", "") if c.isprintable()).split())[:_NAME]
         answer = RedirectResponse("/rate", 303)
         if name:
@@ -120,7 +121,7 @@ class _Desk:
         return answer
 
     async def new(self, request: Request) -> Response:
-        given = await _fields(request) if request.method == "POST" else {}
+        given = await form_fields(request) if request.method == "POST" else {}
         return await run_in_threadpool(self._new, given)
 
     def _new(self, given: Mapping[str, str]) -> Response:
@@ -188,7 +189,7 @@ class _Desk:
     # --- one edit -------------------------------------------------------------------------------------------------
 
     async def form(self, request: Request) -> Response:
-        given = await _fields(request) if request.method == "POST" else {}
+        given = await form_fields(request) if request.method == "POST" else {}
         return await run_in_threadpool(self._form, request, given)
 
     def _form(self, request: Request, given: Mapping[str, str]) -> Response:
@@ -344,26 +345,17 @@ def _passed(place: Place, rubrics: list[Rubric], factor: str, filled: Filled) ->
 def _score(factor: Factor, text: str) -> float | None:
     if text == "":
         return None
-    if text.isascii() and text.removeprefix("-").isdecimal() and factor.scale.accepts(int(text)):
-        return float(text)
+    if (score := whole_number(text)) is not None and factor.scale.accepts(score):
+        return float(score)
     raise HTTPException(422, f"{factor.key}: {text[:20]!r} is not {factor.scale.words}")
 
 
 def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int:
-    text = given.get(name, "")
-    if not text.isdecimal() or not least <= int(text) <= most:
+    number = whole_number(given.get(name, ""))
+    if number is None or not least <= number <= most:
         raise UsageError(f"{name}: expected a whole number from {least:,} to {most:,}")
-    return int(text)
+    return number
 
 
 def _rater(request: Request) -> str:
     return unquote(request.cookies.get(COOKIE, ""))[:_NAME]
-
-
-async def _fields(request: Request) -> dict[str, str]:
-    body = (await request.body()).decode("utf-8", "replace")
-    try:
-        found = parse_qs(body, keep_blank_values=True, max_num_fields=200)
-    except ValueError as error:
-        raise HTTPException(400, str(error)) from None
-    return {name: values[-1] for name, values in found.items()}

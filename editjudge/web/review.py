@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,6 +14,7 @@ from editjudge.judgement import DONE
 from editjudge.store.contradictions import of_verdicts
 from editjudge.store.store import Item, Run
 from editjudge.web import browse, frames, questions
+from editjudge.web.fields import raw_tail
 from editjudge.web.listing import ALL_STATUSES, Query
 from editjudge.web.pairing import Pairing
 from editjudge.web.site import Site
@@ -26,10 +26,10 @@ def routes(site: Site) -> list[BaseRoute]:
     return [
         Route("/", pages.runs),
         Route("/compare", pages.compare),
-        Route("/runs/{run:int}", pages.table),
-        Route("/runs/{run:int}/edits/{item:path}", pages.edit),
-        Route("/runs/{run:int}/images/{role}/{item:path}", pages.image),
-        Route("/runs/{run:int}/evidence/{name}/{item:path}", pages.evidence),
+        Route("/runs/{run:number}", pages.table),
+        Route("/runs/{run:number}/edits/{item:path}", pages.edit),
+        Route("/runs/{run:number}/images/{role}/{item:path}", pages.image),
+        Route("/runs/{run:number}/evidence/{name}/{item:path}", pages.evidence),
     ]
 
 
@@ -55,10 +55,7 @@ class _Pages:
     def _item(self, request: Request, before: int) -> tuple[Run, Item]:
         """The edit that an address names; `before` parts of the path come before its id."""
         run = self._run(request.path_params["run"])
-        # Out of the raw path: only so an id comes back to the character.
-        raw = "/".join(request.scope["raw_path"].decode("ascii", "replace").split("/")[before:])
-        name = request.query_params.get("item") or unquote(raw, errors="surrogatepass")
-        return run, self._named(run, name)
+        return run, self._named(run, request.query_params.get("item") or raw_tail(request, before))
 
     def _named(self, run: Run, name: str) -> Item:
         for item in self._store.items(run, name):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -180,7 +180,5 @@ def _refusing(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Req
             return JSONResponse({"error": refused.error, "problems": refused.problems}, refused.status, headers)
         except EditjudgeError as error:  # a judge that cannot be opened, a store that cannot be written
             return JSONResponse({"error": str(error), "problems": []}, 503)
-        except ClientDisconnect:
-            return Response(status_code=400)  # to nobody
 
     return answered

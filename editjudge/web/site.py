@@ -26,7 +26,10 @@ class Site:
     """Who judges what is sent to `/v1/judge` and `/v1/reward` unless the request names another that is allowed."""
     options: Options = field(default_factory=Options)
     token: str | None = None
-    """Required of every request where it is set; off loopback one always is."""
+    """Of reviewers, who may see and ask everything. Without it everybody on this machine is one; off loopback one
+    always is set."""
+    service_token: str | None = None
+    """Of programs that may ask for verdicts and rewards, and see nothing else."""
     terms: Terms = field(default_factory=Terms)
     """What clients of the service may ask for, and how much."""
 

@@ -16,6 +16,7 @@ from run.made import picture, until
 
 from editjudge.judges.registry import Options
 from editjudge.store.store import Store
+from editjudge.web import connections
 from editjudge.web.app import create
 from editjudge.web.desk import Desk
 from editjudge.web.site import Site
@@ -62,7 +63,7 @@ def serving(place: Path, judge: str = STUB, terms: Terms | None = None, **site: 
     options = site.pop("options", Options(timeout=20.0, reasks=0))
     with Store.open(place) as store:
         app = create(Site(store, judge, options, terms=terms or Terms(), **site))
-        server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", 0, log_level="error", access_log=False))
+        server = connections.server(app, host="127.0.0.1", port=0, log_level="error")
         thread = threading.Thread(target=server.run, name="served")
         thread.start()
         try:

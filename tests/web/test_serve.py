@@ -92,3 +92,24 @@ def test_a_port_in_use_is_told_with_a_remedy(store: Path) -> None:
 def test_a_store_that_is_not_there_is_told_with_a_remedy_and_not_made(tmp_path: Path) -> None:
     code, said = refused("--store", tmp_path / "none.db")
     assert code == 1 and "no such store" in said and not (tmp_path / "none.db").exists()
+
+
+def test_off_loopback_a_services_token_alone_leaves_the_pages_closed(store: Path) -> None:
+    secret = "a-service-s-own-token"  # noqa: S105  (of this test)
+    options = ("--store", store, "--host", "0.0.0.0", "--port", 0, "--service-token", secret)  # noqa: S104
+    with served(*options) as server:
+        assert server.stderr
+        match = re.search(r"0\.0\.0\.0:(\d+)", server.stderr.readline())
+        assert match
+        url = f"http://127.0.0.1:{match[1]}"
+        try:
+            assert httpx.get(url).status_code == 401
+            assert httpx.get(f"{url}/t/{secret}/openapi.json").status_code == 200
+        finally:
+            server.terminate()
+            assert secret not in server.communicate(timeout=60)[1]
+
+
+def test_reviewers_and_programs_do_not_share_a_token(store: Path) -> None:
+    code, said = refused("--store", store, "--service-token", "0123456789abcdef", token="0123456789abcdef")  # noqa: S106
+    assert code == 2 and "the same" in said and "0123456789abcdef" not in said

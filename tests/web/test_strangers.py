@@ -1,0 +1,229 @@
+"""Who may do what, and what strangers cannot: break the server with a request, or hold it up with half of one."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from run.made import until
+
+from editjudge.web import guard
+from editjudge.web.connections import Connection
+from web.sample import made
+from web.served import Served, serving
+
+TOKEN, SERVICE = "reviewers-only-0123456789", "programs-only-0123456789"
+MANY = "9" * 5000
+
+
+class Line:
+    """A connection, byte by byte."""
+
+    def __init__(self, served: Served, sent: bytes = b"") -> None:
+        place = httpx.URL(served.url)
+        self.socket = socket.create_connection((place.host, place.port or 0), timeout=30)
+        self.socket.sendall(sent)
+
+    def answer(self) -> bytes:
+        """Everything until the other side closes."""
+        received = b""
+        try:
+            while some := self.socket.recv(65536):
+                received += some
+        except ConnectionError:
+            pass
+        self.socket.close()
+        return received
+
+
+def request(first: str, *headers: str, body: str = "") -> bytes:
+    length = [f"content-length: {len(body)}"] if body else []
+    lines = [f"{first} HTTP/1.1", "host: 127.0.0.1", "connection: close", *length, *headers, "", body]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("strangers") / "edits")
+
+
+@pytest.fixture(scope="module")
+def opened(pages: Path) -> Iterator[Served]:
+    """Open to this machine, with a study."""
+    with serving(pages, judge="measured") as served:
+        setup = {"run": "1", "rubric": "online", "quota": "3", "overlap": "2", "controls": "0", "name": "pilot"}
+        served.client.post(f"{served.url}/rate/new", data=setup)
+        served.client.get(f"{served.url}/rate/1", headers={"cookie": "rater=ann"})
+        yield served
+
+
+@pytest.fixture(scope="module")
+def closed(pages: Path) -> Iterator[Served]:
+    with serving(pages, judge="measured", token=TOKEN, service_token=SERVICE) as served:
+        yield served
+
+
+# --- requests that cannot be read -----------------------------------------------------------------------------
+
+BEFORE_THE_TOKEN = [
+    request("GET /sign-in?next=//["),
+    request("GET /sign-in?next=%ff%00//%5b"),
+    request("POST /v1/judge", "origin: http://[", body="{}"),
+    request("POST /sign-in", "origin: \xff", body="token=%ED%A0%80"),
+    request("GET /static/%00"),
+    request(f"GET /static/{'a' * 5000}"),
+    request("GET /", "authorization: Bearer \xff\xfe"),
+    request("GET /", 'cookie: \xff=\xff; editjudge="\\777"'),
+    request("GET /t/%ff/v1/judge"),
+    request("GET /t//v1/judge"),
+    request("POST /v1/judge", "transfer-encoding: chunked", body="zz"),
+    request("POST /v1/judge", f"content-length: {MANY}"),
+]
+BEHIND_IT = [
+    request(f"GET /runs/{MANY}"),
+    request(f"GET /runs/1?page={MANY}"),
+    request("GET /runs/1?page=%D9%A3&least=nan&most=1e999&sort=%00&q=%00"),
+    request("GET /runs/1/edits/%ff"),
+    request("GET /runs/1/edits/%ED%A0%80"),
+    request("GET /runs/1/images/edited/%ff%00"),
+    request("GET /runs/1/evidence/change/%ff"),
+    request(f"GET /compare?a=1&b=2&page={MANY}"),
+    request(f"GET /rate/{MANY}"),
+    request(f"GET /rate/1/{MANY}", "cookie: rater=%ff%00"),
+    request("POST /rate/new", body=f"run=1&rubric=online&overlap=1&controls=0&quota={MANY}"),
+    request("POST /rate/new", body=f"run={MANY}&rubric=%00&overlap=1&controls=0&quota=1"),
+    request("POST /rate/1/1", "cookie: rater=ann", body=f"alignment={MANY}"),
+    request("POST /rate/name", body="&" * 5000),
+    request("POST /v1/reward", "content-type: application/json; charset=x", body='{"edits": [{"id": "\\ud800"}]}'),
+    request("POST /v1/reward", "content-type: multipart/form-data; boundary=\xff", body="--\xff--"),
+    request("GET /runs/1/images/edited/brush-2%2F0", "range: bytes=9-1,-0", "if-none-match: \xff"),
+]
+
+
+def check_refused(served: Served, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        answer = Line(served, sent).answer()
+    assert answer.startswith((b"HTTP/1.1 2", b"HTTP/1.1 3", b"HTTP/1.1 4")), answer[:200]
+    assert [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("sent", BEFORE_THE_TOKEN, ids=lambda sent: sent[:40].decode("latin-1"))
+def test_nobody_without_a_token_gets_a_traceback(closed: Served, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    check_refused(closed, sent, caplog)
+
+
+@pytest.mark.parametrize("sent", [*BEFORE_THE_TOKEN, *BEHIND_IT], ids=lambda sent: sent[:40].decode("latin-1"))
+def test_no_request_is_answered_with_500(opened: Served, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    check_refused(opened, sent, caplog)
+
+
+# --- roles ----------------------------------------------------------------------------------------------------
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/1", "/rate", "/rate/1/progress", "/ratings.csv", "/compare", "/nowhere"])
+def test_a_services_token_opens_nothing_but_the_service(closed: Served, path: str) -> None:
+    assert httpx.get(closed.url + path, headers=bearer(SERVICE)).status_code == 403
+    assert httpx.get(f"{closed.url}/t/{SERVICE}{path}").status_code == 403
+    cookie = {"cookie": f"editjudge={guard.cookie_value(SERVICE)}"}
+    assert httpx.get(closed.url + path, headers=cookie).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/judge", bearer(SERVICE), 200),
+        (f"/t/{SERVICE}/v1/judge", {}, 200),
+        ("/v1/judge", bearer(TOKEN), 200),
+        (f"/t/{TOKEN}/v1/judge", {}, 401),
+        (f"/t/{SERVICE}x/v1/judge", bearer(SERVICE), 401),
+        ("/v1/judge", {}, 401),
+        ("/v1/judge", bearer(SERVICE[:-1]), 401),
+    ],
+)
+def test_the_service_takes_its_own_token_in_a_header_or_in_the_path(
+    closed: Served, path: str, headers: dict[str, str], status: int
+) -> None:
+    answer = httpx.post(closed.url + path, json={"edited": None}, headers=headers)
+    assert answer.status_code == status, answer.text
+    assert SERVICE not in answer.text
+
+
+def test_a_service_that_has_a_token_needs_it_on_this_machine_too_and_the_pages_stay_open(pages: Path) -> None:
+    with serving(pages, judge="measured", service_token=SERVICE) as served:
+        assert httpx.post(f"{served.url}/v1/judge", json={"edited": None}).status_code == 401
+        assert httpx.post(f"{served.url}/t/{SERVICE}/v1/judge", json={"edited": None}).status_code == 200
+        assert httpx.get(f"{served.url}/runs/1").status_code == 200
+        assert httpx.get(f"{served.url}/runs/1", headers=bearer(SERVICE)).status_code == 403
+        assert httpx.get(served.url, headers={"host": "evil.example"}).status_code == 421
+
+
+# --- half requests --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "half", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n", request("GET /healthz")[:-2]]
+)
+def test_who_does_not_finish_a_requests_head_is_cut_off(
+    closed: Served, half: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "head_seconds", 0.2)
+    assert Line(closed, half).answer() == b""
+
+
+def test_a_head_that_trickles_in_is_cut_off(closed: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "head_seconds", 0.5)
+    line, begun = Line(closed, b"GET / HTTP/1.1\r\n"), time.monotonic()
+    while time.monotonic() < begun + 30:
+        try:
+            line.socket.sendall(b"x-more: 1\r\n")
+        except OSError:  # reset, or a broken pipe
+            break
+        time.sleep(0.05)
+    line.socket.close()
+    assert time.monotonic() < begun + 30
+
+
+def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(closed: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "rest_seconds", 0.2)
+    half = b"POST /v1/judge HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1000\r\n\r\nabc"
+    assert Line(closed, half).answer().startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/v1/judge"])
+def test_a_body_that_does_not_come_is_answered_with_408(
+    closed: Served, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_PATIENCE", 0.2)
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {SERVICE}\r\n"
+    half = f"{head}content-type: application/json\r\ncontent-length: 1000\r\n\r\nabc"
+    assert Line(closed, half.encode()).answer().startswith(b"HTTP/1.1 408")
+
+
+def test_a_connection_that_is_used_again_is_not_cut_off(closed: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "head_seconds", 0.2)
+    with httpx.Client() as client:
+        others = set(closed.server.server_state.connections)
+        assert client.get(f"{closed.url}/healthz").status_code == 200
+        (kept,) = closed.server.server_state.connections - others
+        time.sleep(0.5)
+        assert client.get(f"{closed.url}/healthz").status_code == 200
+        assert kept in closed.server.server_state.connections
+
+
+def test_silent_connections_make_room_for_one_that_asks(closed: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "most", 8)
+    idle = [Line(closed, b"GET / HTTP/1.1\r\n") for _ in range(20)]
+    until(lambda: len(closed.server.server_state.connections) <= 8)
+    assert httpx.get(f"{closed.url}/healthz").status_code == 200
+    assert len(closed.server.server_state.connections) <= 8
+    for line in idle:
+        line.socket.close()
