@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from editjudge.judges.measured.phrasing import bare
 from editjudge.judges.measured.scene import Array
 
 Act = Literal["write", "replace", "delete", "script"]
@@ -24,6 +25,8 @@ class Request:
     """`script`: all lettering of one script is to go (`old`) or to come (`new`)."""
     old: str = ""
     new: str = ""
+    where: str = ""
+    """The words that say where it is to be written, such as "in the upper left corner"."""
 
 
 @dataclass(frozen=True)
@@ -44,68 +47,125 @@ class Reading:
 
 # --- what is asked --------------------------------------------------------------------------------------------
 
-_QUOTED = re.compile(r"(?<!\w)(?:'([^'\n]+(?:'\w[^'\n]*)*)'|\"([^\"\n]+)\"|“([^”\n]+)”|‘([^’\n]+)’|「([^」\n]+)」)")
-_OTHER_WISH = re.compile(
-    r"\b(?:move|relocat\w*|switch|swap|scale|resiz\w*|enlarge|reduce|shrink|size|font|colou?r|bold|italic"
-    r"|align\w*\b(?! inside)|position\w*|rotate|larger|smaller|bigger|horizontal|vertical)\b",
+_VERBS = (
+    r"add|insert|put|place|write|print|type|paint|draw|make|turn|change|replace|swap|delete|remove|erase|take|get|move"
+    r"|relocate|switch|scale|resize|enlarge|reduce|shrink|rotate|align|translate|recolou?r|colou?r|set|give|let|create"
+)
+_SECOND_WISH = re.compile(rf"\b(?:{_VERBS})\b", re.IGNORECASE)
+"""In the words that say where: another wish stands there, of which the lettering proves nothing."""
+_LOOK = re.compile(
+    r"\b(?:sizes?|fonts?|colou?rs?|bold|italics?|position\w*|larger|smaller|bigger|horizontal\w*"
+    r"|vertical\w*|number of)\b",
     re.IGNORECASE,
 )
-_REPLACE = re.compile(
-    r"\b(?:change|replac\w*|translat\w*|turn|correct|edit|modif\w*|rewrit\w*|swap|rename)\b", re.IGNORECASE
+"""A wish about the look of the letters, or a count of things."""
+_LANGUAGE = re.compile(
+    r"(?:\w+ )?(?:chinese|english|french|german|spanish|japanese|korean|italian|russian|arabic"
+    r"|portuguese|hindi|turkish)",
+    re.IGNORECASE,
 )
-_DELETE = re.compile(r"\b(?:delet\w*|remov\w*|eras\w*|take (?:out|away)|get rid of)\b", re.IGNORECASE)
-_WRITE = re.compile(
-    r"\b(?:add|insert|writ\w*|put|print|say\w*|read\w*|spell\w*|display\w*|with the (?:words?|text))\b", re.IGNORECASE
+_QUOTE = r"⟦(\d+)⟧"
+_QUOTES = r"((?:⟦\d+⟧(?:, and |,? and |, | )?)+)"
+_KIND = (
+    r"(?:texts?|words?|letters?|lettering|phrases?|sentences?|titles?|subtitles?|captions?|headlines?|headings?|slogans?"
+    r"|labels?|numbers?|digits?|dates?|names?|lines?|characters?|inscriptions?|writing|message)"
+)
+_TEXT = rf"(?:(?:the|this|that|a|an|these|those) )?(?:\w+ ){{0,2}}?{_KIND}"
+_CARRIER = (
+    r"(?:sign|banner|poster|label|sticker|billboard|logo|plate|board|flag|bubble|note|tag|badge|watermark|shirt|t-shirt"
+    r"|screen|cover|plaque|placard|signboard)"
+)
+_SAYS = r"(?:that (?:says|reads)|which (?:says|reads)|saying|reading|with the (?:words?|text|lettering|inscription))"
+_WHERE = (
+    r"((?: (?:in|on|onto|into|at|from|to|under|below|above|over|beside|near|next to|within|inside|across|of|between"
+    r"|behind|along|by|as)\b[^,;.!?]*)?)"
 )
 _NUMBER = r"(\d[\d/.:,-]*\d|\d)"
-_PLAIN = re.compile(rf"\b(?:change|replace|turn)\s+{_NUMBER}\s+(?:to|with|into|by)\s+{_NUMBER}", re.IGNORECASE)
-_NUMBERED = re.compile(
-    rf"\b(?:change|set|update|make)\b[^.;]*\b(?:year|date|number|price|time|score)\b[^.;]*? (?:to|be) {_NUMBER}\s*\.?$"
-    rf"|\b(?:number|no\.) {_NUMBER}\s*\.?$",
-    re.IGNORECASE,
+_CHANGE = r"(?:change|replace|edit|modify|rewrite|rename|correct|translate|turn|update|convert)"
+_ADD = r"(?:add|insert|put|place|include|write|print|type|paint|engrave|overlay|stamp)"
+_DROP = r"(?:delete|remove|erase|get rid of|take out|take away)"
+_SCRIPT = r"(Chinese|English|Latin)"
+
+
+def _whole(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_DELETE = _whole(rf"{_DROP} (?:{_TEXT} |the )?{_QUOTES}{_WHERE}")
+_REPLACE = (
+    _whole(rf"{_CHANGE} (?:{_TEXT} (?:of )?)?{_QUOTE}{_WHERE} (?:to|with|by|into) (?:{_TEXT} )?{_QUOTE}{_WHERE}"),
+    _whole(rf"swap (?:{_TEXT} )?{_QUOTE}{_WHERE} for (?:{_TEXT} )?{_QUOTE}{_WHERE}"),
+    _whole(rf"change (?:{_TEXT}|the (?:\w+ )?{_CARRIER}){_WHERE} from {_QUOTE} to {_QUOTE}{_WHERE}"),
 )
-_BESIDE = re.compile(r"\b(?:below|under|above|over|beside|next to|between|before|after|in the middle of|from)\b", re.I)
-"""What is quoted after these is where, not what."""
-_SCRIPT = re.compile(
-    r"\b(?:the |all |any )*(Chinese|English|Latin)(?: (?:text|characters?|words?|letters?|writing))?\b", re.I
+_PLAIN = _whole(rf"(?:change|replace) {_NUMBER} (?:to|with|by) {_NUMBER}{_WHERE}")
+_WRITE = (
+    _whole(rf"{_ADD} {_TEXT}(?: of| {_SAYS})?:? {_QUOTES}{_WHERE}"),
+    _whole(rf"(?:write|print|type|spell|spell out|engrave) {_QUOTES}{_WHERE}"),
+    _whole(rf"{_ADD} (?:a|an|the)(?: \w+){{0,2}} {_CARRIER} {_SAYS} {_QUOTES}{_WHERE}"),
+    _whole(rf"(?:make|let|have) (?:the|this|that|his|her|its)(?: \w+){{1,4}} (?:say|read|spell) {_QUOTES}{_WHERE}"),
+    _whole(rf"(?:change|set|update|edit|modify) {_TEXT}{_WHERE} to (?:say |read )?{_QUOTES}{_WHERE}"),
+    _whole(rf"(?:change|set|update|edit|modify) the (?:\w+ )?{_CARRIER}{_WHERE} to (?:say|read) {_QUOTES}{_WHERE}"),
+    _whole(rf"replace {_TEXT}{_WHERE} (?:with|by) {_QUOTES}{_WHERE}"),
 )
-_INTO_SCRIPT = re.compile(r"\b(?:translat\w*|chang\w*|turn\w*|rewrit\w*)\b.*\b(?:to|into|in) (Chinese)\s*\.?$", re.I)
+_NUMBERED = (
+    # "The number of cats" is a count and no lettering; the time of a clock may be its hands.
+    _whole(
+        rf"(?:change|set|update) the (?:year|date|price|score|(?:\w+ )?number)"
+        rf"((?: (?:on|in|at) [^,;.]*?)?) to {_NUMBER}"
+    ),
+    _whole(rf"an? (?:photo|picture|image) of [^,;.]*()number {_NUMBER}"),
+)
+_INTO_SCRIPT = _whole(
+    rf"(?:(?:translate|convert|change|turn|rewrite) {_TEXT}(?: [^,;.]*)?|translate [^,;.]*"
+    rf"|let {_TEXT}(?: [^,;.]*)? be changed)"
+    r" (?:to|into|in) (Chinese)"
+)
+_DROP_SCRIPT = _whole(
+    rf"{_DROP} (?:(?:the|all|all the) )?{_SCRIPT}(?: (?:text|characters?|words?|letters?|writing))?{_WHERE}"
+)
 _LETTERS = {"chinese": "一-鿿", "english": "a-z", "latin": "a-z"}
 
 
 def request(instruction: str) -> tuple[Request, ...]:
     """What is to be written or removed, letter by letter; nothing where the instruction does not say exactly that."""
-    if plain := _PLAIN.search(instruction):
-        return (Request("replace", plain[1], plain[2]),)
-    marks = list(_QUOTED.finditer(instruction))
-    unquoted = _QUOTED.sub(" ", instruction)
-    if _OTHER_WISH.search(unquoted.split(", keeping")[0].split(" while keeping")[0]):
+    text, quoted = bare(instruction) or ("", ())
+    if _LOOK.search(text):
         return ()
-    if not marks:
-        return _unquoted(instruction)
-    quoted = [next(filter(None, mark.groups())) for mark in marks]
-    if _DELETE.search(unquoted):
-        return (Request("delete", old=quoted[0]),)
-    if _REPLACE.search(unquoted):
-        return (Request("replace", quoted[0], quoted[1]),) if len(quoted) == 2 else ()
-    if _WRITE.search(unquoted):
-        # "Write 'this' below 'that'": only the first is to be written.
-        told = [
-            text for text, mark in zip(quoted, marks, strict=True) if not _BESIDE.search(instruction[: mark.start()])
-        ]
-        return tuple(Request("write", new=text) for text in told)
+    if not quoted:
+        return _unquoted(text)
+    if match := _DELETE.fullmatch(text):
+        return _one_wish(match[2], *(Request("delete", old=quoted[n]) for n in _numbers(match[1])))
+    if match := next((m for p in _REPLACE if (m := p.fullmatch(text))), None):
+        tails, marks = [g for g in match.groups() if not g.isdigit()], [int(g) for g in match.groups() if g.isdigit()]
+        old, new = quoted[marks[0]], quoted[marks[1]]
+        return () if _LANGUAGE.fullmatch(new) else _one_wish("".join(tails), Request("replace", old, new))
+    if match := next((m for p in _WRITE if (m := p.fullmatch(text))), None):
+        *tails, where = [group for group in match.groups() if not group.startswith("⟦")]
+        marks = next(group for group in match.groups() if group.startswith("⟦"))
+        return _one_wish(
+            "".join(tails) + where, *(Request("write", new=quoted[n], where=where.strip()) for n in _numbers(marks))
+        )
     return ()
 
 
-def _unquoted(instruction: str) -> tuple[Request, ...]:
+def _numbers(marks: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", marks)]
+
+
+def _one_wish(tail: str, *wishes: Request) -> tuple[Request, ...]:
+    return () if _SECOND_WISH.search(tail) else wishes
+
+
+def _unquoted(text: str) -> tuple[Request, ...]:
     """A number that something is to show, or a script that is to go or to come."""
-    if number := _NUMBERED.search(instruction):
-        return (Request("write", new=number[1] or number[2]),)
-    if into := _INTO_SCRIPT.search(instruction):
+    if plain := _PLAIN.fullmatch(text):
+        return _one_wish(plain[3], Request("replace", plain[1], plain[2]))
+    if number := next((m for p in _NUMBERED if (m := p.fullmatch(text))), None):
+        return _one_wish(number[1], Request("write", new=number[2]))
+    if into := _INTO_SCRIPT.fullmatch(text):
         return (Request("script", new=into[1].lower()),)
-    script = _SCRIPT.search(instruction)
-    if script and (verb := _DELETE.match(instruction)) and instruction[verb.end() : script.start()].strip() == "":
-        return (Request("script", old=script[1].lower()),)
+    if script := _DROP_SCRIPT.fullmatch(text):
+        return _one_wish(script[2], Request("script", old=script[1].lower()))
     return ()
 
 
@@ -171,7 +231,7 @@ def compare(wish: Request, before: Sequence[Line], after: Sequence[Line], mask: 
         return _deleted(wish.old, before, after)
     count_before, count_after = (_count(wish.new, lines) for lines in (before, after))
     if count_after > count_before:
-        return _written(wish.new, before, after, mask)
+        return _written(wish.new, wish.where, before, after, mask)
     if count_after:
         return Reading(None, f'"{wish.new}" stood in the input already')
     nearest, text, confidence = _nearest(wish.new, _added(before, after))
@@ -186,11 +246,13 @@ def compare(wish: Request, before: Sequence[Line], after: Sequence[Line], mask: 
     return Reading(None, f'"{wish.new}" could not be read, and nothing else proves that it is missing')
 
 
-def _written(new: str, before: Sequence[Line], after: Sequence[Line], mask: Array | None) -> Reading:
+def _written(new: str, where: str, before: Sequence[Line], after: Sequence[Line], mask: Array | None) -> Reading:
     lines = [line for line in _added(before, after) if _plain(line.text) and _shares(new, line.text)]
     sure = min((line.confidence for line in lines), default=1.0)
     if mask is not None and lines and not any(_covers(mask, line) for line in lines):
         return Reading("misplaced", f'"{new}" is written, but outside the region that the edit was meant for')
+    if mask is None and lines and not any(_stands(line, where) for line in lines):
+        return Reading("misplaced", f'"{new}" is written, but not {where}')
     if sure < _SURE:
         return Reading("blurred", f'"{new}" can be read, but its letters are malformed (confidence {sure:.2f})')
     return Reading("done", f'"{new}" can be read in the edited picture, spelt as asked (confidence {sure:.2f})')
@@ -222,6 +284,8 @@ def _deleted(old: str, before: Sequence[Line], after: Sequence[Line]) -> Reading
         return Reading(None, f'"{old}" could not be read in the input')
     if now >= was:
         return Reading("undone", f'"{old}" still stands in the edited picture')
+    if now:
+        return Reading(None, f'"{old}" stood {was} times in the input and can still be read {now} times')
     if _nearest(old, _added(before, after))[0] >= _ALIKE:
         return Reading(None, f'something like "{old}" is still there')
     return Reading("done", f'"{old}" stood in the input and is gone')
@@ -238,12 +302,34 @@ def _plain(text: str) -> str:
 
 
 def _count(text: str, lines: Sequence[Line]) -> int:
-    return "".join(_plain(line.text) for line in lines).count(_plain(text)) if _plain(text) else 0
+    wanted = _plain(text)
+    if len(wanted) < 3:  # a letter or two occur within most words
+        return sum(_plain(word) == wanted for line in lines for word in line.text.split()) if wanted else 0
+    return "".join(_plain(line.text) for line in lines).count(wanted)
 
 
 def _shares(wanted: str, found: str) -> bool:
     a, b = _plain(wanted), _plain(found)
     return a in b or b in a
+
+
+_SIDE = re.compile(
+    r"(?:in|at|on|to|into|onto) the (?:very )?((?:upper|top|lower|bottom|left|right)(?:[- ]?(?:left|right))?)"
+    r"(?:[- ]hand)?"
+    r"(?: (?:corner|side|edge|half|part))?(?: (?:of|in) the (?:picture|image|photo|photograph|page|frame))?",
+    re.IGNORECASE,
+)
+_BEYOND = 0.1
+"""Of the picture's side, over its middle: a line whose centre lies farther is on the other side for everybody."""
+
+
+def _stands(line: Line, where: str) -> bool:
+    """Whether a line is on the side that was named; what is said of another place decides nothing."""
+    if not (side := _SIDE.fullmatch(where)):
+        return True
+    x, y = (line.box[0] + line.box[2]) / 2 - 0.5, (line.box[1] + line.box[3]) / 2 - 0.5
+    off = {"left": x, "right": -x, "upper": y, "top": y, "lower": -y, "bottom": -y}
+    return all(beyond <= _BEYOND for name, beyond in off.items() if name in side[1].lower())
 
 
 def _covers(mask: Array, line: Line) -> bool:

@@ -8,6 +8,7 @@ from editjudge.judges.measured.colours import asked_colour, missing_colour
 from editjudge.judges.measured.finding import Finding, abstain
 from editjudge.judges.measured.lettering import Reading
 from editjudge.judges.measured.measures import Measures
+from editjudge.judges.measured.phrasing import may_stay
 from editjudge.judges.measured.words import percent, place
 
 _UNPROVEN = (
@@ -44,6 +45,8 @@ def prove(instruction: str, measures: Measures, reading: Reading | None) -> Proo
     """None where nothing is proven."""
     change = measures.change
     if change.nothing:
+        if may_stay(instruction):
+            return None
         words = (
             "Nothing that was requested can be seen: the edited picture shows no visible difference anywhere; "
             f"mean colour difference {measures.values['change.mean']:.1f}."

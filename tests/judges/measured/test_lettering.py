@@ -18,9 +18,15 @@ BOX = (0.1, 0.1, 0.9, 0.2)
         ('replace "Monday" with "Friday" on the sign', (Request("replace", "Monday", "Friday"),)),
         ("Change 3/24 to 3/26.", (Request("replace", "3/24", "3/26"),)),
         ("Delete the word 'bag' from the text 'Gift bag'", (Request("delete", "bag"),)),
-        ("Add the sentence 'welcome' in the upper left corner", (Request("write", new="welcome"),)),
+        (
+            "Add the sentence 'welcome' in the upper left corner",
+            (Request("write", new="welcome", where="in the upper left corner"),),
+        ),
         ("make the sign say “Bakery”", (Request("write", new="Bakery"),)),
-        ("Insert 'Art' and 'Music' below 'Courses'", (Request("write", new="Art"), Request("write", new="Music"))),
+        (
+            "Insert the words 'Art' and 'Music' below 'Courses'",
+            (Request("write", new="Art", where="below ⟦2⟧"), Request("write", new="Music", where="below ⟦2⟧")),
+        ),
         ("Change the year on the date to 2025.", (Request("write", new="2025"),)),
         ("A photo of a door for room number 17.", (Request("write", new="17"),)),
         ("Delete Chinese in the picture.", (Request("script", old="chinese"),)),
@@ -53,6 +59,8 @@ def lines(*texts: str, confidence: float = 0.99) -> list[Line]:
         (Request("delete", "Sale"), lines("Big Sale", "Today"), lines("Big", "Today"), "done"),
         (Request("delete", "Sale"), lines("Big Sale"), lines("Big Sale"), "undone"),
         (Request("delete", "Sale"), lines("Big"), lines("Big"), None),
+        (Request("delete", "Sale"), lines("Sale", "Sale"), lines("Sale"), None),
+        (Request("delete", "A"), lines("A BANANA"), lines("BANANA"), None),
         (Request("write", new="Bakery"), lines("Street"), lines("Street", "Bakery"), "done"),
         (Request("write", new="Bakery"), lines("Street"), lines("Street", "Bakrey"), "misspelt"),
         (Request("write", new="Bakery"), lines("Street"), lines("Street"), "undone"),
@@ -83,6 +91,22 @@ def test_text_outside_the_mask_is_in_the_wrong_place() -> None:
     assert compare(Request("write", new="Hi there"), [], lines("Hi there"), mask).outcome == "misplaced"
     mask[8:25] = 1
     assert compare(Request("write", new="Hi there"), [], lines("Hi there"), mask).outcome == "done"
+
+
+@pytest.mark.parametrize(
+    ("where", "outcome"),
+    [
+        ("in the upper left corner", "misplaced"),
+        ("at the bottom of the picture", "done"),
+        ("on the right", "done"),
+        ("on the left side of the image", "misplaced"),
+        ("on the left wall", "done"),
+        ("", "done"),
+    ],
+)
+def test_text_on_the_other_side_than_the_one_named_is_in_the_wrong_place(where: str, outcome: str) -> None:
+    line = [Line("Hi there", 0.99, (0.6, 0.8, 0.9, 0.9))]
+    assert compare(Request("write", new="Hi there", where=where), [], line, None).outcome == outcome
 
 
 def test_printed_words_are_read_without_a_download() -> None:

@@ -1,0 +1,57 @@
+"""Instructions brought to the form that narrow patterns are held against: only a whole sentence proves what is asked.
+
+A quoted word is lettering in `add the text "X"` and a landmark in `the car in front of the "X" sign`; a colour is a
+target in `make the car red` and a referent in `like the red one`. A pattern that finds its words anywhere in an
+instruction cannot tell these apart, so every pattern here must match the instruction from its first word to its last.
+"""
+
+from __future__ import annotations
+
+import re
+
+_QUOTES = re.compile(
+    r"(?<!\w)'([^'\n]+(?:'\w[^'\n]*)*)'(?!\w)|\"([^\"\n]+)\"|“([^”\n]+)”|‘([^’\n]+)’|「([^」\n]+)」|『([^』\n]+)』"
+    r"|«\s*([^»\n]+?)\s*»|„([^“”\n]+)[“”]|‹([^›\n]+)›|＂([^＂\n]+)＂|`([^`\n]+)`"
+)
+_POLITE = re.compile(
+    r"^(?:(?:please|kindly|now|just|can you|could you|would you|i want you to|i would like you to)[ ,]+)+",
+    re.IGNORECASE,
+)
+_KEEPING = re.compile(
+    r"[,;.]? (?:and |while |but )?(?:keep|keeping|preserv(?:e|ing)|maintain(?:ing)?|retain(?:ing)?|without changing"
+    r"|do not change|don't change)\b[^⟦⟧]*$",
+    re.IGNORECASE,
+)
+"""What is to stay as it is, at the end of an instruction: it asks for nothing new."""
+_HEDGED = re.compile(
+    r"\b(?:not|never|no|nor|without|except|excluding|excepting|besides|but|unless|until|if|whether|or|either|other|else"
+    r"|apart|instead|rather|only|avoid|keep|leave|than|like|less|more|fewer|anything|something|nothing|any|most|some)\b"
+    r"|n['’]t\b",
+    re.IGNORECASE,
+)
+"""Words that turn, limit or compare what is asked: nothing is concluded from a sentence with one of them."""
+_IDLE = re.compile(
+    r"\b(?:no (?:changes?|edits?)|nothing|unchanged|untouched|as it is|as is|if (?:there|any|it|the)|unless"
+    r"|(?:do not|don['’]t) (?:change|edit|alter|touch|do|modify))\b",
+    re.IGNORECASE,
+)
+
+
+def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
+    """The instruction without manners, with each quotation as ⟦N⟧, and the quotations; None where it hedges."""
+    quoted: list[str] = []
+
+    def mark(match: re.Match[str]) -> str:
+        quoted.append(next(filter(None, match.groups())).strip())
+        return f"⟦{len(quoted) - 1}⟧"
+
+    if "⟦" in instruction:
+        return None
+    text = " ".join(_QUOTES.sub(mark, instruction).split())
+    text = _KEEPING.sub("", _POLITE.sub("", text)).strip(" .!")
+    return None if _HEDGED.search(text) else (text, tuple(quoted))
+
+
+def may_stay(instruction: str) -> bool:
+    """Whether an unchanged picture may be what was asked for."""
+    return not instruction.strip() or bool(_IDLE.search(instruction))
