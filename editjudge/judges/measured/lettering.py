@@ -141,9 +141,9 @@ def request(instruction: str) -> tuple[Request, ...]:
         return () if _LANGUAGE.fullmatch(new) else _one_wish("".join(tails), Request("replace", old, new))
     if match := next((m for p in _WRITE if (m := p.fullmatch(text))), None):
         *tails, where = [group for group in match.groups() if not group.startswith("⟦")]
-        marks = next(group for group in match.groups() if group.startswith("⟦"))
+        listed = next(group for group in match.groups() if group.startswith("⟦"))
         return _one_wish(
-            "".join(tails) + where, *(Request("write", new=quoted[n], where=where.strip()) for n in _numbers(marks))
+            "".join(tails) + where, *(Request("write", new=quoted[n], where=where.strip()) for n in _numbers(listed))
         )
     return ()
 
