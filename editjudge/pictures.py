@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
@@ -28,8 +28,26 @@ class Known:
     problem: str = ""
 
 
+class _File(NamedTuple):
+    """What tells a file from one that was put in its place; None where an older store did not say."""
+
+    size: int | None
+    mtime_ns: int | None
+    ctime_ns: int | None
+    inode: int | None
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _File:
+        # Some file systems number files with 64 bits; databases have one of them for the sign.
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino & (2**63 - 1))
+
+
 class Digests:
-    """Digests and headers, remembered by path, size and time of modification."""
+    """Digests and headers, remembered by path and by what the file system says of the file.
+
+    Size and time of modification alone can be made the same by whoever replaces a picture (`cp -p`, `rsync -t`, an
+    archive that is unpacked again); the inode and the time of change cannot.
+    """
 
     # A file written twice within the clock's grain looks the same: what is younger is not remembered.
     _SETTLED_NS = 2_000_000_000
@@ -43,7 +61,7 @@ class Digests:
         bounds: Bounds = BOUNDS,
     ) -> None:
         self._rehash, self._root, self._fetch, self._bounds = rehash, root, fetch, bounds
-        self._seen: dict[str, tuple[int, int, Known]] = {}
+        self._seen: dict[str, tuple[_File, Known]] = {}
         self._learnt: set[str] = set()
 
     def load(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
@@ -51,14 +69,12 @@ class Digests:
         for path, entry in {} if self._rehash else remembered.items():
             info = ImageInfo(**entry["info"]) if entry["info"] else None
             known = Known(entry["digest"], info, entry["problem"])
-            self._seen[path] = (entry["size"], entry["mtime_ns"], known)
+            self._seen[path] = (_File(*(entry.get(name) for name in _File._fields)), known)
 
     def dump(self) -> dict[str, dict[str, Any]]:
         """What was learnt since `load`, as plain values for a store."""
         learnt = {path: self._seen[path] for path in self._learnt}
-        return {
-            path: {"size": size, "mtime_ns": mtime, **asdict(known)} for path, (size, mtime, known) in learnt.items()
-        }
+        return {path: {**file._asdict(), **asdict(known)} for path, (file, known) in learnt.items()}
 
     def of(self, source: ImageSource) -> str | None:
         """The digest, or None where there is no such file."""
@@ -76,11 +92,12 @@ class Digests:
             return None
         except (OSError, ValueError) as error:
             raise ImageError(f"{name_of(source)}: cannot be read: {error}") from error
-        size, mtime, known = self._seen.get(path, (-1, -1, None))
-        if known is None or (size, mtime) != (status.st_size, status.st_mtime_ns):
+        file = _File.of(status)
+        remembered, known = self._seen.get(path, (None, None))
+        if known is None or remembered != file:
             known = self._look(source)
-            if time.time_ns() - status.st_mtime_ns > self._SETTLED_NS:
-                self._seen[path] = (status.st_size, status.st_mtime_ns, known)
+            if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > self._SETTLED_NS:
+                self._seen[path] = (file, known)
                 self._learnt.add(path)
         return known
 

@@ -586,17 +586,55 @@ def settled(path: Path, data: bytes, mtime: int = 1_000_000_000) -> Path:
     return path
 
 
-def test_a_digest_is_remembered_by_path_size_and_time(tmp_path: Path) -> None:
-    path = settled(tmp_path / "a.png", b"one")
-    digests = Digests()
-    first = digests.of(path)
-    assert first == images.digest(b"one")
-    settled(path, b"two")
-    assert digests.of(path) == first
-    settled(path, b"two", mtime=1_000_000_001)
+@pytest.fixture
+def trusting_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are remembered as soon as they are written; nothing but waiting makes the time of change an old one."""
+    monkeypatch.setattr(Digests, "_SETTLED_NS", -(10**12))
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are read from now on."""
+    reads: list[str] = []
+
+    def reading(source: Any, **options: Any) -> bytes:
+        reads.append(Path(source).name)
+        return read(source, **options)
+
+    monkeypatch.setattr("editjudge.pictures.read", reading)
+    return reads
+
+
+@pytest.mark.usefixtures("trusting_clock")
+def test_a_file_that_stays_as_it_is_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, digests, reads = settled(tmp_path / "a.png", b"one"), Digests(), counted(monkeypatch)
+    assert [digests.of(path), digests.of(path)] == [images.digest(b"one")] * 2
+    assert reads == ["a.png"]
+
+
+@pytest.mark.usefixtures("trusting_clock")
+@pytest.mark.parametrize("change", ["replaced", "written over", "of another size", "of another time"])
+def test_a_picture_that_is_another_one_is_hashed_again(change: str, tmp_path: Path) -> None:
+    path, digests = settled(tmp_path / "a.png", b"one"), Digests()
+    digests.of(path)
+    before = path.stat()
+    if change == "replaced":
+        settled(tmp_path / "b.png", b"two").replace(path)
+    else:
+        content, mtime = (b"three" if "size" in change else b"two"), 1_000_000_000 + ("time" in change)
+        while path.stat().st_ctime_ns == before.st_ctime_ns:  # until the clock of the file system has moved
+            settled(path, content, mtime)
+    after = path.stat()
+    same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    assert same is (change in ("replaced", "written over"))
+    assert digests.of(path) == images.digest(path.read_bytes()) != images.digest(b"one")
+
+
+def test_a_memory_without_inode_and_time_of_change_is_not_trusted(tmp_path: Path) -> None:
+    path, digests = settled(tmp_path / "a.png", b"two"), Digests()
+    status = path.stat()
+    of_0_1 = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "digest": images.digest(b"one")}
+    digests.load({str(path): {**of_0_1, "info": None, "problem": "", "ctime_ns": None, "inode": None}})
     assert digests.of(path) == images.digest(b"two")
-    settled(path, b"three", mtime=1_000_000_001)
-    assert digests.of(path) == images.digest(b"three")
 
 
 def test_a_file_written_this_moment_is_hashed_again(tmp_path: Path) -> None:
@@ -609,20 +647,25 @@ def test_a_file_written_this_moment_is_hashed_again(tmp_path: Path) -> None:
         assert digests.of(path) == images.digest(content)
 
 
-def test_what_is_remembered_survives_as_plain_values_unless_distrusted(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("trusting_clock")
+def test_what_is_remembered_survives_as_plain_values_unless_distrusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = settled(tmp_path / "a.png", SAMPLES["png turned"](6, 4))
     broken = settled(tmp_path / "b.png", b"text")
     first = Digests()
     known, problem = first.known(path), first.known(broken)
     kept = json.loads(json.dumps(first.dump()))
-    settled(path, bytes(len(read(path))))
+    reads = counted(monkeypatch)
     trusting, distrusting = Digests(), Digests(rehash=True)
     trusting.load(kept)
     distrusting.load(kept)
     assert trusting.known(path) == known
     assert trusting.known(broken) == problem
     assert problem and problem.info is None and "begins with b'text'" in problem.problem
-    assert distrusting.of(path) == images.digest(read(path))
+    assert reads == []
+    assert distrusting.known(path) == known
+    assert reads == ["a.png"]
 
 
 def test_a_file_that_is_not_there_has_no_digest(tmp_path: Path) -> None:

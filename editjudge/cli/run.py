@@ -78,7 +78,7 @@ TOO_MANY_FAILED = 3
 @click.option("--batch", is_flag=True, help="Ask by the provider's batches: half the price, within a day.")
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
 @max_failures_option
-@click.option("--rehash", is_flag=True, help="Read every picture again instead of trusting its size and time.")
+@click.option("--rehash", is_flag=True, help="Read every picture again instead of trusting its size, times and inode.")
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
 @click.option("--allow-urls", is_flag=True, help="Fetch pictures from http(s) addresses.")
 @quiet_option

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
+from itertools import chain, count
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -158,6 +160,27 @@ def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
     # Keys are hashes, so the pages of their indexes are hit at random. 64 MiB hold those of some 190,000 judgements
     # (350 bytes each, measured); beyond that the kernel's cache has to help.
     connection.execute("PRAGMA cache_size = -65536")
+
+
+def copy_file(connection: sa.Connection, path: str | os.PathLike[str]) -> None:
+    """Copy the file that is read as it is at this moment, with what is still in its log; half a copy is removed."""
+    with closing(sqlite3.connect(path)) as target:
+        try:
+            connection.connection.driver_connection.backup(target)  # type: ignore[union-attr]  # sqlite3's own
+        except sqlite3.Error as error:
+            Path(path).unlink(missing_ok=True)
+            raise StoreError(f"{path}: a copy of the store could not be made: {remedy(error, 0)}") from error
+
+
+def keep_copy(connection: sa.Connection, place: str, release: str) -> Path:
+    """A copy beside the store, named for the version that wrote it; it appears when it is complete, in the place of
+    nothing. Meant for who holds the store's lock."""
+    names = chain([f"{place}.{release}"], (f"{place}.{release}.{number}" for number in count(2)))
+    path = next(path for path in map(Path, names) if not path.exists())
+    partial = Path(f"{path}.partial")
+    copy_file(connection, partial)
+    partial.replace(path)
+    return path
 
 
 _OF_SQLITE = {

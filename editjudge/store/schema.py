@@ -214,6 +214,8 @@ digests = sa.Table(
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("info", Json),
     sa.Column("problem", Words, nullable=False),
+    sa.Column("ctime_ns", sa.BigInteger),  # these two are NULL in rows of 0.1, which are not trusted
+    sa.Column("inode", sa.BigInteger),
 )
 
 ratings = sa.Table(
@@ -350,8 +352,45 @@ def _add_studies(connection: sa.Connection) -> None:
         table.create(connection, checkfirst=True)
 
 
-MIGRATIONS: list[Callable[[sa.Connection], None]] = [_add_ratings, _add_contradictions, _add_batches, _add_studies]
-"""The first makes a store of version 2 out of one of version 1, and so on. What stands here is never changed."""
+def _remember_files_by_inode(connection: sa.Connection) -> None:
+    add_columns(connection, digests, "ctime_ns", "inode")
+
+
+CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [_remember_files_by_inode]
+"""Together they make a store of 0.2 out of one of 0.1: one version, so that users migrate once. Each may be added to
+until 0.2 is released, and never after."""
+
+
+def _migrate_to_0_2(connection: sa.Connection) -> None:
+    for change in CHANGES_OF_0_2:
+        change(connection)
+
+
+MIGRATIONS: list[Callable[[sa.Connection], None]] = [
+    _add_ratings,
+    _add_contradictions,
+    _add_batches,
+    _add_studies,
+    _migrate_to_0_2,
+]
+"""The first makes a store of version 2 out of one of version 1, and so on. What was released is never changed."""
+
+RELEASES = {5: "0.1"}
+"""The schema that each released version wrote last; older ones were never released."""
+
+
+def add_columns(connection: sa.Connection, table: sa.Table, *names: str) -> None:
+    """Add columns that the table has by now; they are nullable or have a server default."""
+    present = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+    for name in names:
+        if name not in present:
+            column = sa.schema.CreateColumn(table.c[name]).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {column}")
+
+
+def release_of(stored: int) -> str:
+    """The version of editjudge that wrote a schema."""
+    return next((name for version, name in sorted(RELEASES.items()) if stored <= version), f"schema-{stored}")
 
 
 def version() -> int:

@@ -9,7 +9,9 @@ import dataclasses
 import functools
 import hashlib
 import json
+import logging
 import os
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,6 +82,7 @@ class Store:
         self._dialect = engine.dialect.name
         self._patience = 0.0
         """Seconds: none for a server that was never there."""
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     @classmethod
     def open(cls, url_or_path: str | os.PathLike[str], readonly: bool = False, timeout: float = 30.0) -> Store:
@@ -102,12 +105,45 @@ class Store:
         with self._reading() as connection:
             stored = schema.found(connection, self._place)
         if stored != schema.version():
-            if self._readonly:
-                what = "is empty" if stored is None else f"has the older schema {stored}"
+            if not self._readonly:
+                self._bring_up_to_date()
+            elif stored is not None and self._dialect == "sqlite":
+                self._read_migrated_copy()
+            else:
+                what = "is empty" if stored is None else f"was written by editjudge {schema.release_of(stored)}"
                 raise StoreError(f"{self._place}: {what} and is opened for reading only: open it once for writing")
-            with self._writing() as connection:
-                schema.bring_up_to_date(connection, self._place)
         self._patience = self._timeout
+
+    def _bring_up_to_date(self) -> None:
+        """Make the tables, or migrate them; a file is copied first, and the copy is left beside it."""
+        copy = None
+        try:
+            with self._writing() as connection:
+                # Looked at again now that nobody else writes: another process may have migrated it meanwhile.
+                stored = schema.found(connection, self._place)
+                if stored not in (None, schema.version()) and self._dialect == "sqlite":
+                    with self._reading() as reading:
+                        copy = places.keep_copy(reading, self._place, schema.release_of(stored or 0))
+                schema.bring_up_to_date(connection, self._place)
+        except Exception:
+            if copy:  # nothing was migrated, so that it is the copy of nothing
+                copy.unlink(missing_ok=True)
+            raise
+        if copy:
+            logging.getLogger(__name__).warning("%s: migrated; as it was before it is kept as %s", self._place, copy)
+
+    def _read_migrated_copy(self) -> None:
+        """Reading does not write, so an older file is migrated in a temporary copy, which is what is read."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="editjudge-")
+        path = os.path.join(self._temporary.name, "store.db")
+        with self._reading() as connection:
+            places.copy_file(connection, path)
+        copied, _ = places.engine_of(path, readonly=False, timeout=self._timeout)
+        with self._explaining(), copied.execution_options(writes=True).begin() as connection:
+            schema.bring_up_to_date(connection, self._place)
+        copied.dispose()
+        self._engine.dispose()
+        self._engine, _ = places.engine_of(path, readonly=True, timeout=self._timeout)
 
     @property
     def place(self) -> str:
@@ -116,6 +152,8 @@ class Store:
 
     def close(self) -> None:
         self._engine.dispose()
+        if self._temporary:
+            self._temporary.cleanup()
 
     def __enter__(self) -> Store:
         return self
@@ -385,7 +423,7 @@ class Store:
 
     def save_digests(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
         """Keep what `editjudge.images.Digests.dump` answers."""
-        names = ("size", "mtime_ns", "digest", "info", "problem")
+        names = [column.name for column in digests.columns if not column.primary_key]
         rows = ({"path": path, **{name: entry[name] for name in names}} for path, entry in remembered.items())
         self._insert(upsert(self._dialect, digests, names), rows)
 

@@ -139,13 +139,6 @@ def test_a_migration_that_fails_has_not_happened(tmp_path: Path, monkeypatch: py
         assert store.judgement(sample(1).key) == sample(1)
 
 
-def test_an_older_file_is_not_migrated_by_who_only_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_version_1(tmp_path / "s.db")
-    monkeypatch.setattr(schema, "MIGRATIONS", [add_table])
-    with pytest.raises(StoreError, match="open it once for writing"):
-        Store.open(tmp_path / "s.db", readonly=True)
-
-
 def test_a_newer_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     make_version_1(path)

@@ -294,6 +294,7 @@ def test_digests_are_remembered_also_of_files_whose_names_are_no_text(store: Sto
     odd = os.fsdecode(b"/pictures/\xff\xfe.png")
     info = {"width": 3, "height": 2}
     entry = {"size": 2**40, "mtime_ns": 1_800_000_000_000_000_001, "digest": "d" * 64, "info": info, "problem": ""}
+    entry |= {"ctime_ns": 1_800_000_000_000_000_002, "inode": 2**63 - 1}
     broken = {**entry, "info": None, "problem": "no picture"}
     store.save_digests({odd: {**entry, "size": 1}, "b.png": broken})
     store.save_digests({odd: entry})

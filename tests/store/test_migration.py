@@ -1,0 +1,176 @@
+"""A store that 0.1 wrote, with data in it, becomes one of this version without losing anything."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from postgres import Server
+from run.made import editjudge, environment
+
+from editjudge.errors import StoreError
+from editjudge.store import Store, schema
+
+from .old_store import make_postgresql, make_sqlite, write_edits
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    write_edits(tmp_path)
+    return make_sqlite(tmp_path / "old.db", tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def old_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(make_sqlite(tmp_path / "old.db", tmp_path))
+    return make_postgresql(request.getfixturevalue("postgres").new_place(), tmp_path)
+
+
+def dump(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as raw:
+        return list(raw.iterdump())
+
+
+def version_of(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as raw:
+        return str(raw.execute("SELECT value FROM meta WHERE name = 'schema_version'").fetchone()[0])
+
+
+def copies(path: Path) -> list[str]:
+    """All that lies beside a store, but for the two files that SQLite keeps there."""
+    names = {file.name for file in path.parent.glob(f"{path.name}?*")}
+    return sorted(names - {f"{path.name}-wal", f"{path.name}-shm"})
+
+
+def test_the_frozen_store_is_the_one_that_0_1_wrote(old: Path) -> None:
+    assert version_of(old) == "5"
+    assert schema.release_of(5) == "0.1"
+
+
+def test_a_migrated_store_has_the_tables_of_a_new_one(old_place: str, place: str) -> None:
+    def tables(place: str) -> dict[str, list[tuple[str, str, bool]]]:
+        with Store.open(place) as store, store._reading() as connection:
+            inspected = sa.inspect(connection)
+            return {
+                table: sorted((c["name"], str(c["type"]), c["nullable"]) for c in inspected.get_columns(table))
+                + sorted((name, "key", False) for name in inspected.get_pk_constraint(table)["constrained_columns"])
+                + sorted((str(index["name"]), "index", False) for index in inspected.get_indexes(table))
+                for table in inspected.get_table_names()
+            }
+
+    if ("://" in old_place) == ("://" in place):
+        assert tables(old_place) == tables(place)
+
+
+def test_what_was_judged_is_all_there_after_the_migration(old_place: str) -> None:
+    with Store.open(old_place) as store:
+        assert [run.name for run in store.runs()] == ["cats", "dogs"]
+        for run in store.runs():
+            rows = list(store.judgements(run))
+            assert [row["status"] for row in rows] == ["ok"] * 3
+            assert all(set(row["scores"]) == {"alignment", "completeness", "plausibility"} for row in rows)
+            assert all(len(store.replies(row["key"])) == 1 for row in rows)
+
+
+def test_a_run_of_0_1_resumes_without_asking_again(old: Path, tmp_path: Path) -> None:
+    nowhere = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:18427/v1"}
+    with environment(nowhere):
+        words = ("--rubric", "fidelity", "--judge", "openai/stub", "--name", "cats", "--store", str(old))
+        done = editjudge("run", tmp_path / "cats" / "edits.jsonl", *words)
+    assert done.code == 0, done.err
+    assert "0 asked, 3 cached" in done.out
+
+
+def test_the_first_write_keeps_a_copy_of_what_was(old: Path) -> None:
+    before = dump(old)
+    Store.open(old).close()
+    assert copies(old) == ["old.db.0.1"]
+    assert dump(old.with_name("old.db.0.1")) == before
+    assert version_of(old) == str(schema.version())
+    Store.open(old).close()
+    assert copies(old) == ["old.db.0.1"]
+
+
+def test_what_is_still_in_the_log_is_in_the_copy(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as writer:
+        writer.execute("UPDATE ratings SET score = 1.5 WHERE rater = 'bob'")
+        writer.commit()
+        assert old.with_name("old.db-wal").stat().st_size
+        Store.open(old).close()
+    assert any("1.5" in line for line in dump(old.with_name("old.db.0.1")) if "ratings" in line)
+
+
+def test_a_copy_that_is_there_is_never_overwritten(old: Path) -> None:
+    old.with_name("old.db.0.1").write_text("mine")
+    Store.open(old).close()
+    assert old.with_name("old.db.0.1").read_text() == "mine"
+    assert copies(old) == ["old.db.0.1", "old.db.0.1.2"]
+    assert version_of(old.with_name("old.db.0.1.2")) == "5"
+
+
+def test_a_migration_that_fails_leaves_store_and_folder_as_they_were(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = dump(old)
+
+    def breaks(connection: sa.Connection) -> None:
+        connection.execute(sa.text("CREATE TABLE half (id INTEGER)"))
+        raise StoreError("broken")
+
+    monkeypatch.setattr(schema, "CHANGES_OF_0_2", [*schema.CHANGES_OF_0_2, breaks])
+    with pytest.raises(StoreError, match="broken"):
+        Store.open(old)
+    assert dump(old) == before
+    assert copies(old) == []
+
+
+def test_a_disk_that_is_full_leaves_the_store_untouched(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dump(old)
+
+    connect = sqlite3.connect
+
+    def small(name: str | Path, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(name, **options)
+        if str(name).endswith(".partial"):
+            connection.execute("PRAGMA max_page_count = 3")  # as on a disk that ends there
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(StoreError, match="a copy of the store could not be made: the disk is full"):
+        Store.open(old)
+    assert dump(old) == before
+    assert copies(old) == []
+
+
+def test_who_only_reads_sees_an_old_store_and_leaves_it_alone(old: Path) -> None:
+    before = old.read_bytes()
+    with Store.open(old, readonly=True) as store:
+        assert [row["status"] for row in store.judgements(store.find_run("dogs"))] == ["ok"] * 3
+        folder = store._temporary
+        assert folder and Path(folder.name).exists()
+        with pytest.raises(StoreError, match="opened for reading only"):
+            store.mark(1, "finished")
+    assert not Path(folder.name).exists()
+    assert old.read_bytes() == before
+    assert copies(old) == []
+
+
+def test_the_verbs_that_read_take_an_old_store(old: Path) -> None:
+    done = editjudge("report", "cats", "--store", old, "--json")
+    assert done.code == 0, done.err
+    assert done.json["run"] == "cats"
+    assert version_of(old) == "5"
+
+
+def test_an_old_store_on_a_server_is_read_once_it_was_migrated(postgres: Server, tmp_path: Path) -> None:
+    place = make_postgresql(postgres.new_place(), tmp_path)
+    with pytest.raises(StoreError, match=r"written by editjudge 0\.1 and is opened for reading only: open it once"):
+        Store.open(place, readonly=True)
+    Store.open(place).close()
+    with Store.open(place, readonly=True) as store:
+        assert len(store.runs()) == 2
