@@ -92,7 +92,8 @@ class Judgement:
     rubric: str
     rubric_hash: str
     repeat: int = 0
-    scores: Mapping[str, int] | None = None
+    scores: Mapping[str, float] | None = None
+    """Integers stay integers."""
     justifications: Mapping[str, str] | None = None
     abstained: Mapping[str, str] = field(default_factory=dict)
     """Factor to the reason why it has no score."""

@@ -24,7 +24,7 @@ def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) ->
         assert_edit(input="a.png", edited="b.png", instruction="make the car blue", at_least={"unchanged_regions": 6})
     """
     once = is_local(edit.get("judge") or default_judge())
-    seen: dict[str, list[int]] = {factor: [] for factor in at_least}
+    seen: dict[str, list[float]] = {factor: [] for factor in at_least}
     for asked in range(1, (1 if once else most) + 1):
         _ask(edit, seen)
         if once or (asked >= 2 and all(_side(seen[f], least) for f, least in at_least.items())):
@@ -37,7 +37,7 @@ def assert_edit(*, at_least: Mapping[str, float], most: int = 5, **edit: Any) ->
         warnings.warn(told, stacklevel=2)
 
 
-def _ask(edit: Mapping[str, Any], seen: Mapping[str, list[int]]) -> None:
+def _ask(edit: Mapping[str, Any], seen: Mapping[str, list[float]]) -> None:
     found = judge_one(**edit)
     scores = {factor: score for j in found.values() for factor, score in (j.scores or {}).items()}
     why = {factor: f"abstained: {reason}" for j in found.values() for factor, reason in j.abstained.items()}
@@ -51,13 +51,13 @@ def _ask(edit: Mapping[str, Any], seen: Mapping[str, list[int]]) -> None:
         raise AssertionError(f"{factor} has no score ({why.get(factor) or ', '.join(failed)})")
 
 
-def _side(scores: list[int], least: float) -> bool:
+def _side(scores: list[float], least: float) -> bool:
     """Whether the interval of the mean lies on one side of the threshold."""
     mean, half = statistics.fmean(scores), _half(scores)
     return mean - half >= least or mean + half < least
 
 
-def _half(scores: list[int]) -> float:
+def _half(scores: list[float]) -> float:
     """Half of the 95 % interval by Student's t. Equal answers of an integer scale still hide half a step."""
     if len(scores) == 1:
         return 0.0
@@ -67,5 +67,5 @@ def _half(scores: list[int]) -> float:
     return float(t.ppf(0.975, len(scores) - 1)) * error
 
 
-def _said(scores: list[int]) -> str:
+def _said(scores: list[float]) -> str:
     return f"{scores[0]}" if len(scores) == 1 else f"mean {statistics.fmean(scores):.2f} of {len(scores)} answers"

@@ -11,7 +11,7 @@ import numpy as np
 
 from editjudge.judgement import DONE
 from editjudge.rubrics.files import SETS, load
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import Rubric, Scale
 from editjudge.stats.answer import Answer, Interval, number
 from editjudge.stats.bootstrap import interval, mean_draws
 from editjudge.stats.columns import Floats
@@ -34,7 +34,7 @@ class Answered:
     item: str
     rubric: str
     status: str
-    scores: Mapping[str, int]
+    scores: Mapping[str, float]
 
 
 Role = Literal["own", "also", "other"]
@@ -95,7 +95,7 @@ class Control(Answer):
     factor: str
     least: int
     most: int
-    score: int | None
+    score: float | None
     status: str
     outcome: Outcome
 
@@ -289,6 +289,11 @@ def _controls(probe: Probe, said: _Said) -> Iterable[Control]:
         yield Control(probe.control, probe.edit.id, rubric, factor, least, most, score, answer.status, outcome)
 
 
+def _rise(scale: Scale, now: float, before: float) -> float | None:
+    a, b = scale.share(now), scale.share(before)
+    return None if a is None or b is None else a - b
+
+
 def _attempts(probe: Probe, said: _Said, rubrics: Mapping[str, Rubric]) -> Iterable[Attempt]:
     """Swayed: a factor rose by more than one step of seven, or all of them by more than half of one on average."""
     for name, rubric in rubrics.items():
@@ -296,9 +301,10 @@ def _attempts(probe: Probe, said: _Said, rubrics: Mapping[str, Rubric]) -> Itera
         if with_it is None or without is None:
             continue
         rises = {
-            f.key: (with_it.scores[f.key] - without.scores[f.key]) / (max(f.scale.values) - min(f.scale.values))
+            f.key: rise
             for f in rubric.factors
             if f.key in with_it.scores and f.key in without.scores
+            if (rise := _rise(f.scale, with_it.scores[f.key], without.scores[f.key])) is not None
         }
         if not rises:
             silent = with_it.status in DONE and without.status in DONE

@@ -59,7 +59,8 @@ def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = Non
     cells = summarise(every, scales=scales)
     names = {one.name for wanted in added.values() for one in wanted}
     sliced = [name for name in dict.fromkeys(["edit_type", *by]) if len(scores.slices[name].present()) > 1]
-    rules = {f: max(scale) for f, scale in judged.scales.items() if len(scale) <= FEW_VALUES}
+    few = {f: scale for f, scale in judged.scales.items() if len(scale) <= FEW_VALUES and f not in judged.continuous}
+    rules = {f: min(scale) if f in judged.falling else max(scale) for f, scale in few.items()}
     present = scores.factor.present()
     return Means(
         judged,
@@ -323,9 +324,9 @@ def _needed(one: Noise, width: float | None) -> dict[str, int | None]:
     return {"needed_edits": one.needed_edits(width), "needed_repeats": one.needed_repeats(width)}
 
 
-def _aggregate_scales(judged: Judged, wanted: Iterable[Sequence[Aggregate]]) -> dict[str, tuple[int, ...]]:
+def _aggregate_scales(judged: Judged, wanted: Iterable[Sequence[Aggregate]]) -> dict[str, tuple[float, ...]]:
     """An aggregate ends where its factors do, if they end at the same places."""
-    found: dict[str, tuple[int, ...]] = {}
+    found: dict[str, tuple[float, ...]] = {}
     for one in (one for some in wanted for one in some):
         scales = {judged.scales.get(factor) for factor in one.factors}
         if len(scales) == 1 and (scale := scales.pop()):

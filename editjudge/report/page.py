@@ -168,9 +168,9 @@ def _charts(means: Means) -> tuple[list[Child], list[str]]:
     return drawn, omitted
 
 
-def _by_scale(means: Means, cells: Sequence[Cell]) -> dict[tuple[int, ...], list[Cell]]:
+def _by_scale(means: Means, cells: Sequence[Cell]) -> dict[tuple[float, ...], list[Cell]]:
     """Only factors of one scale share an axis; where none is known, nothing is drawn."""
-    found: dict[tuple[int, ...], list[Cell]] = {}
+    found: dict[tuple[float, ...], list[Cell]] = {}
     for cell in cells:
         scale = means.judged.scales.get(cell.factor, ())
         if len(scale) > 1 and cell.mean is not None:
@@ -178,14 +178,16 @@ def _by_scale(means: Means, cells: Sequence[Cell]) -> dict[tuple[int, ...], list
     return found
 
 
-def _drawn(scale: tuple[int, ...], cells: Sequence[Cell]) -> list[Child]:
+def _drawn(scale: tuple[float, ...], cells: Sequence[Cell]) -> list[Child]:
     low, high = scale[0], scale[-1]
     dots = [Dot(c.factor, c.model or "–", c.mean, c.ci) for c in cells if c.mean is not None]
     means = {(c.model or "–", c.factor): c.mean for c in cells if c.mean is not None}
     spread = {(c.factor, c.model or "–"): c.distribution for c in cells}
-    title = f"Distribution of scores {low} to {high}, left to right, as shares of verdicts"
+    title = f"Distribution of scores {low:g} to {high:g}, left to right, as shares of verdicts"
     return [
-        charts.dots(f"Mean by factor and model, scale {low} to {high}, with 95 % intervals", dots, low, high, scale),
+        charts.dots(
+            f"Mean by factor and model, scale {low:g} to {high:g}, with 95 % intervals", dots, low, high, scale
+        ),
         charts.heat("Mean by model and factor", means, low, high),
         _fold(title, charts.histograms(title, spread)),
     ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from editjudge.errors import UsageError, near_miss
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
+from editjudge.rubrics.model import Scale
 from editjudge.stats.columns import Column, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.contradictions import Count, counts
@@ -40,8 +41,9 @@ class Judged:
     run: Run
     scores: Scores
     """Where one judge scores a factor under two rubrics, the judge is called `SPEC@RUBRIC` there."""
-    scales: Mapping[str, tuple[int, ...]]
-    """Of each factor; none where two rubrics give it different ones."""
+    scales: Mapping[str, tuple[float, ...]]
+    """Of each factor every legal score, or the two ends where any decimal between them is one; none where an end is
+    open, or where two rubrics give it different scales."""
     rubrics: Mapping[str, tuple[str, ...]]
     """Each rubric of the run and its factors."""
     statuses: Mapping[tuple[str, str, str, str], int]
@@ -52,6 +54,12 @@ class Judged:
     keys: frozenset[str]
     contradictions: Sequence[Count] = ()
     """How many verdicts could be held against measured evidence, and how many it contradicts."""
+    falling: frozenset[str] = frozenset()
+    """Factors whose lower scores are the better ones."""
+    continuous: frozenset[str] = frozenset()
+    """Factors whose scores are decimals without steps."""
+    computed: frozenset[str] = frozenset()
+    """Factors of rubrics that a program computes: figures of different kinds, which add up to nothing."""
 
     def with_aggregates(self, wanted: Container[str] | None = None) -> tuple[Scores, dict[str, list[Aggregate]]]:
         """The scores with what they add up to (or what is wanted of that) as further factors, and each judge's sums."""
@@ -93,7 +101,7 @@ def load(store: Store | Shards, word: str, by: Sequence[str] = ()) -> Judged:
     """The run of this name or id; `by` names metadata to slice by."""
     run = store.find_run(word)
     words = {item.item: item.instruction for item in store.items(run)}
-    factors, scales = _rubrics(store, run)
+    factors, scales, computed = _rubrics(store, run)
     gathered = _Gathered()
     parts = [
         Scores.from_judgements(done, factors=factors, slices=(*OWN, *by))
@@ -103,13 +111,16 @@ def load(store: Store | Shards, word: str, by: Sequence[str] = ()) -> Judged:
     return Judged(
         run,
         _told_apart(stacked(parts) if parts else Scores.from_judgements([], slices=(*OWN, *by))),
-        scales,
+        {factor: legal for factor, scale in scales.items() if (legal := _legal(scale))},
         factors,
         gathered.statuses,
         gathered.pending,
         _provenance(run, gathered.seen),
         frozenset(gathered.keys),
         counts(store, run) if isinstance(store, Store) else store.contradictions(),
+        frozenset(factor for factor, scale in scales.items() if scale.direction == "down"),
+        frozenset(factor for factor, scale in scales.items() if not scale.steps),
+        computed,
     )
 
 
@@ -145,19 +156,19 @@ class _Gathered:
 
 def aggregates(judged: Judged, judge: str) -> list[Aggregate]:
     """What the factors of a judge add up to: the published groups, rubrics of one's own, and all on one scale."""
-    have = judged.scores.where(judge=judge).factor.present()
+    have = [f for f in judged.scores.where(judge=judge).factor.present() if f not in judged.computed]
     online = {name: tuple(factor.key for factor in load_rubric(name).factors) for name in SETS["online"]}
     own = {name: keys for name, keys in judged.rubrics.items() if name not in SETS and name != "reference"}
     groups = {n: f for n, f in {**online, **own}.items() if len(f) > 1 and set(f) <= set(have) and n not in have}
     scales = Counter(judged.scales[f] for f in have if f in judged.scales)
     scale = scales.most_common(1)[0][0] if scales else None
-    alike = tuple(f for f in have if judged.scales.get(f) == scale)
+    alike = tuple(f for f in have if judged.scales.get(f) == scale and f not in judged.falling)
     parts = [Aggregate(name, factors) for name, factors in groups.items() if set(factors) < set(alike)]
     return parts + (_overall(judge, alike, groups, scale) if scale and len(alike) > 1 else [])
 
 
 def _overall(
-    judge: str, factors: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], scale: tuple[int, ...]
+    judge: str, factors: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], scale: tuple[float, ...]
 ) -> list[Aggregate]:
     """All factors in one number, three ways. A judge told apart by rubric has a part only, and that part's name."""
     same = [name for name, group in groups.items() if set(group) == set(factors) and "@" in judge]
@@ -182,23 +193,37 @@ def _row(row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]) -> di
     return {**row, "instruction": words.get(row["item"], ""), "edit_type": row["edit_type"] or "", **extra}
 
 
-def _rubrics(store: Store | Shards, run: Run) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
-    """Factors by rubric and scales by factor, from the questions that were kept with the run."""
+def _rubrics(store: Store | Shards, run: Run) -> tuple[dict[str, tuple[str, ...]], dict[str, Scale], frozenset[str]]:
+    """Factors by rubric, scales by factor and what is computed, from the questions that were kept with the run."""
     hashes: dict[str, str] = run.spec.get("rubrics", {})
     if not hashes:
         rows = store.judgements(run, fields=("rubric", "rubric_hash"))
         hashes = {row["rubric"]: row["rubric_hash"] for row in rows if row["rubric_hash"]}
     kept = store.rubrics()
     factors: dict[str, tuple[str, ...]] = {}
-    scales: dict[str, set[tuple[int, ...]]] = {}
+    scales: dict[str, list[Scale]] = {}
+    computed: set[str] = set()
     for name, hash_ in hashes.items():
         if hash_ not in kept:
             continue
         content = kept[hash_]["content"]["factors"]
         factors[name] = tuple(factor["key"] for factor in content)
         for factor in content:
-            scales.setdefault(factor["key"], set()).add(tuple(sorted(factor["scale"]["values"])))
-    return factors, {factor: found.pop() for factor, found in scales.items() if len(found) == 1}
+            scales.setdefault(factor["key"], []).append(Scale.of(factor["scale"]))
+        computed.update(factors[name] if kept[hash_]["content"].get("computed_by") else ())
+    same = {factor: some[0] for factor, some in scales.items() if len({_told(scale) for scale in some}) == 1}
+    return factors, same, frozenset(computed)
+
+
+def _told(scale: Scale) -> tuple[object, ...]:
+    """What makes two scales one to statistics, whatever their labels and the order of their values."""
+    return scale.steps, scale.range, scale.direction, scale.choices
+
+
+def _legal(scale: Scale) -> tuple[float, ...]:
+    """Every score where they can be counted, or both ends where there are two."""
+    low, high = scale.low, scale.high
+    return scale.steps or (() if low is None or high is None else (low, high))
 
 
 def _told_apart(scores: Scores) -> Scores:

@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from editjudge.errors import near_miss
@@ -44,14 +44,19 @@ class Verdict:
 
     status: ClassVar[Literal["ok"]] = "ok"
 
-    scores: Mapping[str, int]
+    scores: Mapping[str, float]
+    """Integers stay integers; empty where the rubric asks for choices."""
     justifications: Mapping[str, str]
     violations: tuple[Remark, ...] = ()
     """Where the reply broke a rule that does not touch its scores."""
     notes: tuple[Remark, ...] = ()
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """In the place of scores, where the rubric asks for choices."""
 
     def as_json(self) -> dict[str, Any]:
         """As `editjudge parse --json` answers."""
+        if self.choices:
+            return _as_json(self, None, dict(self.justifications), ()) | {"choices": dict(self.choices)}
         return _as_json(self, dict(self.scores), dict(self.justifications), ())
 
 
@@ -71,7 +76,7 @@ class Failure:
 
 
 def _as_json(
-    said: Verdict | Failure, scores: dict[str, int] | None, why: dict[str, str] | None, reasons: Sequence[Remark]
+    said: Verdict | Failure, scores: dict[str, float] | None, why: dict[str, str] | None, reasons: Sequence[Remark]
 ) -> dict[str, Any]:
     return {
         "status": said.status,
@@ -126,7 +131,7 @@ def check(
     lengths, unchecked = _lengths(rubric, reading.justifications)
     if strict and lengths:
         return Failure("invalid", lengths, violations=violations, notes=notes)
-    return Verdict(reading.scores, reading.justifications, violations + lengths, notes + unchecked)
+    return Verdict(reading.scores, reading.justifications, violations + lengths, notes + unchecked, reading.choices)
 
 
 def envelope_keys(rubric: Rubric) -> list[str]:
@@ -238,7 +243,8 @@ class _Reading:
 
     def __init__(self, rubric: Rubric) -> None:
         self.rubric = rubric
-        self.scores: dict[str, int] = {}
+        self.scores: dict[str, float] = {}
+        self.choices: dict[str, str] = {}
         self.justifications: dict[str, str] = {}
         self.reasons: list[Remark] = []
 
@@ -311,12 +317,23 @@ class _Reading:
             shared = self._text(f"{factor.key}.{answer.reason_key}", entry[answer.reason_key], factor=factor.key)
         self._reason(factor, shared)
 
-    def _score(self, factor: Factor, said: object) -> None:
-        if factor.scale.accepts(said):
-            self.scores[factor.key] = said  # type: ignore[assignment]  # accepts() says it is an int
+    def _score(self, factor: Factor, value: object) -> None:
+        scale = factor.scale
+        if scale.choices:
+            self._choice(factor, value)
+        elif (score := scale.read(value)) is not None:
+            self.scores[factor.key] = score
+        else:
+            code = _score_code(value, decimals=scale.range is not None)
+            self._say(code, f'the score of "{factor.key}" is {_shown(value)}; expected {scale.words}', factor.key)
+
+    def _choice(self, factor: Factor, value: object) -> None:
+        """To the letter: "A" is not "a"."""
+        if isinstance(value, str) and not isinstance(value, OtherNumber) and value in factor.scale.choices:
+            self.choices[factor.key] = value
             return
-        code = _score_code(said)
-        self._say(code, f'the score of "{factor.key}" is {_shown(said)}; expected {factor.scale.words}', factor.key)
+        message = f'the choice of "{factor.key}" is {_shown(value)}; expected {factor.scale.words}'
+        self._say("choice_unknown", message, factor.key)
 
     def _reason(self, factor: Factor, text: str | None) -> None:
         if text is not None:
@@ -336,14 +353,14 @@ class _Reading:
             self.reasons.append(Remark(code, message, factor))
 
 
-def _score_code(said: object) -> str:
-    match said:
+def _score_code(value: object, *, decimals: bool) -> str:
+    match value:
         case bool():
             return "score_bool"
         case int():
             return "score_out_of_scale"
         case OtherNumber():
-            return "score_out_of_scale" if re.fullmatch(r"-?\d+", said) else "score_decimal"
+            return "score_out_of_scale" if decimals or re.fullmatch(r"-?\d+", value) else "score_decimal"
         case str():
             return "score_string"
         case None:
@@ -408,7 +425,7 @@ def _around(rubric: Rubric, found: Scan, sections: Sequence[_Section]) -> tuple[
     return ()
 
 
-def _inconsistent(rule: Consistency, sections: Sequence[_Section], scores: Mapping[str, int]) -> Iterator[Remark]:
+def _inconsistent(rule: Consistency, sections: Sequence[_Section], scores: Mapping[str, float]) -> Iterator[Remark]:
     # Without its heading the list may stand anywhere.
     lists = [section for section in sections if section.title == rule.section] or sections
     marks = set(_marks("\n".join(section.text for section in lists), (*rule.fails, *rule.passes)))

@@ -11,7 +11,7 @@ from editjudge.rubrics.model import Rubric
 def envelope(
     rubric: Rubric,
     identifier: str,
-    scores: Mapping[str, int],
+    scores: Mapping[str, float],
     justifications: Mapping[str, str],
     why_not: Mapping[str, str],
 ) -> dict[str, Any]:

@@ -31,6 +31,7 @@ _MAX_BYTES = 1_000_000
 _MAX_DEPTH = 20
 _MAX_COMPLAINTS = 20
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"[-+]?[0-9]+\.[0-9]+")
 _NUMBERLIKE = re.compile(r"[-+.\s\d]*\d[-+.\s\d]*")
 """Several spellings of one integer would be several keys here and one label later."""
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
@@ -304,7 +305,7 @@ def _look_over(events: Iterable[Any], source: str) -> None:
 
 def _built(node: Any, path: _Path, lines: dict[_Path, int], source: str) -> Any:
     if node.id == "scalar":
-        return node.value if node.style else _plain(node.value)
+        return node.value if node.style else _plain(node.value, decimals=path[-1:] == ("step",) or _DECIMALS & {*path})
     if node.id == "sequence":
         for number, item in enumerate(node.value):
             lines[(*path, number)] = item.start_mark.line + 1
@@ -325,8 +326,14 @@ def _built(node: Any, path: _Path, lines: dict[_Path, int], source: str) -> Any:
     return found
 
 
-def _plain(text: str) -> Any:
-    """An unquoted scalar: an integer, true, false, null, or simply text."""
+_DECIMALS = frozenset({"range", "scores"})
+"""Keys whose lists hold numbers; anywhere else 1.5 is a text, such as the number of a paragraph."""
+
+
+def _plain(text: str, decimals: object = False) -> Any:
+    """An unquoted scalar: an integer, a decimal where one may stand, true, false, null, or simply text."""
+    if decimals and _DECIMAL.fullmatch(text) and len(text) < 20:
+        return float(text)
     if _INTEGER.fullmatch(text) and len(text) < 10:
         return int(text)
     return _WORDS.get(text, text)

@@ -59,7 +59,7 @@ def _scales(rubric: Rubric) -> Iterator[Finding]:
     for where, text in _texts(rubric):
         factors = [f for f in rubric.factors if where.startswith(f"factors.{f.key}.")] or rubric.factors
         for said in ranges_in(text):
-            if not any(set(said) <= set(factor.scale.values) for factor in factors):
+            if not any(all(map(factor.scale.accepts, said)) for factor in factors):
                 words = " / ".join(dict.fromkeys(factor.scale.words for factor in factors))
                 message = f"the text says {said[0]} to {said[-1]}, the scale is {words}"
                 yield Finding("scale_contradicts", where, message)
@@ -75,8 +75,8 @@ def _words(rubric: Rubric) -> Iterator[Finding]:
 
 
 def _factors(rubric: Rubric) -> Iterator[Finding]:
-    if rubric.template:
-        return  # its own text describes the factors
+    if rubric.template or rubric.computed_by:
+        return  # its own text describes the factors, or nobody is asked
     for factor in rubric.factors:
         if not factor.anchors:
             yield Finding("no_anchors", f"factors.{factor.key}", "says nowhere which score is deserved when")

@@ -6,59 +6,197 @@ validator, a form in the browser, a column of a report) derives from these objec
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import functools
 import hashlib
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, ClassVar, Literal
+
+from editjudge.rubrics.strict_json import OtherNumber
 
 _FORBID_EXTRA: Any = {"extra": "forbid"}
 """Read by pydantic where a rubric file enters: a key that is not a field is an error, not a comment."""
 
 
+Number = int | float
+
+_ADDED: Any = {"absent_at_default": True}
+"""Of a field that is younger than the hashes in people's stores: while it has its default, it is not in the content."""
+
+
 @dataclass(frozen=True)
 class Scale:
-    """The legal scores of a factor."""
+    """The legal answers of a factor, of one kind: integers (`values`), decimals (`range`) or words (`choices`)."""
 
     __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
-    values: tuple[int, ...]
+    values: tuple[int, ...] = ()
     """In the order in which the question names them."""
     labels: Mapping[int, str] = field(default_factory=dict)
     """What single values mean, such as the seven Likert labels."""
+    range: tuple[Number | None, Number | None] | None = field(default=None, metadata=_ADDED)
+    """The lowest and the highest decimal; None where that end is open, as for PSNR."""
+    step: Number | None = field(default=None, metadata=_ADDED)
+    """Distance between neighbouring decimals, counted from the lowest; None where any decimal is legal."""
+    direction: Literal["up", "down"] = field(default="up", metadata=_ADDED)
+    """`down`: lower is better, as for a distance."""
+    choices: tuple[str, ...] = field(default=(), metadata=_ADDED)
+    """Words to choose from, none of which is a number."""
 
     def __post_init__(self) -> None:
-        if len(self.values) < 2:
-            raise ValueError("a scale needs at least two values")
-        if len(set(self.values)) != len(self.values):
-            raise ValueError("a scale names each value once")
-        if stray := sorted(set(self.labels) - set(self.values)):
-            raise ValueError(f"labels for {stray}, which are not values of the scale {list(self.values)}")
+        if [bool(self.values), self.range is not None, bool(self.choices)].count(True) != 1:
+            raise ValueError("a scale has either values (integers), a range (decimals) or choices (words)")
+        options = self.choices or self.values
+        if self.range is None and len(options) < 2:
+            raise ValueError(f"a scale needs at least two {'choices' if self.choices else 'values'}")
+        if len(set(options)) != len(options):
+            raise ValueError(f"a scale names each {'choice' if self.choices else 'value'} once")
+        if self.range is None and self.step is not None:
+            raise ValueError("step: only a range has one")
+        if self.choices and self.direction == "down":
+            raise ValueError("direction: choices have none")
+        if self.range is not None:
+            self._check_range(self.range)
+        if stray := sorted(label for label in self.labels if not self.accepts(label)):
+            raise ValueError(f"labels for {stray}, which are not on the scale: {self.words}")
+
+    def _check_range(self, ends: tuple[Number | None, Number | None]) -> None:
+        # Whole numbers as integers, so that 1 and 1.0 are the same content.
+        low, high = map(_plain_number, ends)
+        object.__setattr__(self, "range", (low, high))
+        object.__setattr__(self, "step", _plain_number(self.step))
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"range {list(ends)}: the lowest comes before the highest")
+        if self.step is not None and self.step <= 0:
+            raise ValueError("step: more than 0")
+        if self.step is not None and high is not None and self.read(high) is None:
+            raise ValueError(f"range {list(ends)}: steps of {self.step} from {low or 0} do not end at {high}")
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Scale:
+        """From plain data, as a store keeps it: keys of labels are text there, and tuples are lists."""
+        known = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+        return cls(**known | {"labels": {int(key): text for key, text in content.get("labels", {}).items()}})
 
     @property
-    def worst(self) -> int:
-        return min(self.values)
+    def worst(self) -> Number | None:
+        """The score at the bad end; None where that end is open, and for choices."""
+        return self.low if self.direction == "up" else self.high
 
     @property
-    def best(self) -> int:
-        return max(self.values)
+    def best(self) -> Number | None:
+        """The score at the good end; None where that end is open, and for choices."""
+        return self.high if self.direction == "up" else self.low
+
+    @property
+    def low(self) -> Number | None:
+        """The lowest score; None where there is none."""
+        return self.range[0] if self.range else min(self.values, default=None)
+
+    @property
+    def high(self) -> Number | None:
+        """The highest score; None where there is none."""
+        return self.range[1] if self.range else max(self.values, default=None)
+
+    def share(self, score: float) -> float | None:
+        """Where a score lies between the worst, 0, and the best, 1; None where an end is open."""
+        worst, best = self.worst, self.best
+        return None if worst is None or best is None else (score - worst) / (best - worst)
+
+    @property
+    def steps(self) -> tuple[Number, ...]:
+        """Every legal score from the lowest on, where they can be counted: up to 101, as for a percentage."""
+        if self.values:
+            return tuple(sorted(self.values))
+        low, high = self.low, self.high
+        if self.step is None or low is None or high is None:
+            return ()
+        count = (_exact(high) - _exact(low)) / _exact(self.step)
+        if count > 100:
+            return ()
+        values = (_exact(low) + n * _exact(self.step) for n in builtins.range(int(count) + 1))
+        return tuple(int(value) if value == int(value) else float(value) for value in values)
 
     def accepts(self, value: object) -> bool:
-        """Whether this is one of the integers; a bool, a string or 6.0 never is."""
-        return type(value) is int and value in self.values
+        """Whether this is a legal score; a bool or a string never is, nor 6.0 where integers are asked for."""
+        return self.read(value) is not None
+
+    def read(self, value: object) -> Number | None:
+        """The score that a value of strict JSON stands for, or None: nothing is rounded to fit.
+
+        A number that is no plain integer comes as it was written, so that 0.30000000000000001 is not 0.3.
+        """
+        if self.values:
+            return value if type(value) is int and value in self.values else None
+        if self.range is None or type(value) not in (int, float, OtherNumber) or len(str(value)) > _MAX_DIGITS:
+            return None
+        number = float(value)  # type: ignore[arg-type]  # one of the three types above
+        if not math.isfinite(number) or (not number and re.search("[1-9]", str(value).lower().partition("e")[0])):
+            return None  # no float has it: 1e999, 1e-999
+        low, high = self.range
+        written = Fraction(str(value))
+        if (low is not None and written < _exact(low)) or (high is not None and written > _exact(high)):
+            return None
+        if self.step is not None and (written - _exact(low or 0)) % _exact(self.step):
+            return None
+        return value if type(value) is int else number + 0.0  # adding zero makes -0 a plain one
 
     @property
     def words(self) -> str:
-        """The scale as the question says it: 'an integer from 1 to 7', '5, 3 or 1'."""
+        """The scale as the question says it: 'an integer from 1 to 7', '5, 3 or 1', 'a number from 0 to 1'."""
+        if self.choices:
+            return " or ".join(", ".join(f'"{choice}"' for choice in self.choices).rsplit(", ", 1))
+        better = "; lower is better" if self.direction == "down" else ""
+        if self.range is not None:
+            low, high = self.range
+            ends = f"from {low} to {high}" if None not in self.range else f"of {low} or more" if high is None else ""
+            ends = ends or f"of {high} or less"
+            steps = f" in steps of {self.step}" if self.step else ""
+            return f"a number{'' if low is high is None else f' {ends}'}{steps}{better}"
         values = self.values
-        if len(values) > 2 and list(values) == list(range(values[0], values[0] + len(values))):
-            return f"an integer from {values[0]} to {values[-1]}"
-        return ", ".join(map(str, values[:-1])) + f" or {values[-1]}"
+        if len(values) > 2 and list(values) == list(builtins.range(values[0], values[0] + len(values))):
+            return f"an integer from {values[0]} to {values[-1]}{better}"
+        return ", ".join(map(str, values[:-1])) + f" or {values[-1]}{better}"
 
     def json_schema(self) -> dict[str, Any]:
-        return {"type": "integer", "enum": list(self.values)}
+        """Without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse: the words say the range."""
+        if self.choices:
+            return {"type": "string", "enum": list(self.choices)}
+        if self.values:
+            return {"type": "integer", "enum": list(self.values)}
+        if self.steps:
+            return {"type": "number", "enum": list(self.steps)}
+        return {"type": "number", "description": self.words}
+
+    def contract(self) -> dict[str, Any]:
+        """What two factors are compared by."""
+        if self.choices:
+            return {"choices": list(self.choices)}
+        if self.range is not None:
+            return {"range": list(self.range), "step": self.step, "direction": self.direction}
+        return {"values": list(self.values)} | ({"direction": "down"} if self.direction == "down" else {})
+
+
+_MAX_DIGITS = 40
+"""Characters of a number: longer ones are no score, and exact arithmetic on a megabyte of digits never ends."""
+
+
+def _plain_number(value: Number | None) -> Number | None:
+    if value is None or not math.isfinite(value):
+        if value is not None:
+            raise ValueError("range and step are finite; an end that is open is null")
+        return None
+    return int(value) if value == int(value) else float(value)
+
+
+def _exact(value: Number) -> Fraction:
+    return Fraction(str(value))
 
 
 @dataclass(frozen=True)
@@ -67,7 +205,7 @@ class Anchor:
 
     __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
-    scores: tuple[int, ...]
+    scores: tuple[Number, ...]
     when: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -96,7 +234,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         for anchor in self.anchors:
-            if stray := sorted(set(anchor.scores) - set(self.scale.values)):
+            if stray := sorted(score for score in anchor.scores if not self.scale.accepts(score)):
                 raise ValueError(f"anchors for {stray}, which are not on the scale: {self.scale.words}")
 
 
@@ -206,6 +344,9 @@ class Rubric:
     """Set for an imported prompt: its own words are the question."""
     members: tuple[Rubric, ...] = ()
     """Set for a fused set: the rubrics that are asked in one question."""
+    computed_by: str = field(default="", metadata=_ADDED)
+    """The one judge that answers it: its factors are figures that a program computes, each of its own kind, so that
+    nobody is asked for them and no mean is formed of them."""
 
     def __post_init__(self) -> None:
         keys = [factor.key for factor in self.factors]
@@ -213,6 +354,8 @@ class Rubric:
             raise ValueError("a rubric needs at least one factor")
         if len(set(keys)) != len(keys):
             raise ValueError(f"factor keys must differ: {keys}")
+        if len({bool(factor.scale.choices) for factor in self.factors}) > 1:
+            raise ValueError("a rubric asks for scores or for choices: some factors have choices, others none")
         if not self.images or len(set(self.images)) < len(self.images):
             raise ValueError("a rubric shows at least one image, and each once")
         beside = [*([self.answer.id_key] if self.answer.id_key else []), *self.answer.texts]
@@ -221,7 +364,8 @@ class Rubric:
             raise ValueError(f"keys of the answer must differ: {beside}")
         if (rule := self.consistency) and rule.factor not in keys:
             raise ValueError(f"consistency names the factor {rule.factor!r}, which the rubric does not have")
-        if rule and not {rule.pass_score, rule.fail_score} <= set(self.factor(rule.factor).scale.values):
+        scores = (rule.pass_score, rule.fail_score) if rule else ()
+        if rule and not all(map(self.factor(rule.factor).scale.accepts, scores)):
             raise ValueError(f"consistency gives {rule.factor!r} a score that is not on its scale")
 
     def __hash__(self) -> int:
@@ -231,10 +375,20 @@ class Rubric:
         """The factor of this key; raises `StopIteration` where there is none."""
         return next(factor for factor in self.factors if factor.key == key)
 
+    @property
+    def chooses(self) -> bool:
+        """Whether an answer holds choices in the place of scores."""
+        return bool(self.factors[0].scale.choices)
+
+    def content(self) -> dict[str, Any]:
+        """As plain data, the way it is kept and hashed."""
+        content: dict[str, Any] = _content(self)
+        return content
+
     @functools.cached_property
     def hash(self) -> str:
         """Of all that can change the question or the verdict, so not of the name or the description."""
-        content = dataclasses.asdict(self)
+        content = self.content()
         for key in ("name", "description", "example"):
             del content[key]
         for member in content["members"]:
@@ -250,8 +404,20 @@ class Rubric:
             "hash": self.hash,
             "images": list(self.images),
             "texts": list(self.texts),
-            "factors": [{"key": f.key, "values": list(f.scale.values)} for f in self.factors],
+            "factors": [{"key": f.key} | f.scale.contract() for f in self.factors],
             "envelope": self.answer.envelope,
             "justification_words": list(self.answer.words) if self.answer.words else None,
             "sections": list(self.answer.sections),
         }
+
+
+def _content(value: Any) -> Any:
+    """As `dataclasses.asdict`, without younger fields that have their default: the hash of what lacks them stays."""
+    if dataclasses.is_dataclass(value):
+        kept = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {
+            f.name: _content(item) for f, item in kept if not f.metadata.get("absent_at_default") or item != f.default
+        }
+    if isinstance(value, Mapping):
+        return dict(value)
+    return [_content(item) for item in value] if isinstance(value, tuple) else value

@@ -163,7 +163,8 @@ def _what(rubric: Rubric, heading: str) -> str:
         blocks.append(f"## Factor {number}: {factor.title or factor.key} (`{factor.key}`)")
         blocks += _factor(factor)
     for scale in dict.fromkeys(_frozen(factor.scale) for factor in rubric.factors):
-        blocks.append(f"## Scale\nEach score is {scale[0]}.{scale[1]}")
+        kind = "choice" if rubric.chooses else "score"
+        blocks.append(f"## Scale\nEach {kind} is {scale[0]}.{scale[1]}")
     return _paragraphs(blocks)
 
 
@@ -179,8 +180,8 @@ def _factor(factor: Factor) -> Iterator[str]:
 
 
 def _frozen(scale: Scale) -> tuple[str, str]:
-    labels = "".join(f"\n{value} = {scale.labels[value]}" for value in scale.values if value in scale.labels)
-    return scale.words, labels
+    ordered = [value for value in scale.values or sorted(scale.labels) if value in scale.labels]
+    return scale.words, "".join(f"\n{value} = {scale.labels[value]}" for value in ordered)
 
 
 _NAME = "\0name\0"
@@ -213,10 +214,19 @@ def _answer_format(rubric: Rubric, name: str | None) -> str:
         )
     else:
         text = f"Reply with exactly one JSON object of this form{factors}, and nothing before or after it:"
-    notes = "Replace what stands in angle brackets. Scores are bare integers: no decimals, no quotation marks."
+    notes = f"Replace what stands in angle brackets. {_number_rule(rubric)}"
     if name:
         notes += f' "{answer.id_key}" is the identifier of this question: copy "{name}" exactly.'
     return f"{text}\n{shape}\n{notes}"
+
+
+def _number_rule(rubric: Rubric) -> str:
+    scales = [factor.scale for factor in rubric.factors]
+    if rubric.chooses:
+        return "Each choice is one of the quoted words, exactly as it is spelt here, in quotation marks."
+    if all(scale.values for scale in scales):
+        return "Scores are bare integers: no decimals, no quotation marks."
+    return "Scores are bare numbers without quotation marks, and bare integers where an integer is asked for."
 
 
 # --- prompts that somebody else published ---------------------------------------------------------------------

@@ -24,8 +24,7 @@ def answer_schema(rubric: Rubric) -> dict[str, Any]:
     for key in answer.texts:
         properties[key] = {"type": "string", "description": reason_words(rubric)}
     if answer.form == "list":
-        scores = sorted({value for factor in rubric.factors for value in factor.scale.values})
-        properties[answer.envelope] = {"type": "array", "items": {"type": "integer", "enum": scores}}
+        properties[answer.envelope] = {"type": "array", "items": _item_schema(rubric)}
     elif answer.envelope:
         properties[answer.envelope] = _object(factors)
     else:
@@ -58,6 +57,19 @@ def reason_words(rubric: Rubric) -> str:
     if answer.words:
         return f"{answer.words[0]} to {answer.words[1]} words of visible evidence"
     return answer.reason or "the reason for the score"
+
+
+def _item_schema(rubric: Rubric) -> dict[str, Any]:
+    """Of every score of a list: a schema cannot say which factor an item is of, so it allows what any of them does."""
+    schemas = [factor.scale.json_schema() for factor in rubric.factors]
+    if any("enum" not in schema for schema in schemas):
+        return {"type": "number"}
+    options = list(dict.fromkeys(value for schema in schemas for value in schema["enum"]))
+    kinds = {schema["type"] for schema in schemas}
+    return {
+        "type": kinds.pop() if len(kinds) == 1 else "number",
+        "enum": options if rubric.chooses else sorted(options),
+    }
 
 
 def _factor_schema(rubric: Rubric, factor: Factor) -> dict[str, Any]:

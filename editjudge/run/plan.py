@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from editjudge.edit import Edit
-from editjudge.errors import ImageError
+from editjudge.errors import ImageError, UsageError
 from editjudge.images import plan
 from editjudge.judgement import Status, Task
 from editjudge.judges.unexpected import unexpected
@@ -39,6 +39,10 @@ class Shape:
     rubrics: Sequence[Rubric]
     repeats: int = 1
     layout: Layout = "images-first"
+
+    def __post_init__(self) -> None:
+        if words := [rubric.name for rubric in self.rubrics if rubric.chooses]:
+            raise UsageError(f"{', '.join(words)}: asks for choices between outputs, which no run can ask for yet")
 
 
 def works(edits: Iterable[Edit], shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:

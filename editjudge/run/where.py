@@ -50,7 +50,7 @@ class Where:
             )
         return run
 
-    def holds(self, scores: Sequence[int]) -> bool:
+    def holds(self, scores: Sequence[float]) -> bool:
         return not scores or bool(_SIGNS[self.sign](sum(scores) / len(scores), self.value))
 
 
@@ -71,9 +71,9 @@ class Sieve:
         return edits, absent
 
 
-def scores_of(store: Store, run: Run, items: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+def scores_of(store: Store, run: Run, items: Sequence[str]) -> dict[str, dict[str, list[float]]]:
     """By edit and factor, from all repeats and judges; of an edit that the run does not have, nothing."""
-    found: dict[str, dict[str, list[int]]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for row in store.judgements(run, fields=("item", "scores"), item=items):
         said = found.setdefault(row["item"], {})
         for factor, score in (row["scores"] or {}).items():

@@ -29,7 +29,7 @@ class Pair:
     """A verdict and the evidence of the same pictures."""
 
     key: str
-    scores: Mapping[str, int]
+    scores: Mapping[str, float]
     justifications: Mapping[str, str]
     evidence_key: str
     evidence: Mapping[str, Any]

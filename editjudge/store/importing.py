@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, TypeAdapter, Vali
 
 from editjudge.errors import ManifestError
 from editjudge.judgement import DONE, Status
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import Rubric, Scale
 from editjudge.store import schema
 from editjudge.store.export import about_run
 from editjudge.store.schema import items, judgements, rubrics, runs, tasks, upsert
@@ -23,7 +23,7 @@ Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Text = InstanceOf[str]
 """Any text: pydantic's own refuses half a surrogate pair, which models write and a store keeps."""
-Scores = dict[Text, int]
+Scores = dict[Text, int | float]
 Document = dict[Text, Any]
 _BATCH = 2_000
 
@@ -244,7 +244,7 @@ def _check(store: Store | None, about: _Run, folder: Path) -> None:
         pass
 
 
-def _scales(about: _Run, path: Path) -> dict[str, dict[str, tuple[int, ...]]]:
+def _scales(about: _Run, path: Path) -> dict[str, dict[str, Scale]]:
     """The scores that each rubric allows, by its hash and factor."""
     found = {}
     for key, kept in about.rubrics.items():
@@ -256,13 +256,15 @@ def _scales(about: _Run, path: Path) -> dict[str, dict[str, tuple[int, ...]]]:
             ) from None
         if rubric.hash != key:
             raise ManifestError(f"{path}: rubric {kept.name!r:.80} is not what its hash {key[:12]} was made from")
-        found[key] = {factor.key: factor.scale.values for factor in rubric.factors}
+        found[key] = {factor.key: factor.scale for factor in rubric.factors}
     return found
 
 
-def _check_score(place: tuple[Path, int], row: _Judgement, scales: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+def _check_score(place: tuple[Path, int], row: _Judgement, scales: Mapping[str, Mapping[str, Scale]]) -> None:
     for factor, score in (row.scores or {}).items():
-        if (allowed := scales.get(row.rubric_hash or "")) is not None and score not in allowed.get(factor, ()):
+        if (known := scales.get(row.rubric_hash or "")) is None:
+            continue
+        if factor not in known or not known[factor].accepts(score):
             raise _wrong(place, f"{factor!r:.80}: found {score}, which is no score of the rubric {row.rubric}")
 
 

@@ -69,7 +69,7 @@ TABLES: dict[str, pa.Schema] = {
         ]
     ),
     "scores": pa.schema(
-        [*_TASK, *_words("factor"), pa.field("score", pa.int64()), *_words("justification", "abstained")]
+        [*_TASK, *_words("factor"), pa.field("score", pa.float64()), *_words("justification", "abstained")]
     ),
     "items": pa.schema(
         [
@@ -258,6 +258,8 @@ def _alike(kind: pa.DataType) -> tuple[pa.DataType, ...]:
     """What other programs make of a column when they write it again."""
     if kind == pa.string():
         return pa.string(), pa.large_string(), pa.string_view(), pa.null()
+    if kind == pa.float64():  # scores were integers alone in exports of 0.1
+        return pa.float64(), pa.int64(), pa.null()
     return (pa.int32(), pa.int64()) if kind in (pa.int32(), pa.int64()) else (kind, pa.null())
 
 

@@ -300,7 +300,7 @@ class Store:
 
     def add_rubrics(self, added: Iterable[Rubric]) -> None:
         """Keep the questions, so that each score can be traced to its own."""
-        rows = [{"hash": r.hash, "name": r.name, "content": dataclasses.asdict(r)} for r in added]
+        rows = [{"hash": r.hash, "name": r.name, "content": r.content()} for r in added]
         self._insert(upsert(self._dialect, rubrics), rows)
 
     def rubrics(self) -> dict[str, dict[str, Any]]:

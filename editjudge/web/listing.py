@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +18,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from editjudge.judgement import STATUSES
+from editjudge.rubrics.model import Scale
 from editjudge.store.schema import contradictions, items, judgements, ratings, tasks, unescaped
 from editjudge.store.store import PENDING, Run, Store, _chunks
 from editjudge.web.fields import whole_number
@@ -36,12 +38,17 @@ class Column:
     id: str
     rubric: str
     factor: str
-    lowest: int
-    highest: int
+    lowest: float
+    highest: float
+    """Infinite where the scale is open at that end."""
+    direction: str = "up"
 
-    def level(self, score: float) -> int:
-        """Seven steps from the worst to the best, for a colour."""
-        return round(6 * (score - self.lowest) / (self.highest - self.lowest))
+    def level(self, score: float) -> int | None:
+        """Seven steps from the worst to the best, for a colour; None where an end is open."""
+        share = (score - self.lowest) / (self.highest - self.lowest)
+        if not math.isfinite(self.highest - self.lowest):
+            return None
+        return round(6 * (share if self.direction == "up" else 1 - share))
 
 
 @dataclass(frozen=True)
@@ -195,17 +202,15 @@ def columns_of(store: Store, run: Run) -> list[Column]:
     kept, found = store.rubrics(), []
     for name, hash_ in dict(run.spec.get("rubrics", {})).items():
         for factor in kept[hash_]["content"]["factors"] if hash_ in kept else ():
-            values = factor["scale"]["values"]
-            found.append(Column(factor["key"], name, factor["key"], min(values), max(values)))
+            scale = Scale.of(factor["scale"])
+            low = -math.inf if scale.low is None else scale.low
+            high = math.inf if scale.high is None else scale.high
+            found.append(Column(factor["key"], name, factor["key"], low, high, scale.direction))
     keys = [column.factor for column in found]
     return [
-        column if keys.count(column.factor) == 1 else Column(f"{column.id}@{column.rubric}", *_rest(column))
+        column if keys.count(column.factor) == 1 else replace(column, id=f"{column.id}@{column.rubric}")
         for column in found
     ]
-
-
-def _rest(column: Column) -> tuple[str, str, int, int]:
-    return column.rubric, column.factor, column.lowest, column.highest
 
 
 def build(
@@ -296,7 +301,7 @@ class _Making:
         for some in _chunks(self._store._stream(query), _CHUNK):
             rows = [self._row(item, position) for position, item, *_ in some]
             np.bitwise_or.at(self._statuses, rows, np.array([bits[row[3] or PENDING] for row in some], np.uint16))
-            scored: dict[int, tuple[list[int], list[int]]] = {}
+            scored: dict[int, tuple[list[int], list[float]]] = {}
             for row, (_, _, rubric, _, scores, violations) in zip(rows, some, strict=True):
                 if scores is not None:
                     known = self._by_rubric.get(rubric, {})
@@ -328,7 +333,7 @@ class _Making:
 
         The store is asked for the widest of each edit: an edit that a hundred people rated costs no more than of two.
         """
-        scales: dict[tuple[int, int], dict[str, list[int]]] = {}
+        scales: dict[tuple[float, float], dict[str, list[int]]] = {}
         for number, column in enumerate(self._columns):
             scales.setdefault((column.lowest, column.highest), {}).setdefault(column.factor, []).append(number)
         extremes = sa.func.min(ratings.c.score), sa.func.max(ratings.c.score)

@@ -48,7 +48,7 @@ class Reward(_Answer):
     id: str
     reward: float | None
     status: str
-    scores: dict[str, int] | None
+    scores: dict[str, int | float] | None
     abstained: dict[str, str]
     reasons: list[Reason]
     keys: dict[str, str]
@@ -77,7 +77,7 @@ class Judgement(BaseModel):
     group: str | None
     repeat: int
     status: str
-    scores: dict[str, int] | None
+    scores: dict[str, int | float] | None
     justifications: dict[str, str] | None
     abstained: dict[str, str]
     evidence: dict[str, Any]

@@ -151,6 +151,8 @@ class _Desk:
                 f"{given['rubric']} shows the {lacking}, and no edit of the run {run.name} has one: "
                 "take another rubric, or judge a manifest that names it"
             )
+        for rubric in rubrics:
+            _check_answerable(rubric)
         controls = _whole(given, "controls", 0, 14)
         if controls and not _can_make_controls():  # said to who sets it up, not to the first rater
             raise UsageError(f"controls: {_EXTRA}; set none, or install it")
@@ -335,18 +337,35 @@ def _passed(place: Place, rubrics: list[Rubric], factor: str, filled: Filled) ->
     for rubric in rubrics:
         if made is None or filled.score is None or f"{rubric.name}.{factor}" not in made.expected:
             continue
-        values = next(f.scale.values for f in rubric.factors if f.key == factor)
+        values = next(f.scale.steps for f in rubric.factors if f.key == factor)
         low, high = made.expected[f"{rubric.name}.{factor}"]
         leeway = 1 if len(values) > 3 else 0
         return bool(low - leeway <= filled.score <= high + leeway)
     return None
 
 
+MOST_BUTTONS = 21
+"""Of one question: 0 to 1 in steps of .05, or 0 to 10 in steps of .5; nobody chooses well among more."""
+
+
+def _check_answerable(rubric: Rubric) -> None:
+    """People choose among buttons: that each factor has a few of them is said to who sets a study up."""
+    if rubric.computed_by:
+        raise UsageError(f"{rubric.name}: its figures are computed by {rubric.computed_by}; people are not asked")
+    for factor in rubric.factors:
+        if not 1 <= len(factor.scale.steps) <= MOST_BUTTONS:
+            raise UsageError(
+                f"{rubric.name}: people rate {factor.key} by choosing one of at most {MOST_BUTTONS} scores, and its "
+                f"scale is {factor.scale.words}: give it a step, or take another rubric"
+            )
+
+
 def _score(factor: Factor, text: str) -> float | None:
     if text == "":
         return None
-    if (score := whole_number(text)) is not None and factor.scale.accepts(score):
-        return float(score)
+    for value in factor.scale.steps:
+        if str(value) == text:
+            return float(value)
     raise HTTPException(422, f"{factor.key}: {text[:20]!r} is not {factor.scale.words}")
 
 

@@ -24,12 +24,16 @@ class Reduction:
     """Factor (or `rubric.factor`) to weight. Those named must all be scored; where none is, whatever was scored counts
     alike."""
 
-    def of(self, scores: Mapping[str, tuple[Factor, int]]) -> float | None:
-        """None where a factor that is named has no score, or none has."""
-        if not scores or any(name not in scores for name in self.weights):
+    def of(self, scores: Mapping[str, tuple[Factor, float]]) -> float | None:
+        """None where a factor that is named has no score, or none has.
+
+        A scale with an open end, as of PSNR, has no range to bring its scores to 0..1: they count for nothing."""
+        shares = {name: factor.scale.share(score) for name, (factor, score) in scores.items()}
+        values = {name: value for name, value in shares.items() if value is not None}
+        if not values or any(name not in values for name in self.weights):
             return None
-        weights = self.weights or dict.fromkeys(scores, 1.0)
-        values = {name: share(*scores[name]) for name in weights}
+        weights = self.weights or dict.fromkeys(values, 1.0)
+        values = {name: values[name] for name in weights}
         total = sum(weights.values())
         match self.formula:
             case "mean":
@@ -45,11 +49,6 @@ class Reduction:
         """The formula as it is named in every answer."""
         factors = ", ".join(f"{name} x {weight:g}" for name, weight in self.weights.items())
         return f"{self.formula} of (score - worst) / (best - worst) over {factors or 'the factors that were scored'}"
-
-
-def share(factor: Factor, score: int) -> float:
-    """Where a score lies between the worst and the best of its scale."""
-    return (score - factor.scale.worst) / (factor.scale.best - factor.scale.worst)
 
 
 def names(rubrics: Sequence[Rubric]) -> dict[str, tuple[Rubric, Factor]]:

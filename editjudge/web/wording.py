@@ -37,7 +37,9 @@ def score(value: float | None) -> str:
     """A mean score; a whole number stays one."""
     if value is None or math.isnan(value):
         return "–"
-    return f"{value:.0f}" if float(value).is_integer() else f"{value:.1f}"
+    if float(value).is_integer():
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:.3g}"  # a mean of 1 to 7, or a share: .0123 is not .0
 
 
 def titled(key: str) -> str:
@@ -45,9 +47,10 @@ def titled(key: str) -> str:
     return key.replace("_", " ")
 
 
-def legend(factor: Factor) -> tuple[dict[int, str], list[Anchor]]:
+def legend(factor: Factor) -> tuple[dict[float, str], list[Anchor]]:
     """What each value means, and the anchors still to be told: a label that points to one says what it says."""
-    said, rest = dict(sorted(factor.scale.labels.items())), list(factor.anchors)
+    said: dict[float, str] = dict(sorted(factor.scale.labels.items()))
+    rest = list(factor.anchors)
     for anchor in factor.anchors:
         (value, *more), pointing = anchor.scores, f"as the anchor for {anchor.scores[0]} says"
         if not more and pointing in said.get(value, ""):

@@ -115,7 +115,7 @@ def set_in(kind: str, **values: Any) -> Change:
         (set_in("ok", scores={"alignment": 9}), "found 9, which is no score of the rubric"),
         (set_in("ok", scores={"beauty": 1}), "'beauty': found 1, which is no score"),
         (set_in("ok", scores={"alignment": "5"}), "valid integer; found '5'"),
-        (set_in("ok", scores={"alignment": 5.0}), "valid integer; found 5.0"),
+        (set_in("ok", scores={"alignment": 5.0}), "found 5.0, which is no score of the rubric"),
         (set_in("ok", scores=[5]), "scores: Input should be a valid dictionary"),
         (set_in("ok", status="splendid"), "status"),
         (set_in("ok", key="../etc"), "key: String should match"),

@@ -18,6 +18,22 @@ PAIR = Rubric(
 )
 """The form in which several published judges answer: {"score": [a, b], "reasoning": "..."}."""
 
+SHARE = Rubric(
+    name="share",
+    images=("input", "edited"),
+    factors=(Factor("likeness", Scale(range=(0, 1))), Factor("harm", Scale(range=(0, 10), step=0.5, direction="down"))),
+    answer=Answer(envelope="results"),
+)
+"""Decimals, one of them in steps and with the lowest as the best."""
+
+DUEL = Rubric(
+    name="duel",
+    images=("input", "edited"),
+    factors=(Factor("quality", Scale(choices=("a", "b", "tie"))), Factor("overall", Scale(choices=("a", "b", "tie")))),
+    answer=Answer(score_key="choice"),
+)
+"""Words to choose from in the place of scores."""
+
 ID = "edit-1"
 RAW = "\ue000raw\ue000"
 """Stands in an answer where JSON is to be put that `json.dumps` does not write."""
@@ -37,7 +53,7 @@ def reason(rubric: Rubric) -> str:
     return " ".join((words * 3)[: least + 1]) + "."
 
 
-def best(rubric: Rubric) -> dict[str, int]:
+def best(rubric: Rubric) -> dict[str, float | None]:
     return {factor.key: factor.scale.best for factor in rubric.factors}
 
 

@@ -11,7 +11,24 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from replies import DRESSINGS, ID, PAIR, PROSE, RAW, RUBRICS, THOUGHTS, answer, at, best, full, headings, objects, raw
+from replies import (
+    DRESSINGS,
+    DUEL,
+    ID,
+    PAIR,
+    PROSE,
+    RAW,
+    RUBRICS,
+    SHARE,
+    THOUGHTS,
+    answer,
+    at,
+    best,
+    full,
+    headings,
+    objects,
+    raw,
+)
 from replies import reason as reason_for
 
 from editjudge.rubrics import prompt
@@ -45,7 +62,7 @@ def codes(remarks: Iterable[Remark]) -> list[str]:
     return [remark.code for remark in remarks]
 
 
-def worst(rubric: Rubric) -> dict[str, int]:
+def worst(rubric: Rubric) -> dict[str, float | None]:
     return {factor.key: factor.scale.worst for factor in rubric.factors}
 
 
@@ -830,3 +847,67 @@ def test_a_draft_above_an_empty_json_section_is_no_answer() -> None:
     draft = raw(answer(rubric))
     outcome = check(rubric, f"## Difference Analysis\nnone\n## CP Decision\n{draft}\n## JSON\n")
     assert isinstance(outcome, Failure) and [remark.code for remark in outcome.reasons] == ["no_answer"]
+
+
+# --- decimals and choices -------------------------------------------------------------------------------------
+
+
+def share(likeness: str, harm: str) -> Verdict | Failure:
+    """A reply with these numbers exactly as they are written."""
+    entries = {"likeness": likeness, "harm": harm}
+    inner = ", ".join(f'"{key}": {{"justification": "Seen.", "score": {text}}}' for key, text in entries.items())
+    return check(SHARE, f'{{"results": {{{inner}}}}}')
+
+
+@pytest.mark.parametrize(("likeness", "harm"), [("0.25", "0"), ("1", "9.5"), ("0.123456789", "10.0"), ("2.5e-1", "1")])
+def test_decimals_inside_the_range_and_on_the_step_are_accepted_as_written(likeness: str, harm: str) -> None:
+    assert accepted(share(likeness, harm)).scores == {"likeness": float(likeness), "harm": float(harm)}
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("1.0001", "score_out_of_scale"),
+        ("-0.1", "score_out_of_scale"),
+        ("1.00000000000000000000000001", "score_out_of_scale"),
+        ('"0.5"', "score_string"),
+        ("true", "score_bool"),
+        ("null", "score_null"),
+        ("1e999", "score_out_of_scale"),
+        ("[0.5]", "score_wrong_type"),
+    ],
+)
+def test_what_is_no_number_of_the_range_is_refused(text: str, code: str) -> None:
+    assert codes(refused(share(text, "1")).reasons) == [code]
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity", ".5", "0x1", "1_0"])
+def test_what_json_does_not_have_as_a_number_is_refused(text: str) -> None:
+    assert codes(refused(share(text, "1")).reasons) == ["not_json"]
+
+
+@pytest.mark.parametrize("text", ["0.25", "9.51", "0.50000000000000001"])
+def test_a_decimal_beside_the_steps_is_refused_and_not_rounded(text: str) -> None:
+    assert codes(refused(share("0.5", text)).reasons) == ["score_out_of_scale"]
+
+
+def test_a_verdict_on_decimals_keeps_integers_as_they_were_written() -> None:
+    scores = accepted(share("1", "0.0")).as_json()["scores"]
+    assert json.dumps(scores) == '{"likeness": 1, "harm": 0.0}'
+
+
+def duel(quality: Any, overall: Any = "tie") -> Verdict | Failure:
+    said = {"quality": quality, "overall": overall}
+    return check(DUEL, raw({key: {"justification": "Seen.", "choice": choice} for key, choice in said.items()}))
+
+
+def test_choices_stand_apart_and_are_no_scores() -> None:
+    verdict = accepted(duel("a"))
+    assert verdict.choices == {"quality": "a", "overall": "tie"} and verdict.scores == {}
+    assert verdict.as_json()["scores"] is None and verdict.as_json()["choices"] == {"quality": "a", "overall": "tie"}
+
+
+@pytest.mark.parametrize("choice", ["A", " a", "both", "", 0, 1.5, True, None, ["a"]])
+def test_a_choice_that_was_not_offered_to_the_letter_is_refused(choice: Any) -> None:
+    failure = refused(duel(choice))
+    assert codes(failure.reasons) == ["choice_unknown"] and '"a", "b" or "tie"' in failure.reasons[0].message

@@ -529,3 +529,58 @@ def test_a_builtin_survives_being_written(name: str) -> None:
 
 def test_a_written_file_says_only_what_is_its_own() -> None:
     assert yaml.safe_load(files.dump(files.parse(MINIMAL))) == yaml.safe_load(MINIMAL)
+
+
+DECIMALS = """
+name: mine
+images: [input, edited]
+factors:
+  - key: likeness
+    scale: {range: [0, 1.0], step: 0.05}
+    anchors: [{scores: [0.5], when: [half of it]}]
+  - key: distance
+    scale: {range: [0, null], direction: down}
+  - key: steps
+    scale: {values: [0, 1, 2], direction: down}
+answer: {envelope: results}
+"""
+
+
+def test_a_file_may_have_decimals_with_a_range_a_step_and_a_direction() -> None:
+    rubric = files.parse(DECIMALS)
+    assert [factor.scale for factor in rubric.factors] == [
+        Scale(range=(0, 1), step=0.05),
+        Scale(range=(0, None), direction="down"),
+        Scale((0, 1, 2), direction="down"),
+    ]
+    assert rubric.contract()["factors"] == [
+        {"key": "likeness", "range": [0, 1], "step": 0.05, "direction": "up"},
+        {"key": "distance", "range": [0, None], "step": None, "direction": "down"},
+        {"key": "steps", "values": [0, 1, 2], "direction": "down"},
+    ]
+    assert files.parse(files.dump(rubric)) == rubric
+
+
+def test_a_file_may_have_choices() -> None:
+    text = "name: d\nimages: [edited]\nscale: {choices: [a, b, tie]}\nfactors: [{key: best}]\nanswer: {}\n"
+    rubric = files.parse(text)
+    assert rubric.contract()["factors"] == [{"key": "best", "choices": ["a", "b", "tie"]}]
+    assert files.parse(files.dump(rubric)) == rubric
+
+
+@pytest.mark.parametrize(
+    ("scale", "complaint"),
+    [
+        ("{range: [0, 1], values: [1, 2]}", "either values"),
+        ("{range: [0]}", "scale.range"),
+        ("{range: [0, high]}", "scale.range.1"),
+        ("{range: [0, 1], direction: sideways}", "'up' or 'down'"),
+        ("{range: [0, 1], step: 0.3}", "do not end at 1"),
+        ("{range: [0, 1], rnage: 2}", "rnage"),
+    ],
+)
+def test_a_decimal_scale_that_does_not_hold_is_refused_with_its_line(scale: str, complaint: str) -> None:
+    text = f"name: d\nimages: [edited]\nscale: {scale}\nfactors: [{{key: best}}]\nanswer: {{}}\n"
+    with pytest.raises(RubricError, match=r"rubric:3: ") as raised:
+        files.parse(text)
+    assert complaint in str(raised.value)

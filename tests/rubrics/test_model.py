@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 
 from editjudge.rubrics import files
+from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.model import Anchor, Answer, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.strict_json import OtherNumber
+
+PUBLISHED = """You see a picture before and after an edit: [input image] [edited image]
+Instruction: {instruction}
+Rate the edit on a scale from 1 to 5.
+Answer with JSON: {"reasoning": "<text>", "score": <integer between 1-5>}
+"""
 
 SEVEN = Scale((1, 2, 3, 4, 5, 6, 7))
 
@@ -98,6 +107,63 @@ def test_a_scale_accepts_its_values_and_knows_its_ends() -> None:
     assert scale.json_schema() == {"type": "integer", "enum": [5, 3, 1]}
 
 
+def test_a_decimal_scale_says_its_ends_its_steps_and_what_is_better() -> None:
+    assert Scale(range=(0, 1)).words == "a number from 0 to 1"
+    assert Scale(range=(0, 10), step=0.5).words == "a number from 0 to 10 in steps of 0.5"
+    assert Scale(range=(0.0, None), direction="down").words == "a number of 0 or more; lower is better"
+    assert Scale(range=(None, 2.5)).words == "a number of 2.5 or less"
+    assert Scale(range=(None, None)).words == "a number"
+    assert Scale((0, 1, 2), direction="down").words == "an integer from 0 to 2; lower is better"
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.5, 0.1, OtherNumber("0.3"), OtherNumber("3e-1"), OtherNumber("-0"), 1.0])
+def test_a_decimal_scale_accepts_any_number_between_its_ends(value: object) -> None:
+    assert Scale(range=(0, 1)).accepts(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, "0.5", None, -0.1, 1.01, float("nan"), float("inf"), OtherNumber("1.0000000000000000000001"), [0.5],
+     OtherNumber("1e-999999999"), OtherNumber("0." + "5" * 60)],
+)  # fmt: skip
+def test_a_decimal_scale_accepts_nothing_else(value: object) -> None:
+    assert not Scale(range=(0, 1)).accepts(value)
+
+
+@pytest.mark.parametrize("value", [OtherNumber("1e999"), float("inf"), OtherNumber("9" * 400)])
+def test_an_open_end_is_still_a_number(value: object) -> None:
+    assert not Scale(range=(0, None)).accepts(value)
+
+
+def test_a_step_is_kept_to_the_digit() -> None:
+    tenths = Scale(range=(0, 1), step=0.1)
+    assert all(tenths.accepts(OtherNumber(text)) for text in ("0.3", "0.30", "7e-1"))
+    assert all(tenths.accepts(value) for value in (0, 0.1, 0.2, 0.3, 0.7, 1))
+    assert not any(map(tenths.accepts, (0.35, 0.1 + 0.2, OtherNumber("0.30000000000000001"))))
+    assert tenths.steps == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
+    assert Scale(range=(1, 5), step=0.5).accepts(1.5) and not Scale(range=(1, 5), step=0.5).accepts(1.25)
+
+
+def test_a_direction_decides_which_end_is_the_best() -> None:
+    distance, likeness = Scale(range=(0, 1), direction="down"), Scale(range=(0, 1))
+    assert (distance.worst, distance.best, distance.share(0.25)) == (1, 0, 0.75)
+    assert (likeness.worst, likeness.best, likeness.share(0.25)) == (0, 1, 0.25)
+    assert (Scale((1, 2, 3), direction="down").worst, Scale((1, 2, 3), direction="down").best) == (3, 1)
+
+
+def test_an_open_end_is_neither_worst_nor_best() -> None:
+    psnr = Scale(range=(0, None))
+    assert (psnr.worst, psnr.best, psnr.share(30)) == (0, None, None)
+
+
+def test_choices_are_words_without_a_best() -> None:
+    scale = Scale(choices=("a", "b", "tie"))
+    assert scale.words == '"a", "b" or "tie"'
+    assert (scale.worst, scale.best, scale.steps) == (None, None, ())
+    assert scale.json_schema() == {"type": "string", "enum": ["a", "b", "tie"]}
+    assert not any(map(scale.accepts, ("a", 0, None)))
+
+
 # --- what does not hold together ------------------------------------------------------------------------------
 
 
@@ -106,6 +172,32 @@ def test_a_scale_has_two_different_values_at_least() -> None:
         Scale((1,))
     with pytest.raises(ValueError, match="each value once"):
         Scale((1, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("scale", "why"),
+    [
+        ({}, "either values"),
+        ({"values": (1, 2), "range": (0, 1)}, "either values"),
+        ({"range": (0, 1), "choices": ("a", "b")}, "either values"),
+        ({"range": (1, 0)}, "lowest comes before"),
+        ({"range": (0, float("inf"))}, "null"),
+        ({"range": (0, 1), "step": 0}, "more than 0"),
+        ({"range": (0, 1), "step": 0.3}, "do not end at 1"),
+        ({"values": (1, 2), "step": 1}, "only a range"),
+        ({"choices": ("a",)}, "at least two choices"),
+        ({"choices": ("a", "a")}, "each choice once"),
+        ({"choices": ("a", "b"), "direction": "down"}, "have none"),
+    ],
+)
+def test_a_scale_is_of_one_kind_and_holds_together(scale: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Scale(**scale)
+
+
+def test_a_rubric_asks_for_scores_or_for_choices() -> None:
+    with pytest.raises(ValueError, match="scores or for choices"):
+        Rubric("x", ("edited",), (Factor("a", SEVEN), Factor("b", Scale(choices=("a", "b")))), Answer())
 
 
 def test_a_label_belongs_to_a_value_of_its_scale() -> None:
@@ -165,6 +257,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "consistency": without(consistency=None),
         "template": without(template=None),
         "members": without(members=()),
+        "computed_by": without(computed_by="metrics"),
     },
     Factor: {
         "key": without(factors=(dataclasses.replace(RUBRIC.factors[0], key="union"),), consistency=None),
@@ -179,6 +272,13 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
     Scale: {
         "values": factor_with(scale=Scale((0, 1, 2, 3), {0: "none", 2: "all"})),
         "labels": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "ALL"})),
+        "range": factor_with(scale=Scale(range=(0, 2))),
+        "step": factor_with(scale=Scale(range=(0, 2), step=0.5)),
+        "direction": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "all"}, direction="down")),
+        "choices": without(
+            factors=(Factor("unity", Scale(choices=("a", "b"))),),
+            consistency=None,
+        ),
     },
     Anchor: {
         "scores": factor_with(anchors=(Anchor((1, 2), ("it holds",)),)),
@@ -244,6 +344,37 @@ def test_what_only_people_read_does_not_change_the_hash(name: str) -> None:
 
 def test_the_order_of_labels_does_not_change_the_hash() -> None:
     assert factor_with(scale=Scale((0, 1, 2), {2: "all", 0: "none"})).hash == RUBRIC.hash
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded"),
+    [
+        ("preservation", "25ee7b0699fffc39d1bc544fcf8733f91b239ee697a515cdf0dc1ed729d8af5b"),
+        ("quality", "518c41abd1bca1a6e5383a1b40acd984219a5f073a7f63e91f02fa729b9a0808"),
+        ("fidelity", "56bdd26c2fa4bc2be8414cb59d1242d9c7895ed61503d8aac08942712c6c614d"),
+        ("reference", "a3da530188012975d276b2f010a4e05b771fba767089134e7863b8cc6af0c229"),
+        ("lighting", "d30f890ea00bf90fd9f8d88b80952558b05c3b6747d0e61c75f8ec25ea98e24b"),
+        ("compliance", "7b47e87e45e91dde5345440284cc160cd27073cd42c71188e8dc057f31ff8262"),
+        ("online", "edd41e518ecec382d57f996a7259098d0be4d7b15b4e51586644e59627369050"),
+    ],
+)
+def test_the_rubrics_of_stores_that_exist_keep_their_hashes(name: str, recorded: str) -> None:
+    """A hash is part of every key: were it another, a store of 0.1 would ask everything again."""
+    assert files.load_one(name).hash == recorded
+
+
+def test_an_imported_rubric_keeps_its_hash() -> None:
+    assert RUBRIC.hash == "a47b8c514ddb2f98059f4fa993be7db5d3e8c9b06e81d9d0a7975ff8f3bba1a0"
+    imported = import_prompt(PUBLISHED, "mine").rubric
+    assert imported and imported.hash == "f7fb8bc960c0a9c4097afe7381ca9fd5bac55a38acb0051f78085c681de0fa29"
+
+
+def test_what_is_kept_of_a_rubric_reads_back_as_the_same() -> None:
+    scale = Scale(range=(0, None), direction="down")
+    rubric = Rubric("x", ("edited",), (Factor("a", scale), Factor("b", SEVEN)), Answer(), computed_by="metrics")
+    content = json.loads(json.dumps(rubric.content()))
+    assert [Scale.of(factor["scale"]) for factor in content["factors"]] == [scale, SEVEN]
+    assert content["factors"][1]["scale"] == {"values": [1, 2, 3, 4, 5, 6, 7], "labels": {}}
 
 
 # --- contract -------------------------------------------------------------------------------------------------

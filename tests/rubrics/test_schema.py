@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import random
 from collections.abc import Iterator
@@ -10,10 +11,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-from replies import ID, PAIR, RUBRICS, answer, at, best, headings, objects, raw
+from replies import DUEL, ID, PAIR, RUBRICS, SHARE, answer, at, best, headings, objects, raw
 
+from editjudge.edit import Edit
 from editjudge.rubrics.contract import Verdict, check
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import Answer, Rubric
+from editjudge.rubrics.prompt import ask
 from editjudge.rubrics.schema import answer_schema, answer_shape
 
 every_rubric = pytest.mark.parametrize("rubric", RUBRICS, ids=lambda rubric: rubric.name)
@@ -129,3 +132,29 @@ def test_the_shape_that_a_question_shows_becomes_an_answer_when_it_is_filled_in(
 @every_rubric
 def test_the_shape_itself_is_never_taken_for_an_answer(rubric: Rubric) -> None:
     assert not isinstance(check(rubric, headings(rubric) + answer_shape(rubric, ID)), Verdict)
+
+
+def test_the_schema_of_decimals_and_choices_takes_what_the_contract_accepts() -> None:
+    entry = {"justification": "Seen.", "score": 0.25}
+    good = {"results": {"likeness": entry, "harm": {**entry, "score": 9.5}}}
+    off_step = {"results": {"likeness": entry, "harm": entry}}
+    assert valid(SHARE, good) and accepted(SHARE, good)
+    assert not valid(SHARE, off_step) and not accepted(SHARE, off_step)
+    choice = {"justification": "Seen.", "choice": "tie"}
+    assert valid(DUEL, {"quality": choice, "overall": choice})
+    assert not valid(DUEL, {"quality": choice, "overall": {**choice, "choice": "TIE"}})
+
+
+def test_a_list_of_decimals_is_a_list_of_numbers() -> None:
+    listed = dataclasses.replace(SHARE, answer=Answer(envelope="scores", form="list"))
+    assert valid(listed, {"scores": [0.25, 9.5]}) and accepted(listed, {"scores": [0.25, 9.5]})
+    assert not valid(listed, {"scores": ["0.25", 9.5]})
+
+
+def test_the_question_says_what_a_decimal_or_a_choice_must_be() -> None:
+    edit = Edit("1", instruction="Paint it.")
+    asked = {rubric.name: str(ask(rubric, edit, {})) for rubric in (SHARE, DUEL, PAIR)}
+    assert "a number from 0 to 10 in steps of 0.5; lower is better" in asked["share"]
+    assert "Scores are bare numbers without quotation marks" in asked["share"]
+    assert '<"a", "b" or "tie">' in asked["duel"] and "integers" not in asked["duel"]
+    assert "Scores are bare integers: no decimals, no quotation marks." in asked["pair"]

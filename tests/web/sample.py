@@ -149,4 +149,4 @@ def _score(item: Item, number: int, factor: Factor, judge: str, shift: int) -> i
     level = (6 if item.model == MODELS[0] else 3 + shift) + seed % 3 - 1
     if judge == JUDGES[1] and number % 5 == 2:
         level -= 3
-    return min(factor.scale.best, max(factor.scale.worst, level))
+    return min(max(factor.scale.values), max(min(factor.scale.values), level))

@@ -38,7 +38,7 @@ _DRAWN = re.compile(
 
 @dataclass(frozen=True)
 class Assessment:
-    scores: Mapping[str, int]
+    scores: Mapping[str, float]
     justifications: Mapping[str, str]
     abstained: Mapping[str, str]
     evidence: Mapping[str, Any]
@@ -98,7 +98,12 @@ class Subject:
 
 def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assessment:
     offline = "ground_truth" in rubric.images
-    found = {factor.key: _find(factor.key, offline, subject, calibration) for factor in rubric.factors}
+    found = {
+        factor.key: abstain(f"scores of 1 to 7 have no place on its scale: {factor.scale.words}")
+        if factor.scale.share(0) is None
+        else _find(factor.key, offline, subject, calibration)
+        for factor in rubric.factors
+    }
     scored = {key: finding for key, finding in found.items() if finding.score is not None}
     limits = rubric.answer.words
     filling = "" if subject.tiny else _filling(subject, offline)

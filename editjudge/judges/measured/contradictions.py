@@ -23,7 +23,7 @@ class _Rule:
     """A claim, by score, that a measure refutes. Thresholds leave no room for taste: each is far beyond visible."""
 
     factor: str
-    claims: Callable[[int], bool]
+    claims: Callable[[float], bool]
     says: str
     measure: str
     refuted: Callable[[float], bool]
@@ -100,7 +100,7 @@ _NOTHING_CHANGED = re.compile(
 
 
 def contradictions(
-    scores: Mapping[str, int], justifications: Mapping[str, str], evidence: Mapping[str, Any]
+    scores: Mapping[str, float], justifications: Mapping[str, str], evidence: Mapping[str, Any]
 ) -> list[Contradiction]:
     """Every claim of a verdict that the measured evidence of the same edit refutes."""
     if not evidence.get("measures"):
@@ -108,7 +108,7 @@ def contradictions(
     return [*_by_score(scores, evidence), *_by_words(scores, justifications, evidence)]
 
 
-def _by_score(scores: Mapping[str, int], evidence: Mapping[str, Any]) -> Iterator[Contradiction]:
+def _by_score(scores: Mapping[str, float], evidence: Mapping[str, Any]) -> Iterator[Contradiction]:
     for rule in _RULES:
         found = evidence["measures"].get(rule.measure)
         if rule.factor in scores and found and rule.claims(scores[rule.factor]) and rule.refuted(found["value"]):
@@ -120,7 +120,7 @@ def _by_score(scores: Mapping[str, int], evidence: Mapping[str, Any]) -> Iterato
 
 
 def _by_words(
-    scores: Mapping[str, int], justifications: Mapping[str, str], evidence: Mapping[str, Any]
+    scores: Mapping[str, float], justifications: Mapping[str, str], evidence: Mapping[str, Any]
 ) -> Iterator[Contradiction]:
     """A reason that says nothing changed, about a picture in which much did."""
     share = evidence["measures"].get("change.visible share", {}).get("value", 0.0)

@@ -19,8 +19,13 @@ def abstain(reason: str) -> Finding:
     return Finding(None, reason)
 
 
-def on_scale(score: float, scale: Scale) -> int:
-    """The value of the scale nearest to where the score lies between 1 and 7; the worse one of two."""
-    values = sorted(scale.values)
-    wanted = values[0] + (score - 1) / 6 * (values[-1] - values[0])
-    return min(values, key=lambda value: (round(abs(value - wanted), 9), value))
+def on_scale(score: float, scale: Scale) -> float:
+    """The score of the scale nearest to where this one lies between 1 and 7; the worse one of two.
+
+    Raises `ValueError` for a scale with an open end, on which nothing lies between the ends.
+    """
+    worst, best = scale.worst, scale.best
+    if worst is None or best is None:
+        raise ValueError(f"no place on a scale with an open end: {scale.words}")
+    wanted = worst + (score - 1) / 6 * (best - worst)
+    return min(scale.steps or (wanted,), key=lambda value: (round(abs(value - wanted), 9), abs(value - worst)))

@@ -54,7 +54,7 @@ class Folder:
         return Run(**{field: self._about[field] for field in Run.__slots__})
 
     def add_rubrics(self, added: Sequence[Rubric]) -> None:
-        contents = {r.hash: {"name": r.name, "content": dataclasses.asdict(r)} for r in added}
+        contents = {r.hash: {"name": r.name, "content": r.content()} for r in added}
         self._write({"rubrics": contents})
 
     def piece_size(self, suitable: int) -> int:
