@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from editjudge.judgement import Task
@@ -9,7 +10,7 @@ from editjudge.rubrics.files import resolve
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Item, Store
 from editjudge.web.browse import _Search
-from editjudge.web.listing import build
+from editjudge.web.listing import Column, build
 
 
 def test_edits_that_come_while_a_listing_is_made_are_left_for_the_next(tmp_path: Path) -> None:
@@ -58,3 +59,10 @@ def test_people_widen_a_factor_by_their_extremes_on_its_own_scale(tmp_path: Path
         whole, one = build(store, run), build(store, run, only=["disputed"])
     assert whole.spread.tolist() == [0.0, 1.0, 0.0]
     assert one.spread.tolist() == [1.0]
+
+
+def test_a_colour_follows_the_direction_of_a_scale_and_an_open_end_has_none() -> None:
+    up, down = Column("a", "r", "a", 0, 1), Column("a", "r", "a", 0, 1, "down")
+    assert [up.level(score) for score in (0, 0.5, 1)] == [0, 3, 6]
+    assert [down.level(score) for score in (0, 0.5, 1)] == [6, 3, 0]
+    assert Column("a", "r", "psnr", 0, math.inf).level(30) is None

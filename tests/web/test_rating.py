@@ -12,10 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 from run.made import editjudge, edits, rows_of, write_manifest
+from starlette.exceptions import HTTPException
 
+from editjudge.errors import UsageError
 from editjudge.rubrics.files import load
+from editjudge.rubrics.model import Answer, Factor, Rubric, Scale
 from editjudge.store.ratings import read_ratings
 from editjudge.store.studies import find_study, list_studies, places
+from editjudge.web.rating import _check_answerable, _score
 from editjudge.web.wording import legend
 from web.served import Served, serving
 
@@ -181,6 +185,17 @@ def test_a_score_off_the_scale_is_refused_and_nothing_of_the_form_is_kept(served
     fields = dict(zip(FACTORS, ("5", "5", score), strict=True))
     assert person.post("/rate/1/1", **fields).status_code == 422
     assert read_ratings(served.store) == []
+
+
+def test_people_rate_decimals_by_their_steps_and_are_not_asked_for_what_has_too_many() -> None:
+    halves = Factor("harm", Scale(range=(0, 1), step=0.5))
+    assert [_score(halves, text) for text in ("0", "0.5", "1", "")] == [0.0, 0.5, 1.0, None]
+    with pytest.raises(HTTPException, match=r"0\.25"):
+        _score(halves, "0.25")
+    _check_answerable(Rubric("r", ("edited",), (halves,), Answer()))
+    for scale in (Scale(range=(0, 1)), Scale(range=(0, 100), step=1), Scale(choices=("a", "b"))):
+        with pytest.raises(UsageError, match="at most 21"):
+            _check_answerable(Rubric("r", ("edited",), (Factor("harm", scale),), Answer()))
 
 
 def test_raters_overlap_as_planned_and_nobody_gets_more(served: Served) -> None:

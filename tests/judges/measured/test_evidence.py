@@ -119,6 +119,10 @@ def test_scores_keep_their_place_on_other_scales() -> None:
     assert [on_scale(s, Scale((5, 3, 1))) for s in (1.0, 4.0, 7.0)] == [1, 3, 5]
     assert [on_scale(s, Scale((0, 1))) for s in (1.0, 7.0)] == [0, 1]
     assert on_scale(6.5, Scale(tuple(range(1, 8)))) == 6
+    assert [on_scale(s, Scale(range=(0, 1))) for s in (1.0, 4.0, 7.0)] == [0, 0.5, 1]
+    assert [on_scale(s, Scale(range=(0, 1), step=0.5, direction="down")) for s in (1.0, 5.4, 7.0)] == [1, 0.5, 0]
+    with pytest.raises(ValueError, match="open end"):
+        on_scale(4.0, Scale(range=(0, None)))
 
 
 def _evidence(**measures: float) -> dict[str, Any]:
