@@ -78,7 +78,7 @@ def _factors(rubric: Rubric) -> Iterator[Finding]:
     if rubric.template or rubric.computed_by:
         return  # its own text describes the factors, or nobody is asked
     for factor in rubric.factors:
-        if not factor.anchors:
+        if not factor.anchors and not factor.scale.choices:
             yield Finding("no_anchors", f"factors.{factor.key}", "says nowhere which score is deserved when")
         if not factor.definition:
             yield Finding("no_definition", f"factors.{factor.key}", "says nowhere what is judged")
