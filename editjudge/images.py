@@ -6,6 +6,7 @@ The one place that imports Pillow, and only inside functions: keys and plans are
 from __future__ import annotations
 
 import binascii
+import ctypes
 import hashlib
 import importlib
 import io
@@ -15,7 +16,7 @@ import threading
 import urllib.parse
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,6 +221,39 @@ def _has_second(image: Any) -> bool:
 # --- decoding -------------------------------------------------------------------------------------------------
 
 
+class Decoding:
+    """Bounds the pixels that threads decode at a time: a megabyte can hold a picture that takes 400 of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._pixels = most, 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def room(self, pixels: int) -> Iterator[None]:
+        """Wait until so many fit beside the others; more than there is room for are decoded alone."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pixels or self._pixels + pixels <= self._most)
+            self._pixels += pixels
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._pixels -= pixels
+                self._changed.notify_all()
+            if pixels > self._most // 5:
+                release_memory()
+
+
+_DECODING = Decoding(BOUNDS.max_pixels // 2)
+
+
+def release_memory() -> None:
+    """Give back to the system what was freed: glibc keeps it for the next picture, some 500 MB after one of a hundred
+    megapixels (measured)."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def decode(data: bytes, *, name: str = "picture", bounds: Bounds = BOUNDS) -> Image:
     """The pixels as people see them: RGB in sRGB, upright, the first frame, on white."""
     return _pixels(data, probe(data, name=name, bounds=bounds), name)
@@ -394,6 +428,11 @@ def prepare(data: bytes, info: ImageInfo, limits: Limits, *, name: str = "pictur
     recipe = plan(info, limits)
     if recipe == AS_IS:
         return Prepared(data, MEDIA_TYPES[info.format], recipe, info.width, info.height)
+    with _DECODING.room(info.width * info.height):
+        return _prepared(data, info, limits, recipe, name)
+
+
+def _prepared(data: bytes, info: ImageInfo, limits: Limits, recipe: str, name: str) -> Prepared:
     image = _pixels(data, info, name)
     codecs = next(_CODECS[step] for step in recipe.split("+") if step in _CODECS)
     size = _within(image.size, limits.max_side)

@@ -251,6 +251,10 @@ class Store:
     def runs(self) -> list[Run]:
         return [_run(row) for row in self._read(sa.select(runs).order_by(runs.c.id))]
 
+    def run_of(self, number: int) -> Run | None:
+        """The run of this id."""
+        return next((_run(row) for row in self._read(sa.select(runs).where(runs.c.id == number))), None)
+
     def find_run(self, word: str | int) -> Run:
         """The run of this name, else the one of this id."""
         known = self.runs()

@@ -14,9 +14,11 @@ import math
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import JudgeError, StoreError
@@ -36,8 +38,12 @@ from editjudge.web.kept import Kept
 from editjudge.web.sent import Refused
 from editjudge.web.site import Site
 
+T = TypeVar("T")
+
 _AHEAD = 8
 """Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
+_PLANNING = 0.5
+"""Seconds beyond a deadline that a request waits for its keys and its run, so that they can be looked up later."""
 _TRIES = 6
 """Somebody waits: a judge that is down is unreachable after some ten seconds, where a run gives it minutes."""
 
@@ -65,7 +71,8 @@ class Line:
 
     judge: Judge
     pace: Pace
-    run: Run
+    run: Run | None = None
+    """None until something is kept in it."""
     waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
     open: int = 0
     left: asyncio.Event = field(default_factory=asyncio.Event)
@@ -89,6 +96,10 @@ class Desk:
         self.edits = self.held = 0
         """Taken in and not judged yet: edits, and bytes of the bodies they came in."""
         self.closing = False
+        # Threads of their own: those that wait for the store, or prepare pictures, keep no request from being read.
+        self._front = ThreadPoolExecutor(2, "editjudge-requests")
+        self._lookups = ThreadPoolExecutor(2, "editjudge-lookups")
+        self.terms = site.terms
         self._site, self._rubrics, self._resources = site, rubrics, resources
         self._bounds = Bounds(max_bytes=site.terms.max_picture)
         self._pictures = Pictures(bounds=self._bounds)
@@ -105,22 +116,25 @@ class Desk:
 
     # --- taking in ------------------------------------------------------------------------------------------
 
+    async def threaded(self, work: Callable[[], T]) -> T:
+        """In a thread, since it takes its time."""
+        return await asyncio.get_running_loop().run_in_executor(self._front, work)
+
     @contextlib.contextmanager
-    def admitted(self, size: int) -> Iterator[_Hold]:
-        """Holds a body's bytes while it is read and judged; refuses it before it is read where there is no room."""
+    def admitted(self, announced: int) -> Iterator[_Hold]:
+        """Holds a body's bytes, as they come, while it is read and judged; refuses it before it is read where there is
+        no room for what it announces."""
         if self.closing:
             raise Refused(503, "the server is being stopped")
-        if self.held + size > self._site.terms.max_held:
-            raise self._full()
-        self.held += size
-        hold = _Hold(self, size)
+        hold = _Hold(self)
+        hold.check(announced)
         try:
             yield hold
         finally:
             if not hold.passed_on:
                 hold.release()
 
-    def _full(self) -> Refused:
+    def full(self) -> Refused:
         seconds = math.ceil(self.edits / self._rate) if self._rate else 1
         return Refused(429, f"{self.edits} edits are waiting already", wait=min(60, max(1, seconds)))
 
@@ -129,10 +143,10 @@ class Desk:
         if self.closing:
             raise Refused(503, "the server is being stopped")
         if self.edits + len(edits) > self._site.terms.max_waiting:
-            raise self._full()
+            raise self.full()
         self.edits += len(edits)
         hold.edits, hold.passed_on = len(edits), True
-        batch = Batch()
+        batch = Batch(_unplanned(edits, rubrics, spec))
         batch.task = self._start(self._serve(batch, edits, rubrics, spec), self._batches)
         batch.task.add_done_callback(lambda _: hold.release())
         batch.task.add_done_callback(batch.finish)
@@ -141,12 +155,12 @@ class Desk:
     async def _serve(self, batch: Batch, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> None:
         line = await self._line(spec)
         line.try_again()
-        asked = await asyncio.to_thread(self._plan, line, edits, rubrics)
+        asked = await self.threaded(partial(self._plan, line, edits, rubrics))
+        batch.asked = asked
         tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
-        await self._keep(line.run, [a.item for a in asked], tasks)
-        batch.run, batch.asked = line.run, asked
-        answers = await self._ask(line, [work for a in asked for work in a.works])
+        batch.run = await self._keep(line, [a.item for a in asked], tasks)
         batch.planned.set()
+        answers = await self._ask(line, [work for a in asked for work in a.works])
         for one in asked:
             for work in one.works:
                 answers[work.task.key].add_done_callback(_noting(one, work.task.key))
@@ -199,12 +213,18 @@ class Desk:
     def _kept_at(self, data: bytes, known: Known) -> str:
         return (self._album and self._album.keep(data, known)) or "sent, and not kept"
 
-    async def _keep(self, run: Run, items: list[Item], tasks: list[Task]) -> None:
-        def keep() -> None:
-            self._site.store.append(run, items)
-            self._site.store.append(run, tasks)
+    async def _keep(self, line: Line, items: list[Item], tasks: list[Task]) -> Run:
+        store = self._site.store
 
-        await self._writer.also(keep)
+        def keep() -> Run:
+            # `runs rm` may have taken the run away since it was last written to.
+            if line.run is None or store.run_of(line.run.id) is None:
+                line.run = self._run(line.judge.spec)
+            store.append(line.run, items)
+            store.append(line.run, tasks)
+            return line.run
+
+        return await self._writer.also(keep)
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -221,8 +241,7 @@ class Desk:
     async def _opened(self, spec: str) -> Line:
         pace = Pace(spec, concurrency=self._site.terms.concurrency, retry=Retry(tries=_TRIES), circuit=_circuit(spec))
         judge = await open_judge(spec, self._site.options, lambda _: pace, self._resources)
-        run = await self._writer.also(lambda: self._run(spec))
-        line = Line(judge, pace, run)
+        line = Line(judge, pace)
         self._start(self._drive(line), self._tasks)
         return line
 
@@ -248,7 +267,7 @@ class Desk:
         self._asked |= {key: loop.create_future() for key in fresh}
         answers = {work.task.key: self._asked[work.task.key] for work in planned}
         try:
-            for key, judgement in (await asyncio.to_thread(self._kept, list(fresh))).items():
+            for key, judgement in (await loop.run_in_executor(self._lookups, self._kept, list(fresh))).items():
                 self._asked.pop(key).set_result(judgement)
                 del fresh[key]
         except BaseException as error:  # cancelled too: others may wait for the same keys
@@ -312,6 +331,8 @@ class Desk:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        self._front.shutdown(wait=False)
+        self._lookups.shutdown(wait=False)
         await self._writer.close()
 
     def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[Any]]) -> asyncio.Task[None]:
@@ -332,14 +353,19 @@ class _Hold:
     """Room that a request takes up until its last edit is judged."""
 
     desk: Desk
-    size: int
+    size: int = 0
+    """Bytes that came."""
     edits: int = 0
     passed_on: bool = False
 
-    def resize(self, size: int) -> None:
-        """To what a body without a length turned out to be."""
-        self.desk.held += size - self.size
-        self.size = size
+    def check(self, more: int) -> None:
+        if self.desk.held + more > self.desk.terms.max_held:
+            raise self.desk.full()
+
+    def add(self, more: int) -> None:
+        self.check(more)
+        self.desk.held += more
+        self.size += more
 
     def release(self) -> None:
         self.desk.held -= self.size
@@ -349,8 +375,8 @@ class _Hold:
 class Batch:
     """What is becoming of a request."""
 
-    def __init__(self) -> None:
-        self.asked: list[Asked] = []
+    def __init__(self, unplanned: list[Asked]) -> None:
+        self.asked = unplanned
         self.run: Run | None = None
         self.started = time.time()
         self.planned = asyncio.Event()
@@ -361,14 +387,24 @@ class Batch:
         _ = task.cancelled() or task.exception()  # retrieved: perhaps nobody waits any more
 
     async def wait(self, seconds: float) -> None:
-        """Until all is judged, or so long, and at least until it is known what is to be judged."""
+        """Until all is judged, or so long, and a moment more where it is not yet known under which keys it is kept."""
         with contextlib.suppress(asyncio.CancelledError):  # the server has no more time: what there is now is answered
-            await asyncio.wait({self.task}, timeout=seconds)
-        await self.planned.wait()
+            await asyncio.wait({self.task}, timeout=max(0.0, seconds))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.planned.wait(), _PLANNING)
         if self.task.cancelled():
             raise Refused(503, "the server is being stopped")
         if self.task.done():
             self.task.result()
+
+
+def _unplanned(edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> list[Asked]:
+    """What is known of a request before anything was done about it."""
+
+    def work(edit: Edit, rubric: Rubric) -> Work:
+        return Work(Task(edit.id, rubric.name, spec, 0, ""), edit, rubric)
+
+    return [Asked(e, [work(e, rubric) for rubric in rubrics], "", Item(e.id, group=e.group)) for e in edits]
 
 
 def _noting(asked: Asked, key: str) -> Callable[[asyncio.Future[Judgement]], None]:

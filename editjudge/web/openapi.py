@@ -63,7 +63,7 @@ class Rewards(_Answer):
     formula: str
     judge: str
     rubrics: dict[str, str]
-    run: Run
+    run: Run | None
 
 
 class Judgement(BaseModel):
@@ -71,7 +71,7 @@ class Judgement(BaseModel):
 
     model_config = ConfigDict(extra="allow")
     id: str
-    stored_as: str
+    stored_as: str | None
     item: str
     model: str | None
     group: str | None
@@ -84,7 +84,7 @@ class Judgement(BaseModel):
     judge: str
     rubric: str
     rubric_hash: str
-    key: str
+    key: str | None
     attempts: int
     usage: dict[str, int | None]
     cached: bool
@@ -96,7 +96,7 @@ class Judgements(_Answer):
     judgements: list[Judgement]
     judge: str
     rubrics: dict[str, str]
-    run: Run
+    run: Run | None
 
 
 class Health(_Answer):
@@ -106,6 +106,7 @@ class Health(_Answer):
 
 
 _REFUSALS = {
+    "408": "The body did not come in time.",
     "413": "Too many edits, or too many bytes.",
     "415": "Neither JSON nor multipart.",
     "422": "What is wrong with the request, and where.",
@@ -140,7 +141,7 @@ def document(site: Site, models: Models) -> dict[str, Any]:
         },
         "components": {"schemas": parts},
     }
-    if site.token:
+    if site.token or site.service_token:
         said_of_itself["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         said_of_itself["security"] = [{"token": []}]
         for path in said_of_itself["paths"].values():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -159,8 +159,9 @@ def edits(request: Any) -> list[Edit]:
 # --- bodies ---------------------------------------------------------------------------------------------------
 
 
-async def body(request: Request, terms: Terms) -> tuple[Any, int]:
-    """The body as plain values, pictures of a multipart as bytes, and its size, which the terms bound."""
+async def body(request: Request, terms: Terms, hold: Callable[[int], None]) -> Any:
+    """The body as plain values, pictures of a multipart as bytes. The terms bound its size; `hold` is told of bytes as
+    they come, and refuses them where there is no room."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     size = 0
 
@@ -170,12 +171,13 @@ async def body(request: Request, terms: Terms) -> tuple[Any, int]:
             size += len(chunk)
             if size > terms.max_body:
                 raise Refused(413, f"more than {terms.max_body:,} bytes: send smaller batches")
+            hold(len(chunk))
             yield chunk
 
     if kind == "application/json":
-        return _json(b"".join([chunk async for chunk in bounded()])), size
+        return _json(b"".join([chunk async for chunk in bounded()]))
     if kind == "multipart/form-data":
-        return _gathered(await _parts(request, bounded(), terms), terms), size
+        return _gathered(await _parts(request, bounded(), terms), terms)
     raise Refused(415, f'"{kind[:80]}" is not taken: send application/json or multipart/form-data')
 
 

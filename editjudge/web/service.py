@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -76,7 +76,7 @@ class _Service:
     async def judge(self, request: Request) -> Response:
         asked, batch = await self._judged(request, rewards=False)
         rows = [
-            {"id": one.edit.id, "stored_as": one.stored_as} | _row(one, number, batch)
+            {"id": one.edit.id, "stored_as": one.stored_as or None} | _row(one, number, batch)
             for one in batch.asked
             for number in range(len(one.works))
         ]
@@ -102,13 +102,12 @@ class _Service:
         """The request as it was understood, and what has come of it by its deadline."""
         begun, desk, terms = time.monotonic(), request.app.state.desk, self._terms
         length = request.headers.get("content-length", "")
-        size = int(length) if length.isascii() and length.isdigit() else terms.max_body
+        size = int(length) if length.isascii() and length.isdigit() else 0
         if size > terms.max_body:
             raise Refused(413, f"{size:,} bytes: at most {terms.max_body:,} are taken; send smaller batches")
         with desk.admitted(size) as hold:
-            body, size = await sent.body(request, terms)
-            hold.resize(size)
-            asked = await asyncio.to_thread(self._models.read, body, rewards=rewards)
+            body = await sent.body(request, terms, hold.add)
+            asked = await desk.threaded(partial(self._models.read, body, rewards=rewards))
             del body
             judge = asked.judge or self._judge
             batch: Batch = desk.take(sent.edits(asked), self._asked_for(asked), judge, hold)
@@ -145,9 +144,9 @@ class _Service:
             "scores": None if number is None else {name: score for name, (_, score) in scores.items()},
             "abstained": {called[row["rubric"], key]: why for row in rows for key, why in row["abstained"].items()},
             "reasons": [{"rubric": row["rubric"], **reason} for row in rows for reason in row["reasons"]],
-            "keys": {row["rubric"]: row["key"] for row in rows},
+            "keys": {row["rubric"]: row["key"] for row in rows if row["key"]},
             "cached": all(row["cached"] for row in rows),
-            "stored_as": one.stored_as,
+            "stored_as": one.stored_as or None,
         }
 
 
@@ -156,6 +155,7 @@ def _row(one: Asked, number: int, batch: Batch) -> dict[str, Any]:
     judgement: Judgement | None = one.judgements[number]
     said = judgement or work.judgement("unreachable", reasons=(_PENDING,))
     shown = row(said, edit.id, edit.model, one.item.group)
+    shown["key"] = said.key or None
     # An answer that was there before it was asked for: from the store.
     return shown | ({"cached": said.created < batch.started} if judgement else {"status": "pending"})
 

@@ -308,10 +308,11 @@ def test_the_command_serves_drains_on_a_signal_and_leaves_a_run_that_other_verbs
             assert server.wait(60) in (0, -signal.SIGTERM)  # raised again by uvicorn once everything is closed
         assert late["rewards"][0]["status"] == "pending" and late["formula"].startswith("min of")
     with Store.open(place, readonly=True) as store:
-        (row,) = store.judgements(late["run"]["id"])
-    assert row["status"] == "ok" and row["item"] == late["rewards"][0]["stored_as"]
-    assert editjudge("runs", "show", late["run"]["name"], "--store", place, "--json").code == 0
-    again = editjudge("runs", "again", late["run"]["name"], "--store", place)
+        (run,) = store.runs()
+        (row,) = store.judgements(run)
+    assert row["status"] == "ok" and row["item"].startswith("e0-")
+    assert editjudge("runs", "show", run.name, "--store", place, "--json").code == 0
+    again = editjudge("runs", "again", run.name, "--store", place)
     assert again.code == 2 and "over HTTP" in again.err
     assert len(list(kept.iterdir())) == 2
 

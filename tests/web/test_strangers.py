@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import logging
 import socket
+import sqlite3
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from run.made import until
 
+from editjudge.images import Decoding
+from editjudge.judgement import DONE
+from editjudge.store.store import Store
 from editjudge.web import guard
 from editjudge.web.connections import Connection
+from editjudge.web.terms import Terms
 from web.sample import made
-from web.served import Served, serving
+from web.served import Served, edit, serving
 
 TOKEN, SERVICE = "reviewers-only-0123456789", "programs-only-0123456789"
 MANY = "9" * 5000
@@ -227,3 +235,84 @@ def test_silent_connections_make_room_for_one_that_asks(closed: Served, monkeypa
     assert len(closed.server.server_state.connections) <= 8
     for line in idle:
         line.socket.close()
+
+
+# --- room, and deadlines --------------------------------------------------------------------------------------
+
+
+def announcing(size: int, more: bytes = b"") -> bytes:
+    head = f"POST /v1/reward HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {size}"
+    return head.encode() + b"\r\n\r\n" + more
+
+
+def test_bytes_that_are_only_announced_take_no_room(tmp_path: Path) -> None:
+    with serving(tmp_path / "s.db", judge="measured", terms=Terms(max_held=2**20)) as served:
+        idle = [Line(served, announcing(2**20)) for _ in range(4)]
+        until(lambda: len(served.server.server_state.tasks) == 4)
+        assert served.rewards(edit(0))[0]["status"] in DONE
+        for line in idle:
+            line.socket.close()
+
+
+def test_bytes_that_came_take_room_until_their_sender_leaves(tmp_path: Path) -> None:
+    with serving(tmp_path / "s.db", judge="measured", terms=Terms(max_held=2**20)) as served:
+        line = Line(served, announcing(2**20, b" " * (2**20 - 1000)))
+        until(lambda: served.desk.held == 2**20 - 1000)
+        answer = served.post("reward", {"edits": [edit(0)]})
+        assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+        line.socket.close()
+        until(lambda: served.desk.held == 0)
+        assert served.post("reward", {"edits": [edit(0)]}).status_code == 200
+
+
+def test_a_deadline_holds_while_the_store_is_locked(tmp_path: Path) -> None:
+    with serving(tmp_path / "s.db", judge="measured") as served:
+        served.rewards(edit(0))
+        other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        begun = time.monotonic()
+        late = served.rewards(edit(1), edit(2), deadline=0.5)
+        seconds = time.monotonic() - begun
+        other.execute("ROLLBACK")
+        other.close()
+        assert [(reward["status"], reward["reward"]) for reward in late] == [("pending", None)] * 2
+        assert seconds < 15  # half of what the store would be waited for; 1.1 on a machine that is not busy
+        assert {reward["status"] for reward in served.rewards(edit(1), edit(2))} <= set(DONE)
+
+
+def test_a_run_that_was_removed_under_the_server_is_made_again(tmp_path: Path) -> None:
+    with serving(tmp_path / "s.db", judge="measured") as served:
+        first = served.post("reward", {"edits": [edit(0)]}).json()["run"]
+        with Store.open(tmp_path / "s.db") as store:
+            store.remove_run(first["id"])
+        answer = served.post("reward", {"edits": [edit(0), edit(1)]})
+        assert answer.status_code == 200
+        assert answer.json()["run"]["name"] == first["name"] and answer.json()["run"]["id"] != first["id"]
+        assert len(served.rows()) == 6 and {row["status"] for row in served.rows()} <= set(DONE)
+
+
+def test_pixels_are_decoded_so_many_at_a_time_and_more_than_that_alone() -> None:
+    decoding, most, busy, lock = Decoding(100), 0, 0, threading.Lock()
+
+    def decode(pixels: int) -> None:
+        nonlocal most, busy
+        with decoding.room(pixels):
+            with lock:
+                busy += pixels
+                most = max(most, busy if pixels < 500 or busy == pixels else 10_000)
+            time.sleep(0.005)
+            with lock:
+                busy -= pixels
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(decode, [40, 60, 500, 30, 30, 30, 90, 500, 10, 100] * 5))
+    assert most == 500 and busy == 0
+
+
+def test_a_large_edit_is_let_go_once_nobody_asks_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("editjudge.judges.measured.judge._LARGE", 10)
+    with serving(tmp_path / "s.db", judge="measured") as served:
+        assert {reward["status"] for reward in served.rewards(edit(0), edit(1))} <= set(DONE)
+        (line,) = served.desk._lines.values()
+        measured: Any = line.result().judge
+        assert not measured._subjects and not measured._wanted

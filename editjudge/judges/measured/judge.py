@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import ImageError
-from editjudge.images import Limits, decode, name_of, read
+from editjudge.images import Limits, decode, name_of, read, release_memory
 from editjudge.judgement import Judgement
 from editjudge.judges.work import Load, Work
 from editjudge.pictures import Encoded
@@ -25,6 +26,9 @@ VERSION = 2
 """Raised whenever the same pictures would get another score under the same calibration."""
 _KEPT = 6
 """Edits whose measures are kept: the rubrics of one edit are asked one after the other, by a few workers."""
+_LARGE = 40_000_000
+"""Pixels of one edit's pictures, from which on edits are measured one at a time, and let go when no more questions are
+open about them: a pixel takes seven bytes while it is decoded, and three as long as it is kept."""
 
 
 class Measured:
@@ -44,6 +48,9 @@ class Measured:
         self._calibration = load()
         self._pool = ThreadPoolExecutor(workers or _cores(), "measured")
         self._subjects: OrderedDict[Any, asyncio.Future[Subject]] = OrderedDict()
+        self._wanted: Counter[Any] = Counter()
+        """Questions that are open about each."""
+        self._large = asyncio.Lock()
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
         return {
@@ -54,6 +61,19 @@ class Measured:
         }
 
     async def judge(self, work: Work, load: Load) -> Judgement:
+        key, pixels = _key(work), sum(width * height for width, height in work.sizes.values())
+        self._wanted[key] += 1
+        try:
+            async with self._large if pixels > _LARGE else nullcontext():
+                return await self._assessed(work, load)
+        finally:
+            self._wanted[key] -= 1
+            if pixels > _LARGE and not self._wanted[key]:
+                self._subjects.pop(key, None)
+                self._pool.submit(release_memory)
+            self._wanted += Counter()  # without those that nobody asks about any more
+
+    async def _assessed(self, work: Work, load: Load) -> Judgement:
         from editjudge.judges.measured.assess import assess
 
         loop = asyncio.get_running_loop()
@@ -69,7 +89,7 @@ class Measured:
 
     async def _subject(self, work: Work, load: Load) -> Subject:
         """The measured pictures, once for all rubrics that ask about the same edit at about the same time."""
-        key = (tuple(sorted(work.digests.items())), work.edit.instruction)
+        key = _key(work)
         if key not in self._subjects:
             self._subjects[key] = asyncio.ensure_future(self._measure(work, load))
             while len(self._subjects) > _KEPT:
@@ -81,6 +101,10 @@ class Measured:
         encoded = {role: await load(role) for role in work.digests}
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, _decoded, encoded, work.edit.instruction)
+
+
+def _key(work: Work) -> tuple[Any, ...]:
+    return tuple(sorted(work.digests.items())), work.edit.instruction
 
 
 def _decoded(encoded: Mapping[str, Encoded], instruction: str) -> Subject:
