@@ -116,13 +116,14 @@ def request(data: bytes) -> None:
     async def receive() -> Any:
         return next(messages)
 
+    sizes: list[int] = []
     try:
-        body, size = asyncio.run(sent.body(Request(scope, receive), _TERMS))
+        body = asyncio.run(sent.body(Request(scope, receive), _TERMS, sizes.append))
         taken = _MODELS.read(body, rewards=rewards)
     except sent.Refused as refused:
         assert 400 <= refused.status < 500 and refused.error, refused
         return
-    assert size == len(data[1:]) and 1 <= len(sent.edits(taken)) <= _TERMS.edits
+    assert sum(sizes) == len(data[1:]) and 1 <= len(sent.edits(taken)) <= _TERMS.edits
     if not parted:
         _SCHEMAS[type(taken)].validate(body)
 

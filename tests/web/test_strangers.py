@@ -256,8 +256,8 @@ def test_bytes_that_are_only_announced_take_no_room(tmp_path: Path) -> None:
 
 def test_bytes_that_came_take_room_until_their_sender_leaves(tmp_path: Path) -> None:
     with serving(tmp_path / "s.db", judge="measured", terms=Terms(max_held=2**20)) as served:
-        line = Line(served, announcing(2**20, b" " * (2**20 - 1000)))
-        until(lambda: served.desk.held == 2**20 - 1000)
+        line = Line(served, announcing(2**20, b" " * (2**20 - 10)))
+        until(lambda: served.desk.held == 2**20 - 10)
         answer = served.post("reward", {"edits": [edit(0)]})
         assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
         line.socket.close()
