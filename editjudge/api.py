@@ -13,7 +13,7 @@ from editjudge.edit import Edit, ImageSource
 from editjudge.errors import UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges.conversation import Parameters
-from editjudge.judges.registry import Options
+from editjudge.judges.registry import Options, default_rubrics
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.job import Job, Manner, Outcome, execute, is_new, rehearse, wait_for
@@ -33,7 +33,7 @@ def judge(
     edited: Image,
     input: Image | None = None,  # noqa: A002  (the name that manifests use)
     instruction: str = "",
-    rubrics: str | Sequence[str] = "online",
+    rubrics: str | Sequence[str] = (),
     judge: str | None = None,
     ground_truth: Image | None = None,
     mask: Image | None = None,
@@ -46,10 +46,10 @@ def judge(
         verdict = editjudge.judge(input="a.png", edited="b.png", instruction="make the left car blue")
         verdict["fidelity"].scores["alignment"]
 
-    `rubrics` are names, sets or YAML files; `judge` is a spec such as `openai/gpt-4.1`, without one EDITJUDGE_JUDGE or
-    the embedded `measured`. `options` are those of a run: temperature, seed, max_tokens, reasoning_effort, base_url,
-    schema, strict, reasks, timeout, prices, and `extra` for what is passed to the server as it is. Safe inside a
-    running event loop.
+    `rubrics` are names, sets or YAML files, without any `online` (for the judge `metrics` its own); `judge` is a spec
+    such as `openai/gpt-4.1`, without one EDITJUDGE_JUDGE or the embedded `measured`. `options` are those of a run:
+    temperature, seed, max_tokens, reasoning_effort, base_url, schema, strict, reasks, timeout, prices, and `extra` for
+    what is passed to the server as it is. Safe inside a running event loop.
 
     What failed is a judgement too, with its `status` and no scores. Raises `InputError` for a rubric, judge, key or
     option that cannot be meant, `WorldError` where the judge refuses the key or cannot be reached at all.
@@ -57,8 +57,9 @@ def judge(
     edit = Edit(
         id, _source(input), _source(edited), instruction, _source(ground_truth), _source(mask), referring_expression
     )
-    asked = resolve(_words(rubrics))
-    found = wait_for(judge_edit(edit, asked, judge or default_judge(), _options(options)))
+    judge = judge or default_judge()
+    asked = resolve(_words(rubrics) or default_rubrics([judge]))
+    found = wait_for(judge_edit(edit, asked, judge, _options(options)))
     return {judgement.rubric: judgement for judgement in found}
 
 
@@ -117,7 +118,7 @@ class Run:
 async def arun(
     manifest: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
     *,
-    rubrics: str | Sequence[str] = "online",
+    rubrics: str | Sequence[str] = (),
     judges: str | Sequence[str] = (),
     store: str | os.PathLike[str] = "editjudge.db",
     name: str | None = None,
@@ -146,11 +147,12 @@ async def arun(
     cannot be written; what was judged by then is kept, and the same call goes on from it.
     """
     path, rows = _rows(manifest, name)
+    specs = _words(judges) or (default_judge(),)
     job = Job(
         manifest=path,
         rows=rows,
-        rubrics=_words(rubrics),
-        judges=_words(judges) or (default_judge(),),
+        rubrics=_words(rubrics) or default_rubrics(specs),
+        judges=specs,
         repeats=repeats,
         layout=layout,
         fuse=fuse,

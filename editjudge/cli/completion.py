@@ -32,9 +32,9 @@ def command(shell: str, as_json: bool) -> None:
 
 def rubrics(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Built-in names and sets; files where none fits, which bash wants to hear of first."""
-    from editjudge.rubrics.files import SETS, names
+    from editjudge.rubrics.files import COMPUTED, SETS, names
 
-    return [CompletionItem(incomplete, type="file"), *_items((*names(), *SETS), incomplete)]
+    return [CompletionItem(incomplete, type="file"), *_items((*names(), *SETS, *COMPUTED), incomplete)]
 
 
 def judges(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -42,7 +42,7 @@ def judges(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
     from editjudge.judges.prices import prices
     from editjudge.judges.providers import PROVIDERS
 
-    return _items(("measured", *prices().models, *(f"{name}/" for name in PROVIDERS)), incomplete)
+    return _items(("measured", "metrics", *prices().models, *(f"{name}/" for name in PROVIDERS)), incomplete)
 
 
 def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

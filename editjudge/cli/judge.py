@@ -32,7 +32,7 @@ FAILED = 3
 @click.option("--mask", type=_FILE, help="White where the edit belongs.")
 @click.option("--referring-expression", default="", help="Which object is meant.")
 @click.option("--id", "item", help="Identifier of the edit; the name of the edited picture without it.")
-@rubrics_option("online")
+@rubrics_option()
 @judge_option("judges", multiple=True)
 @click.option("--envelope", is_flag=True, help="Print each rubric's own answer format.")
 @asking_options
@@ -57,6 +57,7 @@ def command(
     """
     from editjudge.edit import Edit
     from editjudge.judgement import DONE, row
+    from editjudge.judges.registry import default_rubrics
     from editjudge.rubrics.files import SETS, resolve
     from editjudge.run.job import wait_for
     from editjudge.run.single import judge_edit
@@ -65,6 +66,7 @@ def command(
     if others:
         raise UsageError("one judge at a time; `editjudge run` takes several")
     edit = Edit(item or edited.stem, input_, edited, instruction, ground_truth, mask, referring_expression)
+    rubrics = rubrics or default_rubrics([chosen])
     asked = resolve(rubrics)
     judgements = wait_for(judge_edit(edit, asked, chosen, options))
     if envelope:

@@ -69,18 +69,19 @@ store_option = click.option(
 judge_option = functools.partial(
     click.option,
     "--judge",
-    help="Who judges: measured, replay:FILE or provider/model.",
+    help="Who judges: measured, metrics, replay:FILE or provider/model.",
     shell_complete=completion.judges,
 )
 
 
 def rubrics_option(*default: str) -> Callable[[F], F]:
+    """Without a default it depends on the judge."""
     return click.option(
         "--rubric",
         "rubrics",
         multiple=True,
         default=default,
-        show_default=True,
+        show_default=True if default else "online; for the judge metrics: metrics and metrics_truth",
         help="Rubric, set or YAML file; repeatable.",
         shell_complete=completion.rubrics,
     )

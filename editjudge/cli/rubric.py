@@ -33,9 +33,9 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """The built-in rubrics and sets."""
-    from editjudge.rubrics.files import SETS, load, names
+    from editjudge.rubrics.files import COMPUTED, SETS, load, names
 
-    rubrics = [load(name) for name in names()]
+    rubrics = [load(name) for name in (*names(), *COMPUTED)]
     if as_json:
         emit(
             {
@@ -63,6 +63,8 @@ def show(rubric: str, prompt: bool, layout: Layout, as_json: bool) -> None:
     from editjudge.rubrics.schema import answer_schema
 
     found = load_one(rubric)
+    if prompt and found.computed_by:
+        raise UsageError(f"{found.name} has no question: its figures are computed by --judge {found.computed_by}")
     if prompt:
         _show_prompt(found, layout, as_json)
     elif as_json:
@@ -80,7 +82,10 @@ def show(rubric: str, prompt: bool, layout: Layout, as_json: bool) -> None:
             click.echo(f"sections {safe(', '.join(found.answer.sections))}")
         for factor in found.factors:
             click.echo(f"factor   {safe(factor.key)}: {factor.scale.words}")
-        emit(answer_schema(found))
+        if found.computed_by:
+            click.echo(f"computed by --judge {found.computed_by}: nobody is asked")
+        else:
+            emit(answer_schema(found))
 
 
 def _show_prompt(rubric: Rubric, layout: Layout, as_json: bool) -> None:

@@ -46,7 +46,7 @@ TOO_MANY_FAILED = 3
 
 @click.command(epilog="\b\nExample: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5")
 @click.argument("manifest", type=click.Path(path_type=Path))
-@rubrics_option("online")
+@rubrics_option()
 @judge_option("judges", multiple=True)
 @click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Times each question is asked.")
 @click.option("--fuse", is_flag=True, help="Ask a set in one question instead of rubric by rubric.")
@@ -118,12 +118,14 @@ def command(
     Running the same command again resumes: what is judged already is not asked again, what failed is. Ctrl-C lets
     what is in flight finish; twice stops at once.
     """
+    from editjudge.judges.registry import default_rubrics
     from editjudge.run.job import Cluster, Job, Manner, is_new
 
+    judges = default_judge(judges)
     job = Job(
         manifest=manifest,
-        rubrics=rubrics,
-        judges=default_judge(judges),
+        rubrics=rubrics or default_rubrics(judges),
+        judges=judges,
         repeats=repeats,
         layout=layout,
         fuse=fuse,

@@ -283,7 +283,7 @@ def _near_spec(name: str) -> str:
     from editjudge.judges.prices import BUILTIN, prices
 
     specs = {spec.partition("/")[2]: spec for spec in reversed([*prices(BUILTIN).models])}
-    specs |= {word: word for word in ("measured", *PROVIDERS)}
+    specs |= {word: word for word in ("measured", "metrics", *PROVIDERS)}
     close = difflib.get_close_matches(name.casefold(), specs, n=1)
     return f'; did you mean "{specs[close[0]]}"?' if close else "."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,8 @@ from editjudge.errors import UsageError
 from editjudge.judgement import Usage
 from editjudge.judges.conversation import Parameters
 from editjudge.judges.work import Judge, Pacing
+from editjudge.rubrics.files import COMPUTED
+from editjudge.rubrics.model import Rubric
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,33 @@ class Options:
     prices: Path | None = None
 
 
+METRICS = "metrics"
+
+
 def is_local(spec: str) -> bool:
     """Whether nothing is sent to anybody."""
-    return spec == "measured" or spec.startswith("replay:")
+    return spec in ("measured", METRICS) or spec.startswith("replay:")
+
+
+def default_rubrics(specs: Sequence[str]) -> tuple[str, ...]:
+    """What these judges are asked where nobody says it."""
+    return COMPUTED if specs and all(spec == METRICS for spec in specs) else ("online",)
+
+
+def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
+    """That each judge can answer each rubric. Raises `UsageError`: nobody is asked for a PSNR."""
+    for spec in specs:
+        for rubric in rubrics:
+            if rubric.computed_by and rubric.computed_by != spec:
+                raise UsageError(
+                    f"the figures of {rubric.name} are computed: only --judge {rubric.computed_by} answers it, not "
+                    f"{spec}. Judges of two kinds take two runs, which may share a store"
+                )
+            if spec == METRICS and not rubric.computed_by:
+                raise UsageError(
+                    f"--judge {METRICS} computes metrics and cannot answer {rubric.name}: "
+                    f"name {' or '.join(COMPUTED)} with --rubric, or leave it out"
+                )
 
 
 async def open_judge(
@@ -54,8 +80,8 @@ async def open_judge(
         from editjudge.judges.replay import Replay
 
         return Replay(spec.removeprefix("replay:"), strict=options.strict)
-    if spec == "measured":
-        return _measured()
+    if spec in ("measured", METRICS):
+        return _embedded(spec)
     from editjudge.judges.http import Transport
     from editjudge.judges.providers import resolve
     from editjudge.judges.vlm import Talker
@@ -83,16 +109,20 @@ def cost(spec: str, prices_file: Path | None, usage: Usage, *, batch: bool = Fal
     return price.of(usage) if price else None
 
 
-def _measured() -> Judge:
+def _embedded(spec: str) -> Judge:
     try:
         measured = importlib.import_module("editjudge.judges.measured")
         absent = measured.missing()
     except ImportError:
-        absent = ["the extra of its name"]
+        absent = ["the extra `measured`"]
     if absent:
         raise UsageError(
-            f"the embedded judge `measured` needs {', '.join(absent)}: pip install 'editjudge[measured]', "
+            f"the embedded judge `{spec}` needs {', '.join(absent)}: pip install 'editjudge[measured]', "
             "or name a judge with --judge provider/model"
         )
+    if spec == METRICS:
+        from editjudge.judges.metrics import Metrics
+
+        return Metrics()
     judge: Judge = measured.Measured()
     return judge

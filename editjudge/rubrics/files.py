@@ -44,8 +44,12 @@ _Path = tuple[str | int, ...]
 
 
 def names() -> list[str]:
-    """The built-in rubrics, in the order in which people meet them."""
+    """The built-in rubrics that judges are asked, in the order in which people meet them."""
     return ["preservation", "quality", "fidelity", "reference", "lighting", "compliance"]
+
+
+COMPUTED = ("metrics", "metrics_truth")
+"""Built-in rubrics that nobody is asked: a program computes what they name."""
 
 
 def resolve(wanted: Sequence[str]) -> list[Rubric]:
@@ -78,14 +82,14 @@ def load(word: str) -> Rubric:
 
     Raises `RubricError`, an `InputError`, where there is none or the file breaks its schema, with its line.
     """
-    if word in names():
+    if word in names() or word in COMPUTED:
         return _builtin(word)
     path = Path(word)
     if path.suffix in (".yaml", ".yml") or os.path.isfile(path):  # unlike path.is_file(), it raises on no name
         return read(path)
     if word in SETS:
         raise UnknownRubric(f'"{word}" is a set; here one rubric is wanted, such as {SETS[word][0]}')
-    known = [*names(), *SETS]
+    known = [*names(), *SETS, *COMPUTED]
     raise UnknownRubric(
         f'no rubric is called "{_shown(word)}"{near_miss(word, known)} '
         f"Built in: {', '.join(known)}; or give the path of a YAML file."

@@ -19,7 +19,7 @@ from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import InputError, ManifestError, UsageError, near_miss
 from editjudge.images import name_of
 from editjudge.judges.conversation import Parameters
-from editjudge.judges.registry import Options, open_judge
+from editjudge.judges.registry import Options, check_answers, open_judge
 from editjudge.rubrics.files import SETS, load_one, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
@@ -72,9 +72,10 @@ class Job:
             raise UsageError("a judge is named twice; use --repeats to ask it more than once")
 
     def load_rubrics(self) -> list[Rubric]:
-        if not self.fuse:
-            return resolve(self.rubrics)
-        return [load_one(word) for word in self.rubrics] if set(self.rubrics) & set(SETS) else resolve(self.rubrics)
+        fused = self.fuse and set(self.rubrics) & set(SETS)
+        rubrics = [load_one(word) for word in self.rubrics] if fused else resolve(self.rubrics)
+        check_answers(self.judges, rubrics)
+        return rubrics
 
     def edits(self) -> Iterator[Edit]:
         return islice((edit for edit in self._read() if self.is_about(edit.model)), self.limit)

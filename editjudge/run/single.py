@@ -14,7 +14,7 @@ from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import EditjudgeError, ImageError
 from editjudge.images import name_of
 from editjudge.judgement import Judgement
-from editjudge.judges.registry import Options, open_judge
+from editjudge.judges.registry import Options, check_answers, open_judge
 from editjudge.judges.unexpected import unexpected
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Encoded, Known, Pictures
@@ -32,6 +32,7 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
         source = getattr(edit, role)
         return None if source is None else digests.known(source)
 
+    check_answers([spec], rubrics)
     async with AsyncExitStack() as resources:
         judge = await open_judge(spec, options, _soon, resources)
         if judge.limits is not None:

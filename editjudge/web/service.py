@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 import editjudge
 from editjudge.errors import EditjudgeError, UsageError, near_miss
 from editjudge.judgement import DONE, Judgement, row
+from editjudge.judges.registry import check_answers
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Rubric
@@ -41,7 +42,9 @@ def routes(site: Site) -> list[BaseRoute]:
 @asynccontextmanager
 async def desk(site: Site) -> AsyncIterator[Desk]:
     """What the application keeps as `state.desk` for as long as it runs."""
-    async with open_desk(site, resolve(_words(site))) as opened:
+    rubrics = resolve(_words(site))
+    check_answers([site.judge], rubrics)
+    async with open_desk(site, rubrics) as opened:
         yield opened
 
 

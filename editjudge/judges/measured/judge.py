@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import os
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +10,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from editjudge.edit import Edit, ImageSource
-from editjudge.errors import ImageError
 from editjudge.images import Limits, decode, name_of, read, release_memory
 from editjudge.judgement import Judgement
+from editjudge.judges.pixels import READABLE, cores, opened
 from editjudge.judges.work import Load, Work
 from editjudge.pictures import Encoded
 from editjudge.rubrics.model import Rubric
@@ -35,7 +33,7 @@ class Measured:
     """Scores from pictures alone: no model is called, nothing is downloaded."""
 
     spec = "measured"
-    limits: Limits | None = Limits(formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}))
+    limits: Limits | None = READABLE
     also = ("input", "mask", "ground_truth")
     """Pictures it looks at where the edit has them, whether or not the rubric shows them."""
 
@@ -46,7 +44,7 @@ class Measured:
 
         cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
         self._calibration = load()
-        self._pool = ThreadPoolExecutor(workers or _cores(), "measured")
+        self._pool = ThreadPoolExecutor(workers or cores(), "measured")
         self._subjects: OrderedDict[Any, asyncio.Future[Subject]] = OrderedDict()
         self._wanted: Counter[Any] = Counter()
         """Questions that are open about each."""
@@ -109,27 +107,13 @@ def _key(work: Work) -> tuple[Any, ...]:
 
 def _decoded(encoded: Mapping[str, Encoded], instruction: str) -> Subject:
     """Decodes, and does the part of the measurement that every rubric needs."""
-    import numpy as np
-
     from editjudge.judges.measured.assess import Subject
 
-    opened, broken = {}, {}
-    for role, e in encoded.items():
-        try:
-            opened[role] = np.asarray(decode(base64.b64decode(e.base64), name=f"the {role}"))
-        except ImageError as error:  # counts against the rubrics that show it, and no other
-            broken[role] = error
-    subject = Subject(opened, instruction, broken)
-    if {"input", "edited"} <= set(opened) and not subject.tiny:
+    pictures, broken = opened(encoded)  # a broken one counts against the rubrics that show it, and no other
+    subject = Subject(pictures, instruction, broken)
+    if {"input", "edited"} <= set(pictures) and not subject.tiny:
         _ = subject.online
     return subject
-
-
-def _cores() -> int:
-    """Cores that this process may use: those it was told to, as clusters tell their workers, or all it can."""
-    if (told := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(told):
-        return int(told)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def draw(

@@ -1,0 +1,35 @@
+"""Pictures as arrays, for the judges that look at them in this process."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from editjudge.errors import ImageError
+from editjudge.images import Limits, decode
+from editjudge.pictures import Encoded
+
+READABLE = Limits(formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}))
+"""Whatever can be decoded, at its own size."""
+
+
+def opened(encoded: Mapping[str, Encoded]) -> tuple[dict[str, Any], dict[str, ImageError]]:
+    """RGB arrays of 8 bits by role, and why the others cannot be read."""
+    import numpy as np
+
+    pictures, broken = {}, {}
+    for role, one in encoded.items():
+        try:
+            pictures[role] = np.asarray(decode(base64.b64decode(one.base64), name=f"the {role}"))
+        except ImageError as error:
+            broken[role] = error
+    return pictures, broken
+
+
+def cores() -> int:
+    """Cores that this process may use: those it was told to, as clusters tell their workers, or all it can."""
+    if (told := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(told):
+        return int(told)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

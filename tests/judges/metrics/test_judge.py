@@ -1,0 +1,132 @@
+"""The judge `metrics` in runs, stores, tables and exports: as any other, with decimals and a direction."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from run.made import editjudge
+from skimage import data
+
+import editjudge as ej
+from editjudge.errors import UsageError
+
+PHOTOGRAPH = np.asarray(data.astronaut()[:200, :220])
+MASK = np.zeros(PHOTOGRAPH.shape, np.uint8)
+MASK[80:120, 80:120] = 255
+TRUTH = np.where(MASK > 0, 255 - PHOTOGRAPH, PHOTOGRAPH)
+
+
+def saved(folder: Path, name: str, picture: Any) -> str:
+    cv2.imwrite(str(folder / name), np.asarray(picture, np.uint8)[..., ::-1])
+    return name
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """Eight photographs; `near` adds little noise, `far` much; each has a mask, every second one a ground truth."""
+    rng, rows = np.random.default_rng(0), []
+    mask = saved(tmp_path, "mask.png", MASK)
+    for n in range(8):
+        before = np.roll(PHOTOGRAPH, 9 * n, axis=1)
+        truth = np.where(MASK > 0, 255 - before, before)
+        shared = {"input": saved(tmp_path, f"in{n}.png", before), "mask": mask, "instruction": "invert the square"}
+        if n % 2 == 0:
+            shared["ground_truth"] = saved(tmp_path, f"gt{n}.png", truth)
+        for model, strength in (("near", 3), ("far", 30)):
+            edited = np.clip(truth + rng.normal(0, strength, truth.shape), 0, 255)
+            name = saved(tmp_path, f"{model}{n}.png", edited)
+            rows.append({"id": f"{model}{n}", "model": model, "edited": name, **shared})
+    path = tmp_path / "edits.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def store(manifest: Path) -> Path:
+    place = manifest.with_name("s.db")
+    done = editjudge("run", manifest, "--judge", "metrics", "--name", "m", "--store", place)
+    assert done.code == 0, done.err
+    return place
+
+
+def judged(**edit: Any) -> dict[str, Any]:
+    pictures = {role: cv2.imencode(".png", picture[..., ::-1])[1].tobytes() for role, picture in edit.items()}
+    return dict(ej.judge(judge="metrics", **pictures))
+
+
+def test_a_black_frame_is_bad_and_an_unchanged_output_is_best_but_for_psnr() -> None:
+    black = judged(input=PHOTOGRAPH, edited=np.zeros_like(PHOTOGRAPH))["metrics"]
+    assert black.scores["l1"] > 0.3 and black.scores["psnr"] < 10 and black.scores["ssim"] < 0.2
+    same = judged(input=PHOTOGRAPH, edited=PHOTOGRAPH)["metrics"]
+    assert (same.scores["l1"], same.scores["ssim"]) == (0.0, 1.0)
+    assert "infinite" in same.abstained["psnr"] and "psnr" not in same.scores
+
+
+def test_without_a_ground_truth_its_metrics_abstain_and_nothing_fails() -> None:
+    found = judged(input=PHOTOGRAPH, edited=TRUTH)
+    assert found["metrics_truth"].status == "abstained"
+    assert set(found["metrics_truth"].abstained.values()) == {"the edit has no ground truth that can be read"}
+    assert found["metrics"].abstained["ssim_outside"] == "the edit has no mask"
+
+
+def test_inside_and_outside_the_mask_against_input_and_ground_truth() -> None:
+    found = judged(input=PHOTOGRAPH, edited=TRUTH, ground_truth=TRUTH, mask=MASK)
+    assert found["metrics"].scores["l1_outside"] == 0.0 and found["metrics"].scores["l1"] > 0
+    assert found["metrics_truth"].scores["l1_inside_truth"] == 0.0
+
+
+def test_the_metrics_of_a_run_are_exported_as_decimals_and_read_back(store: Path, tmp_path: Path) -> None:
+    for form in ("jsonl", "parquet"):
+        out = tmp_path / form
+        assert editjudge("export", "m", "--store", store, "-o", out, "--format", form).code == 0
+        done = editjudge("import-run", out, "--store", tmp_path / f"{form}.db")
+        assert done.code == 0, done.err
+    reports = [
+        editjudge("report", "m", "--json", "--store", tmp_path / f"{form}.db").out for form in ("jsonl", "parquet")
+    ]
+    factors = [json.loads(report)["factors"] for report in reports]
+    assert factors[0] == factors[1] and any(0 < (cell["mean"] or 0) < 1 for cell in factors[0])
+
+
+def test_metrics_are_never_added_up(store: Path) -> None:
+    answer = json.loads(editjudge("report", "m", "--json", "--store", store).out)
+    assert answer["aggregates"] == [] and answer["formulas"] == [] and answer["pass_rates"] == []
+
+
+def test_the_same_pictures_are_not_computed_twice(manifest: Path, store: Path) -> None:
+    again = editjudge("run", manifest, "--judge", "metrics", "--name", "m", "--store", store, "--json")
+    assert json.loads(again.out)["asked"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--judge", "measured", "--rubric", "metrics"), "only --judge metrics answers it"),
+        (("--judge", "metrics", "--rubric", "online"), "cannot answer preservation"),
+        (("--judge", "metrics", "--judge", "measured"), "cannot answer preservation"),
+    ],
+)
+def test_a_judge_is_not_asked_for_what_it_cannot_answer(manifest: Path, words: tuple[str, ...], complaint: str) -> None:
+    done = editjudge("run", manifest, *words, "--store", manifest.with_name("t.db"))
+    assert done.code == 2 and complaint in done.err
+    assert not manifest.with_name("t.db").exists()
+
+
+def test_a_rubric_of_ones_own_takes_the_metrics_that_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "name: mine\nimages: [input, edited]\ncomputed_by: metrics\nanswer: {}\n"
+        "factors: [{key: mse_inside, scale: {range: [0, 1]}}, {key: beauty, scale: {range: [0, 1]}}]\n"
+    )
+    pictures = {"input": PHOTOGRAPH, "edited": TRUTH, "mask": MASK}
+    encoded = {role: cv2.imencode(".png", picture[..., ::-1])[1].tobytes() for role, picture in pictures.items()}
+    found = ej.judge(judge="metrics", rubrics=str(path), **encoded)["mine"]
+    assert found.scores and found.scores["mse_inside"] > 0
+    assert found.abstained == {"beauty": 'no metric is called "beauty"'}
+    with pytest.raises(UsageError, match="only --judge metrics"):
+        ej.judge(judge="measured", rubrics=str(path), **encoded)
