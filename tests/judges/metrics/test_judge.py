@@ -55,8 +55,11 @@ def store(manifest: Path) -> Path:
 
 
 def judged(**edit: Any) -> dict[str, Any]:
-    pictures = {role: cv2.imencode(".png", picture[..., ::-1])[1].tobytes() for role, picture in edit.items()}
-    return dict(ej.judge(judge="metrics", **pictures))
+    return dict(ej.judge(judge="metrics", **pictures(**edit)))
+
+
+def pictures(**edit: Any) -> dict[str, Any]:
+    return {role: cv2.imencode(".png", picture[..., ::-1])[1].tobytes() for role, picture in edit.items()}
 
 
 def test_a_black_frame_is_bad_and_an_unchanged_output_is_best_but_for_psnr() -> None:
@@ -123,8 +126,7 @@ def test_a_rubric_of_ones_own_takes_the_metrics_that_it_names(tmp_path: Path) ->
         "name: mine\nimages: [input, edited]\ncomputed_by: metrics\nanswer: {}\n"
         "factors: [{key: mse_inside, scale: {range: [0, 1]}}, {key: beauty, scale: {range: [0, 1]}}]\n"
     )
-    pictures = {"input": PHOTOGRAPH, "edited": TRUTH, "mask": MASK}
-    encoded = {role: cv2.imencode(".png", picture[..., ::-1])[1].tobytes() for role, picture in pictures.items()}
+    encoded = pictures(input=PHOTOGRAPH, edited=TRUTH, mask=MASK)
     found = ej.judge(judge="metrics", rubrics=str(path), **encoded)["mine"]
     assert found.scores and found.scores["mse_inside"] > 0
     assert found.abstained == {"beauty": 'no metric is called "beauty"'}
