@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from editjudge.cli import completion
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option
 from editjudge.cli.shown import load_run, show
 from editjudge.errors import UsageError
 
+if TYPE_CHECKING:
+    from editjudge.report.scored import Judged
+
 
 @click.command(epilog="\b\nExample: editjudge compare mine --a old --b new")
 @run_argument
-@click.argument("more", nargs=-1, metavar="")
+@click.argument("other", required=False, metavar="[RUN_B]", shell_complete=completion.runs)
 @click.option("--a", help="The model (or judge, or rubric) to compare with.")
 @click.option("--b", help="The one that is compared; without --a and --b, every pair.")
 @click.option(
@@ -29,7 +34,7 @@ from editjudge.errors import UsageError
 @json_option
 def command(
     run: str,
-    more: tuple[str, ...],
+    other: str | None,
     a: str | None,
     b: str | None,
     by: Any,
@@ -42,13 +47,16 @@ def command(
     Models are paired by source image and instruction, judges and rubrics by edit. Says so where there is no evidence
     of a difference, and how small a difference this many edits could have shown. P-values, the verdict and that
     smallest difference are corrected for all that is compared together; an interval is for its row alone.
+
+    With RUN_B each run's edits are one side, paired by input and instruction (and ground truth and mask) whatever their
+    ids: within a model that both runs have, else whoever made them; several edits of one side count as their mean. How
+    many have no counterpart is said. `overall` stands apart and is not part of the correction.
     """
-    if more:
-        raise UsageError(
-            f"compare takes one run with both sides in it, not {run} and {more[0]}: run one manifest with a model on "
-            f"each line. For the same edits judged twice: editjudge drift {more[0]} --against {run}. "
-            "To look at two runs side by side: editjudge serve, page /compare"
-        )
+    if other is not None:
+        if a is not None or b is not None:
+            raise UsageError("--a and --b are of one run; RUN_B is a side of its own")
+        _runs(load_run(store_place, run, pairing=True), load_run(store_place, other, pairing=True), factors, as_json)
+        return
     judged = load_run(store_place, run)
     from editjudge.report.differences import compare_tables, differences
 
@@ -61,3 +69,14 @@ def command(
         click.echo(
             f"\nnothing to compare: no two of them have scores on the same {'rubric' if by == 'judge' else 'factor'}"
         )
+
+
+def _runs(a: Judged, b: Judged, factors: Sequence[str], as_json: bool) -> None:
+    from editjudge.report.differences import compare_tables, run_differences
+
+    found, match = run_differences(a, b, factors=factors)
+    if as_json:
+        names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run", **match.counts()}
+        emit({**names, "comparisons": [one.as_json() for one in found]})
+        return
+    show([*a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)], compare_tables(found, "run"))

@@ -19,10 +19,15 @@ from editjudge.cli.shown import load_run, show
 def command(run: str, against: str, against_store: str | None, store_place: str, as_json: bool) -> None:
     """What moved beyond noise between two runs over the same edits.
 
-    What changed about the judging (rubric, server model, preparation, settings) is told first. Answers that both runs
-    share from the store were not asked twice, and are counted.
+    Edits are the same where input, output and instruction are, whatever their ids. How many lack a counterpart is said;
+    where none has one there is no answer, and that is an error. What changed about the judging (rubric, server model,
+    preparation, settings) is told first. Answers that both runs share from the store were not asked twice, and are
+    counted.
     """
-    now, then = load_run(store_place, run), load_run(against_store or store_place, against)
+    now, then = (
+        load_run(place, word, pairing=True)
+        for place, word in ((store_place, run), (against_store or store_place, against))
+    )
     from editjudge.report.differences import drift_tables, drifted
 
     found = drifted(now, then)

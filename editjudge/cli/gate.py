@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.shown import load_run, show
-from editjudge.errors import InputError, UsageError, near_miss
+from editjudge.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,21 +69,35 @@ def command(
     else is not enough evidence, which exits as --if-unsure says. A check without a single score to decide on is an
     error, unless another one fails or --if-unsure says what to make of it. Factors that no edit has a score of on both
     sides are not held against a baseline, and are named; those whose judging failed are.
+
+    An edit is held against the baseline's edits of the same input and instruction (and ground truth and mask), whatever
+    their ids: of the same model where both runs have one in common, else of whoever made them. How many have no
+    counterpart is said; where none has one there is nothing to hold against, and that is an error.
     """
     if max_drop is not None and baseline is None:
         raise UsageError("--max-drop needs a --baseline to drop from")
-    judged = load_run(store_place, run)
-    before = None if baseline is None else load_run(baseline_store or store_place, baseline)
+    judged = load_run(store_place, run, pairing=baseline is not None)
+    before = None if baseline is None else load_run(baseline_store or store_place, baseline, pairing=True)
     mine, theirs = _judges(judged, before, judge)
-    found = _gate(judged, before, mine, theirs, _minima(minima), max_drop or 0.0, model, alpha)
+    models = () if model else judged.scores.model.present()
+    judged, before = _of_model(judged, model), before and _of_model(before, model, optional=True)
+    base, match = None, None
+    if before is not None:
+        from editjudge.report.scored import pair_runs, shared
+
+        scores, base, match = pair_runs(judged, before, "task")
+        judged, base = replace(judged, scores=scores), shared(base.where(judge=theirs))
+    found = _gate(judged, base, mine, _minima(minima), max_drop or 0.0, alpha)
     worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
     empty = [check.rule for check in found.checks if check.n == 0]
     told = f"nothing to decide on: no score for {', '.join(empty)}; --if-unsure says what to make of that"
     error = told if empty and not worse and if_unsure is None else None
     if as_json:
-        emit({"run": judged.run.name, "baseline": before and before.run.name, **found.as_json(), "error": error})
+        names = {"run": judged.run.name, "baseline": before and before.run.name}
+        emit({**names, **found.as_json(), **(match.counts() if match else {}), "error": error})
     else:
-        _tell(judged, found, mine, theirs, () if model else judged.scores.model.present())
+        paired = match.words(judged.run.name, before.run.name) if match and before else []
+        _tell(judged, found, mine, theirs, models, paired)
     if error:
         click.echo(f"editjudge: {safe(error)}", err=True)
         sys.exit(1)
@@ -90,34 +105,24 @@ def command(
 
 
 def _gate(
-    judged: Judged,
-    before: Judged | None,
-    mine: str,
-    theirs: str,
-    minimum: dict[str, float],
-    max_drop: float,
-    model: str | None,
-    alpha: float,
+    judged: Judged, base: Scores | None, mine: str, minimum: dict[str, float], max_drop: float, alpha: float
 ) -> Gate:
     from editjudge.report.scored import aggregates
     from editjudge.stats.gate import gate
     from editjudge.stats.summary import aggregate
 
-    scores = _of_model(judged.scores.where(judge=mine), model)
+    scores = judged.scores.where(judge=mine)
     known = aggregates(judged, mine)
     for factor in minimum:
         _known("factor", factor, [*scores.factor.present(), *(one.name for one in known)])
     added = [one for one in known if one.name in minimum]
-    base = None if before is None else _of_model(before.scores.where(judge=theirs), model, optional=True)
-    same = base is not None and set(base.item.present()) & set(scores.item.present())
     ends = {one.name: [end(judged.scales[one.factors[0]]) for end in (min, max)] for one in added}
     return gate(
         aggregate(scores, added),
         minimum,
         baseline=base,
         max_drop=max_drop,
-        # Runs of one manifest share ids; another model's manifest shares source images and instructions.
-        on="item" if same or base is None else "pair",
+        on="pair",
         scales={**judged.scales, **ends},
         alpha=alpha,
     )
@@ -125,32 +130,23 @@ def _gate(
 
 def _judges(judged: Judged, before: Judged | None, named: str | None) -> tuple[str, str]:
     """The judge whose scores decide, and what the baseline calls the same one."""
-    mine, theirs = (() if run is None else run.scores.judge.present() for run in (judged, before))
-    for run, judges in ((judged, mine), (before, theirs)):
-        if run is not None and not judges:
-            raise InputError(f"run {safe(run.run.name)} has no judgements to decide on")
+    from editjudge.report.scored import common_judges
+
     if named is not None:
-        mine = (_known("judge", named, mine),)
-    same = {name: name for name in mine if before is None or name in theirs}
-    # A file of recorded replies does not say who wrote them, and two runs cannot share one: the table names both.
-    recorded = [[name for name in side if name.startswith("replay:")] for side in (mine, theirs)]
-    if not same and all(len(side) == 1 for side in recorded):
-        same = {recorded[0][0]: recorded[1][0]}
-    if not same and before is not None:
-        raise UsageError(
-            f"run {judged.run.name} is judged by {', '.join(mine)}, its baseline {before.run.name} by "
-            f"{', '.join(theirs)}: a difference of judges is no difference of edits. Judge both runs with one judge"
-        )
+        _known("judge", named, judged.scores.judge.present())
+        judged = replace(judged, scores=judged.scores.where(judge=named))
+    same = common_judges(judged, before or judged)
     if len(same) > 1:
         raise UsageError(f"run {judged.run.name} has several judges: name one with --judge: {', '.join(same)}")
     return next(iter(same.items()))
 
 
-def _of_model(scores: Scores, model: str | None, *, optional: bool = False) -> Scores:
-    models = scores.model.present()
+def _of_model(judged: Judged, model: str | None, *, optional: bool = False) -> Judged:
+    models = judged.scores.model.present()
     if model is None or (optional and model not in models):
-        return scores
-    return scores.where(model=_known("model", model, models))
+        return judged
+    scores = judged.scores.where(model=_known("model", model, models))
+    return replace(judged, scores=scores, side=judged.side.only(model))
 
 
 def _known(kind: str, name: str, names: Sequence[str]) -> str:
@@ -192,7 +188,7 @@ def _notes(found: Gate) -> list[str]:
     return notes
 
 
-def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[str]) -> None:
+def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[str], paired: Sequence[str]) -> None:
     from editjudge.report.tables import Figure, Table
 
     rows = [
@@ -202,7 +198,7 @@ def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[
     level = 1 - 2 * found.alpha / len(found.checks)
     limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * found.alpha:.3g} % over all checks"
     caption = f"Checks by {mine}: {limits}"
-    notes = _notes(found)
+    notes = [*_notes(found), *paired]
     if found.left_out:
         left = ", ".join(found.left_out)
         notes.append(f"not held against the baseline, since no edit has a score on both sides: {left}")

@@ -12,7 +12,7 @@ import click
 
 from editjudge.cli.options import NewFile, open_store, run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.shown import as_option, load_run, renamed, show, such_as
+from editjudge.cli.shown import as_option, load_run, names_folder, renamed, show, such_as
 from editjudge.errors import EditjudgeError, ImageError, UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def command(
     form = _form(output, form, as_json)
     if called and form != "html":
         raise UsageError("--as is for HTML, the form that has people's ratings in it; elsewhere `agree` takes it")
-    if form == "html" and (Path(run) / "judgements").is_dir():
+    if form == "html" and names_folder(store_place, run):
         raise UsageError(
             f"{safe(run)}: a page looks edits up one by one, which shards are not made for: "
             f"bring the run into a store with `editjudge import-run`, and report from there"

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli.options import open_store
+from editjudge.cli.output import safe
 from editjudge.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from editjudge.report.scored import Judged
     from editjudge.report.tables import Table
     from editjudge.stats.columns import Ratings
+    from editjudge.store.shards import Shards
+    from editjudge.store.store import Store
 
 as_option = click.option(
     "--as",
@@ -40,17 +43,39 @@ def need_statistics() -> None:
         raise UsageError(f"{' and '.join(missing)} not installed: pip install 'editjudge[stats]'")
 
 
-def load_run(place: str, word: str, by: Sequence[str] = ()) -> Judged:
+def load_run(place: str, word: str, by: Sequence[str] = (), *, pairing: bool = False) -> Judged:
+    """A run of the store, or in a folder of shards."""
     need_statistics()
     from editjudge.report.scored import load
 
-    # A run in shards; one of the same name in the store can still be named by its id.
-    if os.path.isdir(os.path.join(word, "judgements")):  # which no name is too long for, as a Path's method would find
-        from editjudge.store.shards import Shards
+    with open_source(place, word) as source:
+        return load(source, word, by, pairing=pairing)
 
-        return load(Shards(Path(word)), word, by)
+
+def open_source(place: str, word: str) -> Store | Shards:
+    """The store, or the folder of shards that the word names."""
+    if not names_folder(place, word):
+        return open_store(place, readonly=True)
+    from editjudge.store.shards import Shards
+
+    return Shards(Path(word))
+
+
+def names_folder(place: str, word: str) -> bool:
+    """Whether a RUN is a folder of shards. One that is written as a path (./NAME) is; a bare word is a run of the store
+    where there is one of that name, which is said where a folder has it too."""
+    # No name is too long for this, as one would be for a Path's own method.
+    if not os.path.isdir(os.path.join(word, "judgements")):
+        return False
+    if any(mark and mark in word for mark in (os.sep, os.altsep)) or not ("://" in place or os.path.exists(place)):
+        return True
     with open_store(place, readonly=True) as store:
-        return load(store, word, by)
+        try:
+            store.find_run(word)
+        except UsageError:
+            return True
+    click.echo(f"{safe(word)}: read from {safe(store.place)}; for the folder write ./{safe(word)}", err=True)
+    return False
 
 
 def renamed(ratings: Ratings, called: Sequence[str], known: Sequence[str]) -> Ratings:

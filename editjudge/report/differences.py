@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from editjudge.content import Match
 from editjudge.errors import UsageError, near_miss
-from editjudge.report.scored import SPEC, Judged
+from editjudge.report.scored import OVERALL, SPEC, Judged, aggregates, common_judges, pair_runs, shared
 from editjudge.report.tables import Cell, Figure, Table, in_line, noted, p_value
 from editjudge.stats.answer import plain
 from editjudge.stats.columns import Column, Scores
 from editjudge.stats.compare import ALPHA, Difference, On, compare, corrected
 from editjudge.stats.drift import Drift, drift
 
-By = Literal["model", "judge", "rubric"]
+By = Literal["model", "judge", "rubric", "run"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,33 @@ def differences(
                 found += [(context, d) for d in compare(a_side, b_side, names=pair, on=on)]
     told = corrected([d for _, d in found])
     return [Compared(context, d) for (context, _), d in zip(found, told, strict=True)]
+
+
+def run_differences(a: Judged, b: Judged, *, factors: Sequence[str] = ()) -> tuple[list[Compared], Match]:
+    """B minus A on what both had to edit. `overall` stands apart: it is not corrected for with the factors."""
+    judges = common_judges(a, b)
+    a_scores, b_scores, found = pair_runs(a, b, "task")
+    a, b = replace(a, scores=shared(a_scores)), replace(b, scores=shared(b_scores))
+    told = _between(a, b, judges, factors)
+    alike = {mine: theirs for mine, theirs in judges.items() if _overall(a, mine) == _overall(b, theirs) != ()}
+    return told + (_between(a, b, alike, (OVERALL,)) if alike and not factors else []), found
+
+
+def _between(a: Judged, b: Judged, judges: Mapping[str, str], factors: Sequence[str]) -> list[Compared]:
+    names = (a.run.name, b.run.name) if a.run.name != b.run.name else (f"{a.run.name} (a)", f"{b.run.name} (b)")
+    x, y = _chosen(a, factors), _chosen(b, factors)
+    found = [
+        (mine, d)
+        for mine, theirs in judges.items()
+        for d in compare(x.where(judge=mine), y.where(judge=theirs), names=names, on="pair")
+    ]
+    told = corrected([d for _, d in found])
+    return [Compared(judge, d) for (judge, _), d in zip(found, told, strict=True)]
+
+
+def _overall(judged: Judged, judge: str) -> tuple[str, ...]:
+    """The factors that `overall` is made of; none where the judge has no such sum."""
+    return next((tuple(one.factors) for one in aggregates(judged, judge) if one.name == OVERALL), ())
 
 
 def _chosen(judged: Judged, factors: Sequence[str]) -> Scores:
@@ -92,7 +120,7 @@ def compare_tables(found: Sequence[Compared], by: By) -> list[Table]:
     tables = []
     for context in dict.fromkeys(one.within for one in found):
         here = [one.difference for one in found if one.within == context]
-        shared = {"model": "judge", "judge": "rubric", "rubric": "judge"}[by]
+        shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[by]
         caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
         tests = _tests([one.difference for one in found])
         tables.append(_table(here, caption, (*_verdicts(here), *_notes(here, tests)), tests))
@@ -179,6 +207,8 @@ class Drifted:
     judges: dict[str, Drift]
     earlier: dict[str, str]
     """What the judge of the earlier run is called, for each of these."""
+    match: Match
+    """Of `run` (a) and `against` (b)."""
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -189,10 +219,12 @@ class Drifted:
             "judgements": self.judgements,
             "judges": plain(self.judges),
             "earlier_judges": self.earlier,
+            **self.match.counts(),
         }
 
     def lead(self) -> list[str]:
         lines = [f"changed: {one}" for one in self.changed] or ["nothing recorded about the judging changed"]
+        lines += self.match.words(self.run, self.against)
         if self.same_answers:
             share = f"{self.same_answers:,} of {self.judgements:,} judgements are the same stored answers in both runs"
             lines.append(f"{share}: they were not asked again and cannot have moved")
@@ -212,17 +244,19 @@ def drifted(now: Judged, then: Judged) -> Drifted:
         raise UsageError(
             f"no judge is in both runs: {', '.join(mine) or 'none'} now, {', '.join(theirs) or 'none'} then"
         )
+    after, before, found = pair_runs(now, then, "edit")
     judges = {
         new: drift(
-            then.scores.where(judge=old),
-            now.scores.where(judge=new),
+            shared(before.where(judge=old)),
+            shared(after.where(judge=new)),
             provenance=(then.provenance, now.provenance),
+            on="pair",
         )
         for new, old in pairs
     }
     changed = next(iter(judges.values())).changed
     same = len(now.keys & then.keys)
-    return Drifted(now.run.name, then.run.name, changed, same, len(now.keys), judges, dict(pairs))
+    return Drifted(now.run.name, then.run.name, changed, same, len(now.keys), judges, dict(pairs), found)
 
 
 def drift_tables(found: Drifted) -> list[Table]:

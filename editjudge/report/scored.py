@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from editjudge.errors import UsageError, near_miss
+import numpy as np
+
+from editjudge.content import Match, Same, Side, match
+from editjudge.errors import InputError, UsageError, near_miss
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.rubrics.model import Scale
@@ -60,6 +63,8 @@ class Judged:
     """Factors whose scores are decimals without steps."""
     computed: frozenset[str] = frozenset()
     """Factors of rubrics that a program computes: figures of different kinds, which add up to nothing."""
+    side: Side = field(default_factory=lambda: Side({}))
+    """What its edits are, where the run is to be paired with another one."""
 
     def with_aggregates(self, wanted: Container[str] | None = None) -> tuple[Scores, dict[str, list[Aggregate]]]:
         """The scores with what they add up to (or what is wanted of that) as further factors, and each judge's sums."""
@@ -97,7 +102,7 @@ class Judged:
         return lines
 
 
-def load(store: Store | Shards, word: str, by: Sequence[str] = ()) -> Judged:
+def load(store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: bool = False) -> Judged:
     """The run of this name or id; `by` names metadata to slice by."""
     run = store.find_run(word)
     words = {item.item: item.instruction for item in store.items(run)}
@@ -121,7 +126,49 @@ def load(store: Store | Shards, word: str, by: Sequence[str] = ()) -> Judged:
         frozenset(factor for factor, scale in scales.items() if scale.direction == "down"),
         frozenset(factor for factor, scale in scales.items() if not scale.steps),
         computed,
+        Side.of(store.items(run) if pairing else (), run.spec.get("manifest")),
     )
+
+
+def common_judges(a: Judged, b: Judged) -> dict[str, str]:
+    """The judges of both runs: what the second calls each of the first."""
+    mine, theirs = a.scores.judge.present(), b.scores.judge.present()
+    for judged, judges in ((a, mine), (b, theirs)):
+        if not judges:
+            raise InputError(f"run {judged.run.name} has no judgements to decide on")
+    same = {name: name for name in mine if name in theirs}
+    # A file of recorded replies does not say who wrote them, and two runs cannot share one: the table names both.
+    recorded = [[name for name in side if name.startswith("replay:")] for side in (mine, theirs)]
+    if not same and all(len(side) == 1 for side in recorded):
+        same = {recorded[0][0]: recorded[1][0]}
+    if not same:
+        raise UsageError(
+            f"run {a.run.name} is judged by {', '.join(mine)}, run {b.run.name} by {', '.join(theirs)}: "
+            "a difference of judges is no difference of edits. Judge both runs with one judge"
+        )
+    return same
+
+
+def pair_runs(a: Judged, b: Judged, same: Same) -> tuple[Scores, Scores, Match]:
+    """The scores of both runs with the content that they share in the column `pair`, empty where they share none."""
+    found = match(a.side, b.side, same)
+    if not found.matched:
+        what = "input, output and instruction" if same == "edit" else "input and instruction"
+        counted = f"{found.unmatched_a:,} edits of {a.run.name} and {found.unmatched_b:,} of {b.run.name}"
+        raise InputError(
+            f"no edit is in both runs: {counted}, none with the same {what}. Ids do not count: judge the same edits"
+        )
+    return _paired(a.scores, found.a), _paired(b.scores, found.b), found
+
+
+def _paired(scores: Scores, keys: Mapping[str, str]) -> Scores:
+    labels = Column.of(keys.get(label, "") for label in scores.item.labels)
+    return replace(scores, pair=Column(labels.codes[scores.item.codes], labels.labels))
+
+
+def shared(scores: Scores) -> Scores:
+    """Of scores that were paired with another run's, those on what both have."""
+    return scores.take(np.array([label != "" for label in scores.pair.labels] or [False])[scores.pair.codes])
 
 
 _AT_ONCE = 5_000

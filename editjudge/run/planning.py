@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.images import Fetch, name_of
+from editjudge.images import Fetch, is_url, name_of
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Known
@@ -182,15 +182,18 @@ def known(digests: Digests, root: Path | None, edit: Edit, role: str) -> Known |
 
 
 def _shown(found: Iterable[Work], digests: Digests) -> dict[str, dict[str, str]]:
-    """Digests of each edit's pictures: those that its rubrics show, and the input, by which edits are grouped."""
+    """Digests of each edit's pictures, also of those that no rubric shows: they are what the edit is known by, to
+    ratings and other runs. Addresses are fetched for who is to look at them alone."""
     shown: dict[str, dict[str, str]] = {}
     for work in found:
         shown.setdefault(work.edit.id, {}).update(work.digests)
     for work in found:
-        mine, source = shown[work.edit.id], work.edit.input
-        if "input" not in mine and work.edit.group is None and isinstance(source, Path | bytes):
-            with suppress(Exception):  # an input that nobody can read groups nothing
-                mine |= {"input": digest} if (digest := digests.of(source)) else {}
+        mine = shown[work.edit.id]
+        for role in IMAGE_ROLES:
+            source = getattr(work.edit, role)
+            if role not in mine and source is not None and not is_url(source):
+                with suppress(Exception):  # a picture that nobody can read is known by its place
+                    mine |= {role: digest} if (digest := digests.of(source)) else {}
     return shown
 
 

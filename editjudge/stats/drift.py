@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .answer import Answer
 from .bootstrap import DRAWS
 from .columns import Scores
-from .compare import ALPHA, Difference, compare, provenance_changes
+from .compare import ALPHA, Difference, On, compare, provenance_changes
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,12 @@ def drift(
     now: Scores,
     *,
     provenance: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
+    on: On = "item",
     draws: int = DRAWS,
 ) -> Drift:
     """`provenance` of then and now: rubric hash, the model that the server named, image preparation ..."""
     changed = provenance_changes(*provenance)
-    shifts = tuple(compare(then, now, names=("then", "now"), on="item", draws=draws))
+    shifts = tuple(compare(then, now, names=("then", "now"), on=on, draws=draws))
     before, after = then.factor.present(), now.factor.present()
     moved = [d.factor for d in shifts if d.p_holm is not None and d.p_holm < ALPHA]
     compared = sum(d.n > 0 for d in shifts)

@@ -62,12 +62,6 @@ def test_a_narrow_terminal_loses_both_means_or_none(call: Call, store: Path, mon
     assert shown[100] and not shown[60]
 
 
-def test_two_runs_are_told_what_compares_them(call: Call, store: Path) -> None:
-    done = call("compare", "r", "other", "--store", store)
-    assert (done.code, done.out) == (2, "")
-    assert "one manifest" in done.err and "drift other --against r" in done.err and "/compare" in done.err
-
-
 def test_every_pair_is_compared_and_corrected_together(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third")))
     document = call("compare", "r", "--store", store, "--json").document

@@ -171,3 +171,21 @@ def test_pictures_that_are_no_files_cannot_be_named_by_a_manifest(tmp_path: Path
     told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
     assert told.code == 2 and "edit e0: its edited is no file (picture given as bytes)" in told.err
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_folder_that_is_called_like_a_run_does_not_hide_it(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    editjudge("export", "mine", "-o", "mine", "--format", "parquet", "--store", store)
+    edits(tmp_path, 5)
+    with stub():
+        run(tmp_path / "edits.jsonl", store, rubrics=("fidelity",), manner={"name": "mine"})
+
+    assert editjudge("report", "mine", "--store", store).out.count("5 judgements")
+    assert "mine: read from" in editjudge("report", "mine", "--store", store).err
+    monkeypatch.setenv("EDITJUDGE_STORE", str(store))
+    assert editjudge("report", "mine").out.count("5 judgements")
+    assert editjudge("report", "./mine", "--store", store).out.count("4 judgements")
+    monkeypatch.setenv("EDITJUDGE_STORE", str(tmp_path / "none.db"))
+    assert editjudge("report", "mine").out.count("4 judgements")

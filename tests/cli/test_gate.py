@@ -133,7 +133,7 @@ def test_runs_of_different_judges_are_not_compared(call: Call, store: Path) -> N
     made(store, Spec("other", models=("good",), edits=60, judges=("anthropic/c",), salt="2"))
     done = call("gate", "other", "--baseline", "r", "--store", store)
     assert (done.code, done.out) == (2, "")
-    assert "other is judged by anthropic/c, its baseline r by openai/m" in done.err
+    assert "other is judged by anthropic/c, run r by openai/m" in done.err
     made(store, Spec("both", models=("good",), edits=60, judges=("anthropic/c", "openai/m"), salt="3"))
     done = call("gate", "both", "--baseline", "r", "--max-drop", "1", "--store", store)
     assert done.code == 0 and "Checks by openai/m" in done.out, "the one that they have in common"
