@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from editjudge.errors import near_miss
+from editjudge.rubrics.marks import read_marks
 from editjudge.rubrics.model import Consistency, Factor, Rubric
 from editjudge.rubrics.scanning import MAX_DEPTH, Candidate, Scan, TooComplex, scan, without_fences
 from editjudge.rubrics.strict_json import NotStrict, OtherNumber, decode
@@ -124,7 +125,9 @@ def check(
         # What stands before that heading was a draft, whatever it says.
         return _invalid("no_answer", f'no JSON of the answer stands under "## {last[0]}"')
     if not reading.reasons and rubric.consistency:
-        reading.reasons.extend(_inconsistent(rubric.consistency, sections, reading.scores))
+        contradictions, unread = _consistency(rubric.consistency, sections, reading.scores)
+        reading.reasons.extend(contradictions)
+        violations += unread
     if reading.reasons:
         return Failure("invalid", tuple(reading.reasons[:MAX_REASONS]))
     violations += _around(rubric, found, sections)
@@ -325,7 +328,8 @@ class _Reading:
             self.scores[factor.key] = score
         else:
             code = _score_code(value, decimals=scale.range is not None)
-            self._say(code, f'the score of "{factor.key}" is {_shown(value)}; expected {scale.words}', factor.key)
+            kind = str(value)[:40] if code == "score_out_of_scale" else _shown(value)
+            self._say(code, f'the score of "{factor.key}" is {kind}; expected {scale.words}', factor.key)
 
     def _choice(self, factor: Factor, value: object) -> None:
         """To the letter: "A" is not "a"."""
@@ -369,10 +373,11 @@ def _score_code(value: object, *, decimals: bool) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as a message shows it: short, and as JSON has it."""
+    """A value as a message names it: its kind. The words of a message go back to the judge, and must not hold a
+    score that it could take for the one to give."""
     match value:
         case OtherNumber():
-            return str(value)[:40]
+            return "a number"
         case bool() | None:
             return {True: "true", False: "false", None: "null"}[value]
         case dict():
@@ -380,8 +385,8 @@ def _shown(value: object) -> str:
         case list():
             return f"a list of {len(value)}"
         case str():
-            return f'the string "{value[:40]}"'
-    return str(value)
+            return "a string"
+    return "a number"
 
 
 # --- what stands around it, and whether it holds together -----------------------------------------------------
@@ -425,26 +430,27 @@ def _around(rubric: Rubric, found: Scan, sections: Sequence[_Section]) -> tuple[
     return ()
 
 
-def _inconsistent(rule: Consistency, sections: Sequence[_Section], scores: Mapping[str, float]) -> Iterator[Remark]:
+def _consistency(
+    rule: Consistency, sections: Sequence[_Section], scores: Mapping[str, float]
+) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
+    """How the list contradicts the score, and else what keeps the list from proving anything.
+
+    A contradiction never names the score that would be accepted: a judge that is told so obeys.
+    """
     # Without its heading the list may stand anywhere.
     lists = [section for section in sections if section.title == rule.section] or sections
-    marks = set(_marks("\n".join(section.text for section in lists), (*rule.fails, *rule.passes)))
-    if not marks:
-        return
-    failing = next((mark for mark in rule.fails if mark in marks), None)
-    follows = rule.fail_score if failing else rule.pass_score
-    if (said := scores[rule.factor]) != follows:
-        why = f'a listed difference is marked "{failing}"' if failing else "every listed difference is allowed"
-        yield Remark("inconsistent", f"the score is {said}, but {why}, so it must be {follows}", rule.factor)
-
-
-def _marks(text: str, marks: Sequence[str]) -> Iterator[str]:
-    """The marks that lines end in, after a colon; emphasis and a full stop are nothing."""
-    space, line_end = r"[ \t\u00a0]", r"(?:[\n\r\v\f\x85\u2028\u2029]|\Z)"
-    words = "|".join("({})".format(f"{space}++".join(map(re.escape, mark.split()))) for mark in marks)
-    ending = re.compile(rf":(?:{space}|[*_`])*+(?:{words})(?:{space}|[*_`.])*+{line_end}", re.IGNORECASE)
-    for match in ending.finditer(text):
-        yield marks[(match.lastindex or 1) - 1]
+    marks = read_marks("\n".join(section.text for section in lists), rule)
+    score = scores[rule.factor]
+    if marks.failing is not None:
+        why = f'a listed difference is marked "{marks.failing}"' if score != rule.fail_score else ""
+    else:
+        why = "every listed difference has a mark that passes" if marks.all_pass and score != rule.pass_score else ""
+    if why:
+        return (Remark("inconsistent", f"the score and the list contradict each other: {why}", rule.factor),), ()
+    if marks.unread or (marks.prose and marks.passing and marks.failing is None and score != rule.pass_score):
+        message = f'lines under "## {rule.section}" have no mark that can be read, so the list proves nothing'
+        return (), (Remark("unread_mark", message, rule.factor),)
+    return (), ()
 
 
 # Han, kana, Thai, Lao, Myanmar, Khmer, Tibetan: written without spaces between words.

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -621,20 +622,163 @@ def test_a_mark_counts_however_it_is_dressed(ending: str) -> None:
 
 
 @pytest.mark.parametrize("score", [0, 1])
+@pytest.mark.parametrize("line", ["No difference was found.", "- None.", "The light has moved.", ""])
+def test_a_section_without_a_list_is_not_checked(line: str, score: int) -> None:
+    assert accepted(check(LIGHTING, lit(score, line))).violations == ()
+
+
+FAILING = [
+    ": not allowed (object removed)",
+    ": not allowed (not a source of light)",
+    ": not allowed, an object is missing",
+    ": not allowed because the bench is gone",
+    " - not allowed",
+    " – not allowed",
+    "—not allowed",
+    " -> not allowed",
+    ': "not allowed"',
+    ' "not allowed"',
+    " “not allowed”.",
+    " 'not allowed'",
+    " **not allowed**",
+    ": **Not** allowed",
+    " (NOT ALLOWED)",
+    " [not allowed].",
+    ": not-allowed",
+    ": NOT_ALLOWED",
+    ": disallowed",
+    " disallowed",
+    ": dis-allowed",
+    ": un-allowed",
+    ": isn’t allowed",
+    ": is not allowed",
+    ": this is not allowed",
+    ": not an allowed change",
+    ": never allowed",
+    ": not permitted",
+    ": forbidden",
+    ": unsure (may be the light)",
+    ": not sure",
+    ". Not allowed.",
+    ". Allowed: no",
+    ". Allowed? No.",
+    ": allowed? no",
+    ": allowed: false",
+    ": \u274c not allowed",
+    "\uff1anot allowed",
+    "\n  The bench: not allowed",
+]
+
+
+@pytest.mark.parametrize("ending", FAILING)
+def test_a_failing_mark_is_read_however_it_is_written(ending: str) -> None:
+    for lines in (["- sky: allowed", f"- The bench has gone{ending}"], [f"1. The bench has gone{ending}"]):
+        assert accepted(check(LIGHTING, lit(0, *lines))).violations == ()
+        assert codes(refused(check(LIGHTING, lit(1, *lines))).reasons) == ["inconsistent"]
+
+
 @pytest.mark.parametrize(
-    "line",
+    "lines",
     [
-        "- The bench has gone",
-        "- The bench has gone: not allowed, I think",
-        "- not allowed",
-        "- The bench has gone: disallowed",
-        "No difference was found.",
-        "- The bench: allowed {see the left edge}, or is it",
-        "",
+        "| Difference | Mark |\n|---|---|\n| sky | allowed |\n| bench | not allowed |",
+        "| 1 | sky | allowed |\n| 2 | bench | **not allowed** | it is gone |",
+        "- Not allowed: the bench has gone",
+        "- [not allowed] The bench has gone",
+        "sky: allowed\nbench: not allowed",
+        "- The bench behind the hedge\n  has gone: not allowed",
+        "* Background:\n  * sky: allowed\n  * bench: not allowed",
     ],
 )
-def test_a_line_without_a_mark_is_not_checked(line: str, score: int) -> None:
-    assert accepted(check(LIGHTING, lit(score, line))).violations == ()
+def test_a_failing_mark_is_read_wherever_it_stands_in_its_line(lines: str) -> None:
+    assert accepted(check(LIGHTING, lit(0, lines))).violations == ()
+    assert codes(refused(check(LIGHTING, lit(1, lines))).reasons) == ["inconsistent"]
+
+
+UNREADABLE = [
+    "",
+    ": permitted",
+    ": allowed {see the left edge}, or is it",
+    ": allowed?",
+    ": allowed, but the vase is new",
+    ": allowed (not by the rules)",
+    ": allowed if the lamp did it",
+    ": allowed or not allowed",
+    ": allowed / not allowed",
+    ": allowed under no circumstances",
+    ": would be allowed",
+    ": hardly allowed",
+    ": not really allowed",
+    ": not: allowed",
+    ": neither allowed nor ignored",
+    ": not ignored",
+    ": nicht erlaubt",
+    ": ~~not~~ allowed",
+    ": allowed \u274c",
+    ": not allowed? allowed",
+    " is allowed",
+    ": " + "very " * 500 + "odd",
+]
+
+
+@pytest.mark.parametrize("ending", UNREADABLE)
+def test_a_line_whose_mark_cannot_be_read_leaves_the_score_as_it_is_with_a_violation(ending: str) -> None:
+    lines = ["- sky: allowed", f"- The bench has gone{ending}"]
+    for score in (0, 1):
+        verdict = accepted(check(LIGHTING, lit(score, *lines)))
+        assert verdict.scores == {"Contextual_Preservation": score}
+        assert codes(verdict.violations) == ["unread_mark"]
+
+
+@pytest.mark.parametrize("score", [0, 1])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "- sky: allowed\n- Not allowed: none",
+        "- sky: allowed\n- Objects added or removed (not allowed): did not happen",
+        "**Allowed**\n- sky\n\n**Not allowed**\n- bench",
+        "Allowed:\n- sky\nNot allowed:\n- bench",
+        "- Not allowed\n  - bench",
+        "sky: allowed\nbench gone",
+        "- A change of geometry is not allowed",
+        "- sky: allowed\n" + "- more\n" * 1_001,
+    ],
+)
+def test_groups_and_rules_are_not_taken_for_marks(lines: str, score: int) -> None:
+    assert codes(accepted(check(LIGHTING, lit(score, lines))).violations) == ["unread_mark"]
+
+
+def test_a_difference_that_is_told_beside_the_list_keeps_a_failing_score() -> None:
+    lines = ["- sky: allowed", "", "There is also a vase on the table that was not there."]
+    assert codes(accepted(check(LIGHTING, lit(0, *lines))).violations) == ["unread_mark"]
+    assert accepted(check(LIGHTING, lit(1, *lines))).violations == ()
+
+
+@pytest.mark.parametrize(
+    "line", ["- sky: allowed (the light)", "- sky: allowed, since light explains it", "- Allowed: yes"]
+)
+def test_a_passing_mark_may_have_a_reason_that_leaves_no_doubt(line: str) -> None:
+    assert codes(refused(check(LIGHTING, lit(0, line))).reasons) == ["inconsistent"]
+    assert accepted(check(LIGHTING, lit(1, line))).violations == ()
+
+
+def test_a_contradiction_is_told_without_the_score_that_would_be_accepted() -> None:
+    for score, line in ((1, "- bench: not allowed"), (0, "- sky: allowed")):
+        failure = refused(check(LIGHTING, lit(score, line)))
+        assert not re.search(r"\d", failure.reasons[0].message)
+
+
+@every_rubric
+@pytest.mark.parametrize("said", ['"{}"', "{}.0", '"{}/7"', "[{}]", '{{"value": {}}}'])
+def test_no_message_names_a_score_beyond_the_scale_as_a_whole(rubric: Rubric, said: str) -> None:
+    body = raw(
+        answer(rubric, {factor.key: RAW for factor in rubric.factors}),
+        *(said.format(factor.scale.best) for factor in rubric.factors),
+    )
+    failure = refused(check(rubric, full(rubric, body)))
+    assert len(failure.reasons) == len(rubric.factors)
+    for remark, factor in zip(failure.reasons, rubric.factors, strict=True):
+        told = remark.message.replace(factor.scale.words, "").replace("a list of 1", "")
+        assert str(factor.scale.best) not in told
 
 
 def test_unmarked_lines_do_not_hide_marked_ones() -> None:
