@@ -44,7 +44,7 @@ class Marks:
 def read_marks(text: str, rule: Consistency) -> Marks:
     raw = list(itertools.islice(_LINE.finditer(text), MAX_LINES + 1))
     lines = list(_lines(raw[:MAX_LINES]))
-    readings = [_reading(line, following, rule) for line, following in itertools.pairwise([*lines, None])]
+    readings = [_reading(line, next(iter(lines[n + 1 : n + 2]), None), rule) for n, line in enumerate(lines)]
     # Without bullets every line is one of the list, if there is one at all.
     bulleted = any(reading.kind == "item" for reading in readings)
     listed = "item" if bulleted or not any(reading.mark for reading in readings) else "prose"
@@ -75,11 +75,12 @@ class _Line(NamedTuple):
 def _lines(matches: Sequence[re.Match[str]]) -> Iterator[_Line]:
     """The lines with words in them; what is indented below a bullet and has none of its own belongs to it."""
     item: _Line | None = None
-    for before, match in itertools.pairwise([None, *matches]):
-        assert match is not None  # noqa: S101  (None stands before the first alone)
+    end = 0
+    for match in matches:
         indent, words = len(match[1]), match[2]
         bullet = _BULLET.match(words)
-        adjacent = before is not None and match.string.count("\n", before.end(), match.start()) <= 1
+        adjacent = match.string.count("\n", end, match.start()) <= 1
+        end = match.end()
         if item and not bullet and adjacent and indent > item.indent and not words.startswith("|"):
             item = item._replace(text=f"{item.text} : {words}"[: MAX_LINE + 1])
             continue

@@ -10,13 +10,13 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from editjudge.rubrics.thoughts import end_of_thought, format_of, marks_in
+
 MAX_TOKENS = 100_000
 """Strings, brackets and commas looked at before a reply is given up; the largest built-in answer has about 100."""
 MAX_DEPTH = 32
 """Deeper than any contract; beyond it the JSON decoder would recurse."""
 
-_TAG = re.compile(r"</?think(?:ing)?>", re.IGNORECASE)
-_OUTSIDE = re.compile(rf"\{{|{_TAG.pattern}", re.IGNORECASE)
 # Possessive, and an unfinished string or escape runs to the end of the text: no start is tried twice.
 _INSIDE = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[][{},]', re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
@@ -48,14 +48,17 @@ class TooComplex(ValueError):
 
 def scan(text: str, keys: Collection[str]) -> Scan:
     """The candidates of a reply, and the prose around them."""
-    key = _any_of(tuple(keys))
+    key, marks = _any_of(tuple(keys)), marks_in(text)
     found: list[Candidate] = []
     prose: list[str] = []
     prose_before = kept = position = plain = tokens = 0
-    # Before `plain` braces are known to be prose, but a thought may still open or close among them.
-    while match := _TAG.search(text, position, plain) or _OUTSIDE.search(text, max(position, plain)):
+    while match := marks.search(text, position):
         start, position = match.span()
-        if match.group() == "{":
+        thought = format_of(match)
+        if thought is None:
+            # Before `plain` braces are known to be prose, but a thought may still open or close among them.
+            if start < plain:
+                continue
             end, closed, depth, tokens = _object_end(text, start, tokens)
             if not key.search(text, start, end) and (closed or not _cut_in_key(text[start:end], keys)):
                 plain = end
@@ -64,16 +67,16 @@ def scan(text: str, keys: Collection[str]) -> Scan:
             prose_before = len(prose)
             found.append(Candidate(text[start:end], closed, depth))
             kept = position = end
-        elif match.group().startswith("</"):
-            # Some templates swallow the opening tag: all that came before was thought.
+        elif thought.role == "closing":
+            # The opening mark stood in the prompt: all that came before was thought.
             found, prose, prose_before = [], [], 0
             kept = position
         else:
             prose.append(text[kept:start])
-            end_of_thought = _closing(text, position)
-            if end_of_thought is None:
+            end_or_none = end_of_thought(text, position, thought.format)
+            if end_or_none is None:
                 return _result(found, prose, prose_before, ends_in_thought=True)
-            kept = position = end_of_thought
+            kept = position = end_or_none
     prose.append(text[kept:])
     return _result(found, prose, prose_before)
 
@@ -111,16 +114,6 @@ def _cut_in_key(block: str, keys: Collection[str]) -> bool:
     """Whether an object breaks off before its first key is out: too early to hold one, and yet an answer begun."""
     said = block[1:].lstrip()
     return any(f'"{key}'.startswith(said) for key in keys)
-
-
-def _closing(text: str, position: int) -> int | None:
-    """Where the thought that opened before `position` ends; one inside it does not end it."""
-    depth = 1
-    for match in _TAG.finditer(text, position):
-        depth += -1 if match.group().startswith("</") else 1
-        if depth == 0:
-            return match.end()
-    return None
 
 
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:

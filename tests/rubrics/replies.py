@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from editjudge.rubrics import files
+from editjudge.rubrics import files, thoughts
 from editjudge.rubrics.model import Answer, Factor, Rubric, Scale
 
 PAIR = Rubric(
@@ -126,6 +126,10 @@ THOUGHTS = {
     "a thought without its opening tag": 'Draft: {"score": 1, } and so on </think>\n',
     "a thought in a thought": '<think>a <THINK>b</THINK> {"score": 2} </think>',
     "two thoughts": '<think>a</think> <think>{"score": 2}</think>',
+    **{
+        f"a thought in {form.example[0].strip()}": 'Draft: {"score": 1} '.join(form.example)
+        for form in thoughts.FORMATS
+    },
 }
 """What may stand before a reply and is set aside."""
 

@@ -36,6 +36,7 @@ from editjudge.rubrics import prompt
 from editjudge.rubrics.contract import Failure, Finish, Remark, Verdict, check
 from editjudge.rubrics.files import load_one
 from editjudge.rubrics.model import Rubric, Slot, Template
+from editjudge.rubrics.thoughts import FORMATS, ThoughtFormat
 
 LIGHTING = load_one("lighting")
 PRESERVATION = load_one("preservation")
@@ -441,7 +442,7 @@ def test_a_reply_cut_off_anywhere_is_never_accepted(rubric: Rubric, indent: int 
 @every_rubric
 def test_a_dressed_reply_cut_off_inside_its_json_is_never_accepted(rubric: Rubric) -> None:
     for thought, dressing in zip(
-        ["none", *THOUGHTS][::3], ["carriage returns", "fenced", "fenced as json"], strict=True
+        ["none", *THOUGHTS][:9:3], ["carriage returns", "fenced", "fenced as json"], strict=True
     ):
         text = full(rubric, raw(answer(rubric, why="Short.")), dressing, thought)
         for cut in range(len(THOUGHTS[thought]), text.rindex("}") + 1):
@@ -566,8 +567,76 @@ def test_an_answer_that_stands_only_in_a_thought_is_none(rubric: Rubric, around:
     assert refused(check(rubric, around.format(draft=raw(answer(rubric))))).status == status
 
 
+every_format = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.example[0].strip())
+
+
 @every_rubric
-@pytest.mark.parametrize("words", ["</think>", "<think>", "<think> a </think>", "</think> {", "```", '"}', "\\"])
+@every_format
+def test_a_draft_in_a_thought_of_any_format_is_never_the_answer(rubric: Rubric, form: ThoughtFormat) -> None:
+    opening, closing = form.example
+    draft, final = raw(answer(rubric)), raw(worst_answer(rubric))
+    alone = [f"Draft: {draft} No:{closing}{final}"] if form.preopened else []
+    for text in (f"{opening}Draft: {draft} No, rather:{closing}{final}", f"{opening}{{{closing}\n{final}", *alone):
+        verdict = accepted(check(rubric, text))
+        assert verdict.scores == worst(rubric)
+        assert set(codes(verdict.violations)) <= {"missing_section"}
+
+
+@every_rubric
+@every_format
+def test_a_thought_of_any_format_that_never_ends_leaves_no_answer(rubric: Rubric, form: ThoughtFormat) -> None:
+    failure = refused(check(rubric, f"{form.example[0]}Draft: {raw(answer(rubric))}"))
+    assert (failure.status, codes(failure.reasons)) == ("truncated", ["truncated"])
+
+
+@every_format
+def test_the_list_of_a_thought_of_any_format_decides_nothing(form: ThoughtFormat) -> None:
+    opening, closing = form.example
+    text = f"{opening}Draft:\n{lit(0, '- bench: not allowed')}\n{closing}\n{lit(1, '- sky: allowed')}"
+    verdict = accepted(check(LIGHTING, text))
+    assert (verdict.scores, verdict.violations) == ({"Contextual_Preservation": 1}, ())
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        *((f"<{name}>", f"</{name}>") for name in ("thinking", "thought", "thoughts", "reasoning", "reflection")),
+        *(
+            (f"<{name}>", f"</{name}>")
+            for name in ("scratchpad", "analysis", "seed:think", "mm:think", "longcat_think")
+        ),
+        ('<think budget="100">', "</think>"),
+        ("<Reasoning type='draft' open>", "</Reasoning >"),
+        ("<|think|>", "<|/think|>"),
+        ("&lt;think&gt;", "&lt;/think&gt;"),
+        ("<|channel|>commentary to=functions.score <|constrain|>json<|message|>", "<|channel|>final<|message|>"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>"),
+        ("<|open|>think<|sep|>", "<|open|>response<|sep|>"),
+        ("Here's my thought process:", "Here's my response:"),
+        ("<think>", "<|/thinking|>"),
+    ],
+)
+def test_a_mark_of_a_thought_counts_however_it_is_spelled(opening: str, closing: str) -> None:
+    draft, final = raw(answer(PRESERVATION)), raw(worst_answer(PRESERVATION))
+    assert accepted(check(PRESERVATION, f"{opening}\n{draft}\n{closing}{final}")).scores == worst(PRESERVATION)
+    assert refused(check(PRESERVATION, f"{opening}\n{draft}\n{final}")).status == "truncated"
+
+
+def test_a_mark_of_one_format_inside_a_thought_of_another_is_words() -> None:
+    draft, final = raw(answer(PRESERVATION)), raw(worst_answer(PRESERVATION))
+    text = f"<think>They may write [THINK] or <|channel>. {draft}</think>{final}"
+    assert accepted(check(PRESERVATION, text)).scores == worst(PRESERVATION)
+
+
+def test_a_closed_tag_without_content_ends_no_thought() -> None:
+    failure = refused(check(PRESERVATION, f"<think>a<think/>{raw(answer(PRESERVATION))}"))
+    assert failure.status == "truncated"
+
+
+@every_rubric
+@pytest.mark.parametrize(
+    "words", ["</think>", "<think>", "<think> a </think>", "</think> {", "[THINK]", "◁think▷", "```", '"}', "\\"]
+)
 def test_tags_fences_and_braces_inside_a_reason_are_words(rubric: Rubric, words: str) -> None:
     why = f"{reason_for(rubric)[:-1]} {words}"
     verdict = accepted(check(rubric, full(rubric, raw(answer(rubric, why=why)))))
@@ -936,6 +1005,7 @@ HOSTILE: dict[str, Callable[[], str]] = {
     "braces and closing thoughts": lambda: "{</think>" * 50_000 + times("a"),
     "braces around thoughts": lambda: "{<think></think>" * 30_000 + times("a") + "}" * 30_000,
     "beginnings of tags": lambda: times("</thin<think"),
+    "bullets that go on": lambda: "- a\n" + times(" b\n") + _LIT,
     "spaces": lambda: times(" "),
     "spaces before": lambda: times(" ") + _KEPT,
     "spaces after": lambda: _KEPT + times(" ") + "x",

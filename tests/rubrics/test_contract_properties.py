@@ -16,6 +16,7 @@ from replies import DRESSINGS, ID, PAIR, PROSE, RUBRICS, THOUGHTS, answer, full,
 
 from editjudge.rubrics.contract import Failure, Verdict, check
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.thoughts import FORMATS
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "judge_replies" / "manifest.jsonl"
 
@@ -194,6 +195,7 @@ PIECES = [
         "true",
         "NaN",
     ],
+    *[mark for form in FORMATS for mark in form.example],
     *[
         "## Difference Analysis\n",
         "## CP Decision\n",
