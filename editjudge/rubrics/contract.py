@@ -377,7 +377,7 @@ def _shown(value: object) -> str:
     score that it could take for the one to give."""
     match value:
         case OtherNumber():
-            return "a number"
+            return "a number" if re.fullmatch(r"-?\d+", value) else "a decimal number"
         case bool() | None:
             return {True: "true", False: "false", None: "null"}[value]
         case dict():
