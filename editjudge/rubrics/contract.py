@@ -328,7 +328,9 @@ class _Reading:
             self.scores[factor.key] = score
         else:
             code = _score_code(value, decimals=scale.range is not None)
-            kind = str(value)[:40] if code == "score_out_of_scale" else _shown(value)
+            number = isinstance(value, int | OtherNumber) and not isinstance(value, bool)
+            # 6.5 may be quoted; 6.0 names a score that would be accepted.
+            kind = str(value)[:40] if number and float(str(value)) not in scale.values else _shown(value)
             self._say(code, f'the score of "{factor.key}" is {kind}; expected {scale.words}', factor.key)
 
     def _choice(self, factor: Factor, value: object) -> None:
