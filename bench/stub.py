@@ -106,6 +106,8 @@ class Behaviour(Faults):
     """Seconds in the header of a 429; without it no header."""
     timeout_after: float = 60.0
     schema_support: Literal["full", "none"] = "full"
+    thinks: bool = False
+    """Whether the model takes every token that it is allowed."""
 
     def __post_init__(self) -> None:
         for name in (*FAULTS, "slow_drip"):
@@ -170,6 +172,8 @@ class Ledger:
     first: float | None = None
     last: float | None = None
     answers: deque[Answer] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    abandoned: deque[Answer] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    """Answers that the model made, or was making, when the client left: vendors bill them, too."""
     log: deque[Moment] = field(default_factory=lambda: deque(maxlen=_KEPT))
     _asked: set[tuple[str, str, str]] = field(default_factory=set)
     _transports: weakref.WeakSet[asyncio.BaseTransport] = field(default_factory=weakref.WeakSet)
@@ -205,7 +209,7 @@ class Ledger:
             self._asked.add((answer.model, answer.rubric, answer.content_key))
 
     def as_json(self, with_answers: bool = False, with_log: bool = False) -> Json:
-        hidden = {"_asked", "_transports", "answers", "log"}
+        hidden = {"_asked", "_transports", "answers", "abandoned", "log"}
         plain = {key: value for key, value in vars(self).items() if key not in hidden}
         plain["least_paid"] = self.least_paid
         if with_answers:
@@ -287,7 +291,12 @@ class Stub:
                 body = await self._read(request)
                 ledger.bytes_received += len(body)
                 decided = self._decide(wire, request.path, body, number)
-                await self._work(decided, number)
+                try:
+                    await self._work(decided, number)
+                except asyncio.CancelledError:
+                    if decided.answer:
+                        ledger.abandoned.append(decided.answer)
+                    raise
                 reply = decided
             finally:
                 # Before the last byte leaves: who has an answer finds it in the ledger.
@@ -360,6 +369,7 @@ class Stub:
         scores = expected_scores(self.seed, question.content_key, question.rubric)
         fenced = draw(self.seed, "fence", question.content_key) < 0.5
         said = answers.say(question, scores, fault, fenced, draw(self.seed, "variant", number))
+        said = answers.limited(question, said, self.behaviour.thinks)
         answer = Answer(
             f"req_{tag}",
             question.wire,

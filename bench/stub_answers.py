@@ -83,6 +83,8 @@ class Question:
     tool: str | None
     """The tool whose use is forced."""
     tokens: int
+    allowed: int | None = None
+    """Tokens that the answer may take, where the request says."""
 
 
 def wire_of(path: str) -> Wire | None:
@@ -110,7 +112,8 @@ def read_question(wire: Wire, path: str, body: bytes, identifier: str | re.Patte
     key = found[0] if found else _content_key(*(("", pictures[-1:]) if rubric == PAIR else (text, pictures)))
     tokens = len(text) // 4 + 1000 * len(pictures)
     echo = found[0] if found else None
-    return Question(wire, _model(wire, path, data), rubric, echo, key, *_format(wire, data), tokens)
+    allowed = _allowed(wire, data)
+    return Question(wire, _model(wire, path, data), rubric, echo, key, *_format(wire, data), tokens, allowed)
 
 
 def find_rubric(text: str) -> str | None:
@@ -193,11 +196,19 @@ def _format(wire: Wire, data: Json) -> tuple[str | None, bool, str | None]:
     return schema, schema is not None or config.get("responseMimeType") == "application/json", None
 
 
+def _allowed(wire: Wire, data: Json) -> int | None:
+    if wire == "google":
+        return (data.get("generationConfig") or {}).get("maxOutputTokens")
+    return data.get("max_completion_tokens") or data.get("max_tokens")
+
+
 class Said(NamedTuple):
     text: str
     stop: Stop = "stop"
     whole: Json | None = None
     """Set where the text is one JSON object, which a forced tool can carry."""
+    thoughts: int = 0
+    """Tokens that the model took beside its text."""
 
 
 _GARBAGE = "The edit looks convincing and I rate it highly.", "<!DOCTYPE html><html><body>Welcome</body></html>"
@@ -269,9 +280,25 @@ class Usage(NamedTuple):
     output: int
 
 
+UNLIMITED = 32_768
+"""Tokens that a model may take where the request names no limit."""
+
+
+def limited(question: Question, said: Said, thinks: bool) -> Said:
+    """Cut off at the limit of the request; one that `thinks` takes every token that it is allowed."""
+    most, length = question.allowed or UNLIMITED, _tokens(said.text)
+    if length > most:
+        return Said(said.text[: 4 * (most - 1)], "length")
+    return said._replace(thoughts=most - length) if thinks else said
+
+
+def _tokens(text: str) -> int:
+    return len(text) // 4 + 1
+
+
 def usage(question: Question, said: Said) -> Usage:
     """Half of every prompt counts as cached, so that a client that files cached tokens wrongly is found out."""
-    return Usage(question.tokens, question.tokens // 2, len(said.text) // 4 + 1)
+    return Usage(question.tokens, question.tokens // 2, _tokens(said.text) + said.thoughts)
 
 
 _STOPS: dict[Wire, dict[Stop, str]] = {

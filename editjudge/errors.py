@@ -8,6 +8,7 @@ EditjudgeError
 │   └── ImageError        a picture that cannot be read, is not what it claims, or is too large
 └── WorldError            the world failed: the same call may succeed later
     ├── JudgeError        a judge that did not answer
+    │   └── BudgetReached a question that was not asked, since the budget may not pay for it
     └── StoreError        a store that cannot be opened, read or written
 """
 
@@ -47,6 +48,13 @@ class WorldError(EditjudgeError):
 
 class JudgeError(WorldError):
     """A judge that did not answer."""
+
+    spent = 0.0
+    """US dollars that the question had cost by then."""
+
+
+class BudgetReached(JudgeError):
+    """A question that was not asked, since the budget may not pay for it."""
 
 
 class StoreError(WorldError):

@@ -33,9 +33,10 @@ from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
+    from editjudge.judges.purse import Shortage
     from editjudge.judges.registry import Options
     from editjudge.report.tables import Table
-    from editjudge.run.cost import Estimate, Shortage
+    from editjudge.run.cost import Estimate
     from editjudge.run.job import Job, Manner, Outcome
     from editjudge.run.summary import Reason, Summary
     from editjudge.store.store import Store
@@ -238,6 +239,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
     if as_json:
         told = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
         told |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
+        told |= {"cost_estimated_usd": tally.estimated} if tally.estimated else {}
         told |= {"left_out": tally.left_out} if tally.left_out else {}
         told |= {"budget": outcome.short._asdict()} if outcome.short else {}
         told |= {"error": str(outcome.error) if outcome.error else None}
@@ -258,7 +260,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
 
 def _short(short: Shortage) -> str:
     """Each start of a command has the whole budget, which helps where that is enough for a question."""
-    feared = f"the next question may cost up to ${short.next:.4f}, all re-asks and the longest answers included"
+    feared = f"the next question may cost ${short.next:.4f}"
     if short.next > short.budget:
         return f"{feared}; --budget {short.budget:g} is too little for it: give more"
     return (
@@ -276,6 +278,8 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
         click.echo()
     failed = [f"{n:,} {status}" for status, n in sorted(summary.statuses.items()) if status not in ("ok", "abstained")]
     price = "cost unknown" if cost is None else f"${cost:.4f}"
+    if tally.estimated:
+        price += f" (${tally.estimated:.4f} of it estimated, for requests that brought no answer)"
     asked = f"{tally.asked:,} asked, {tally.cached:,} cached, {tally.replies:,} replies, {price}"
     click.echo(
         f"run {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "

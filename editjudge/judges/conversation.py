@@ -81,7 +81,13 @@ class Problem(Exception):
     """A request that brought no reply."""
 
     def __init__(
-        self, kind: ProblemKind, message: str, *, status: int | None = None, retry_after: float | None = None
+        self,
+        kind: ProblemKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        cut_off: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -90,7 +96,15 @@ class Problem(Exception):
         `schema`: the server does not take the JSON schema."""
         self.status = status
         self.retry_after = retry_after
+        self.cut_off = cut_off
+        """Whether the request was sent, and its answer broke off or never came."""
 
     @property
     def passing(self) -> bool:
         return self.kind in ("rate limit", "server", "timeout", "connection")
+
+    @property
+    def may_be_billed(self) -> bool:
+        """Whether a model may have worked on it: a vendor bills what it made, also where nobody received it."""
+        answered = self.status is not None and 200 <= self.status < 300
+        return self.kind == "timeout" or self.cut_off or answered

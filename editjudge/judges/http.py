@@ -21,6 +21,8 @@ from editjudge.judges.conversation import Problem
 
 MAX_REPLY_BYTES = 20_000_000
 """No answer comes near it; a server that sends more is broken or hostile."""
+_CONNECT = 30.0
+"""Seconds to get a connection; a server that takes longer is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,6 @@ class Transport:
         # together; the environment names proxies, as it does for the vendors' own clients.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-            timeout=aiohttp.ClientTimeout(total=self._timeout, connect=30),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=True,
             auto_decompress=True,
@@ -74,40 +75,55 @@ class Transport:
         if self._session:
             await self._session.close()
 
-    async def post(self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...]) -> Response:
-        """Send and read to the end; raises `Problem` where no complete response came."""
-        return await self._request("POST", url, headers, _Pieces(body))
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
+    ) -> Response:
+        """Send and read to the end; raises `Problem` where no complete response came within `patience` timeouts."""
+        return await self._request("POST", url, headers, _Pieces(body), patience=patience)
 
     async def get(self, url: str, headers: Mapping[str, str], into: IO[bytes] | None = None) -> Response:
         """Read to the end; a success may be of any size where it goes `into` a file."""
         return await self._request("GET", url, headers, None, into)
 
     async def _request(
-        self, method: str, url: str, headers: Mapping[str, str], body: _Pieces | None, into: IO[bytes] | None = None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: _Pieces | None,
+        into: IO[bytes] | None = None,
+        patience: float = 1.0,
     ) -> Response:
         if self._session is None:
             raise RuntimeError("a transport is used inside `async with`")
         started = time.monotonic()
-        with self._explaining():
-            sent = self._session.request(method, url, data=body, headers=headers, allow_redirects=False)
+        seconds = self._timeout * patience
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT)
+        with _explaining(seconds):
+            sent = self._session.request(
+                method, url, data=body, headers=headers, allow_redirects=False, timeout=timeout
+            )
             async with sent as response:
                 data = await _kept(response, into) if into and response.ok else await _bounded(response)
                 return Response(response.status, response.headers, data, time.monotonic() - started)
 
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError:
-            raise Problem("timeout", f"no complete answer within {self._timeout:g} s") from None
-        except aiohttp.ClientConnectorDNSError as error:
-            raise Problem("connection", f"the host {error.host} cannot be found") from None
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise Problem("key", f"the certificate of {error.host} cannot be trusted") from None
-        except aiohttp.ClientConnectorError as error:
-            raise Problem("connection", f"no connection to {error.host}:{error.port}: {error.strerror}") from None
-        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-            raise Problem("connection", f"the connection broke: {type(error).__name__}") from None
+
+@contextmanager
+def _explaining(seconds: float) -> Iterator[None]:
+    try:
+        yield
+    except aiohttp.ConnectionTimeoutError:  # nothing was sent, so nothing is billed
+        raise Problem("connection", f"no connection within {min(seconds, _CONNECT):g} s") from None
+    except TimeoutError:
+        raise Problem("timeout", f"no complete answer within {seconds:g} s") from None
+    except aiohttp.ClientConnectorDNSError as error:
+        raise Problem("connection", f"the host {error.host} cannot be found") from None
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise Problem("key", f"the certificate of {error.host} cannot be trusted") from None
+    except aiohttp.ClientConnectorError as error:
+        raise Problem("connection", f"no connection to {error.host}:{error.port}: {error.strerror}") from None
+    except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
+        raise Problem("connection", f"the connection broke: {type(error).__name__}", cut_off=True) from None
 
 
 async def _kept(response: aiohttp.ClientResponse, into: IO[bytes]) -> bytes:
@@ -123,5 +139,5 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     async for chunk in response.content.iter_any():
         data += chunk
         if len(data) > MAX_REPLY_BYTES:
-            raise Problem("server", f"the server sent more than {MAX_REPLY_BYTES:,} bytes")
+            raise Problem("server", f"the server sent more than {MAX_REPLY_BYTES:,} bytes", cut_off=True)
     return bytes(data)

@@ -91,6 +91,19 @@ def image_tokens(provider: str, width: int, height: int) -> int:
     return 85 + 170 * math.ceil(width * shrink / 512) * math.ceil(height * shrink / 512)
 
 
+def most_image_tokens(spec: str, width: int, height: int) -> int:
+    """What a picture counts at most, by any rule that its provider has published for any of its models."""
+    provider, _, model = spec.partition("/")
+    rule = image_tokens(provider, width, height)
+    if "4o-mini" in model:  # counts 2,833 where others count 85, and 5,667 where they count 170
+        return 34 * rule
+    # 1,536 patches at 2.46 each (OpenAI), 4,784 (Anthropic), 2,240 (Gemini 3).
+    if provider in ("openai", "azure", "anthropic", "google"):
+        return max(rule, 4_784)
+    # A server of one's own may take each 28 x 28 pixels for a token, as Qwen-VL does, without a bound.
+    return max(rule, 4_784, math.ceil(width / 28) * math.ceil(height / 28))
+
+
 def question_tokens(provider: str, sizes: Iterable[tuple[int, int]], text: str) -> int:
     """About what a question counts, pictures and text."""
     return sum(image_tokens(provider, *size) for size in sizes) + text_tokens(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -10,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from editjudge.errors import UsageError
-from editjudge.judgement import Usage
 from editjudge.judges.conversation import Parameters
+from editjudge.judges.purse import Funds
 from editjudge.judges.work import Judge, Pacing
 from editjudge.rubrics.files import COMPUTED
 from editjudge.rubrics.model import Rubric
@@ -68,6 +67,7 @@ async def open_judge(
     *,
     batch: bool = False,
     needs_key: bool = True,
+    funds: Funds | None = None,
 ) -> Judge:
     """The judge of a spec, at the price of its batches if `batch`; what it holds open is closed with `resources`.
 
@@ -83,6 +83,7 @@ async def open_judge(
     if spec in ("measured", METRICS):
         return _embedded(spec)
     from editjudge.judges.http import Transport
+    from editjudge.judges.prices import prices
     from editjudge.judges.providers import resolve
     from editjudge.judges.vlm import Talker
 
@@ -97,16 +98,9 @@ async def open_judge(
         reasks=options.reasks,
         strict=options.strict,
         want_schema=options.schema,
-        price=functools.partial(cost, spec, options.prices, batch=batch),
+        price=prices(options.prices).of(spec, batch=batch),
+        funds=funds,
     )
-
-
-def cost(spec: str, prices_file: Path | None, usage: Usage, *, batch: bool = False) -> float | None:
-    """What a reply cost; None where the price is unknown."""
-    from editjudge.judges.prices import prices
-
-    price = prices(prices_file).of(spec, batch=batch)
-    return price.of(usage) if price else None
 
 
 def _embedded(spec: str) -> Judge:

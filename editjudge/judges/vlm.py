@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from editjudge.edit import Edit
-from editjudge.errors import EditjudgeError, JudgeError
+from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
 from editjudge.images import Limits
 from editjudge.judgement import Exchange, Judgement, SchemaMode, Status
-from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Reply, Turn
+from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Reply, Request, Turn
 from editjudge.judges.http import Response
-from editjudge.judges.prices import answer_tokens, question_tokens
+from editjudge.judges.prices import Price, answer_tokens, most_image_tokens, question_tokens
 from editjudge.judges.providers import Endpoint
+from editjudge.judges.purse import MOST_OUTPUT, Funds, Most, Purse
 from editjudge.judges.replay import verdict_of
 from editjudge.judges.unexpected import unexpected
 from editjudge.judges.work import Load, Pacing, Work
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
 from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.prompt import Question, reask
+from editjudge.rubrics.prompt import ImagePart, Question, reask
 from editjudge.rubrics.schema import answer_schema
 
 REASKS = 2
@@ -32,7 +35,48 @@ _QUOTED = 4_000
 class Transport(Protocol):
     """Who takes a question to the server and brings what it said."""
 
-    async def post(self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...]) -> Response: ...
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
+    ) -> Response: ...
+
+
+@dataclass
+class _Bill:
+    """What the requests of one task brought, and what they cost."""
+
+    price: Price | None
+    exchanges: list[Exchange] = field(default_factory=list)
+    estimated: float = 0.0
+    lost: int = 0
+    """Requests that brought no answer and may be billed."""
+    problem: Problem | None = None
+    """Of the latest of them."""
+    capped: int | None = None
+    """Tokens that an answer was allowed, where the budget left fewer than were wanted."""
+    unasked: bool = False
+    """Whether the budget did not pay for asking again."""
+
+    def lose(self, problem: Problem | None, amount: float) -> None:
+        self.estimated += amount
+        self.lost += 1
+        self.problem = problem or self.problem
+
+    def cost(self) -> float | None:
+        """None where a price, or what a server counted, is unknown."""
+        if self.price is None:
+            return None if self.exchanges or self.lost else 0.0
+        costs = [self.price.of(exchange.usage) for exchange in self.exchanges]
+        return None if None in costs else sum(filter(None, costs)) + self.estimated
+
+    def notes(self) -> Iterator[Remark]:
+        if self.lost and self.price:
+            count = "1 request" if self.lost == 1 else f"{self.lost} requests"
+            amount = f"${self.estimated:.4f} of the cost is an estimate"
+            yield Remark("cost_estimated", f"{amount}: {count} brought no answer and may be billed")
+        if self.capped is not None:
+            yield Remark("capped", f"the budget left no more than {self.capped:,} tokens for the answer")
+        if self.unasked:
+            yield Remark("budget_reached", "it was not asked again: the budget may not pay for it")
 
 
 class Talker:
@@ -49,7 +93,8 @@ class Talker:
         reasks: int = REASKS,
         strict: bool = False,
         want_schema: bool = True,
-        price: Callable[[Any], float | None] = lambda _: None,
+        price: Price | None = None,
+        funds: Funds | None = None,
     ) -> None:
         self.spec = spec
         self.limits: Limits | None = endpoint.limits
@@ -61,7 +106,7 @@ class Talker:
         self._strict = strict
         self._want_schema = want_schema
         self._schema_mode: SchemaMode = endpoint.schema_mode if want_schema else "prompt only"
-        self._price = price
+        self._price, self._funds = price, funds or Purse()
         left_out = sorted(name for name in endpoint.unsupported if getattr(parameters, name) is not None)
         self.warnings = (*endpoint.warnings, *(f"{spec} has no {name}: it is left out" for name in left_out))
         self._identity = {
@@ -72,10 +117,10 @@ class Talker:
             "strict": strict,
         }
 
-    def through(self, transport: Transport, pace: Pacing) -> Self:
+    def through(self, transport: Transport, pace: Pacing, funds: Funds) -> Self:
         """The same judge, asked another way: the questions, the contract and the keys are the same."""
         other = copy.copy(self)
-        other._transport, other.pace = transport, pace
+        other._transport, other.pace, other._funds = transport, pace, funds
         return other
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
@@ -87,30 +132,42 @@ class Talker:
         for role in work.rubric.images:
             encoded = await load(role)
             pictures[role] = Picture(encoded.media_type, encoded.base64)
+        bill = _Bill(self._price)
         async with self.pace.slot():
-            return await self._converse(work, question, pictures)
+            try:
+                judgement = await self._converse(work, question, pictures, bill)
+            except JudgeError as error:
+                error.spent = bill.cost() or 0.0
+                raise
+        return dataclasses.replace(judgement, notes=(*judgement.notes, *bill.notes()), cost=bill.cost())
 
-    async def _converse(self, work: Work, question: Question, pictures: Mapping[str, Picture]) -> Judgement:
-        exchanges: list[Exchange] = []
+    async def _converse(
+        self, work: Work, question: Question, pictures: Mapping[str, Picture], bill: _Bill
+    ) -> Judgement:
+        exchanges = bill.exchanges
         turns: tuple[Turn, ...] = ()
         outcome: Verdict | Failure | None = None
         mode = self._mode(work.rubric)
         for _ in range(1 + self._reasks):
             try:
-                outcome, mode = await self._exchange(work, question, pictures, turns, exchanges)
+                outcome, mode = await self._exchange(work, question, pictures, turns, bill)
                 if isinstance(outcome, Verdict):
                     break
                 if text := exchanges[-1].text:  # an empty turn is refused by some servers, and says nothing
                     turns = (*turns, Turn(text[:_QUOTED], reask(outcome, question)))
             except Problem as problem:
                 return self._no_reply(work, problem, exchanges, self._mode(work.rubric))
+            except BudgetReached:
+                if outcome is None:
+                    raise  # nothing was said, so that the task stays to be judged
+                bill.unasked = True  # what was said is paid for; the next run asks again
+                break
             except EditjudgeError:
                 raise
             except Exception as error:  # as `run.single.judged` does, with the replies that were paid for
                 reasons = (unexpected(error, work.name, self),)
-                kept = {"exchanges": tuple(exchanges), "schema_mode": mode, "cost": self._cost(exchanges)}
-                return work.judgement("error", reasons=reasons, **kept)
-        return verdict_of(work, outcome, exchanges, schema_mode=mode, cost=self._cost(exchanges))
+                return work.judgement("error", reasons=reasons, exchanges=tuple(exchanges), schema_mode=mode)
+        return verdict_of(work, outcome, exchanges, schema_mode=mode)
 
     async def _exchange(
         self,
@@ -118,10 +175,10 @@ class Talker:
         question: Question,
         pictures: Mapping[str, Picture],
         turns: tuple[Turn, ...],
-        exchanges: list[Exchange],
+        bill: _Bill,
     ) -> tuple[Verdict | Failure, SchemaMode]:
-        """Ask once more. The reply is among the `exchanges` before it is looked at: it is paid for, whatever comes."""
-        reply, seconds, retries, mode = await self._send(work, question, pictures, turns)
+        """Ask once more. The reply is on the bill before it is looked at: it is paid for, whatever comes."""
+        reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill)
         exchange = Exchange(
             text=reply.text,
             outcome="error",
@@ -132,33 +189,66 @@ class Talker:
             latency=seconds,
             retries=retries,
         )
-        exchanges.append(exchange)
+        bill.exchanges.append(exchange)
         outcome = check(
             work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
         )
         reasons = outcome.reasons if isinstance(outcome, Failure) else ()
-        exchanges[-1] = dataclasses.replace(exchange, outcome=outcome.status, reasons=reasons)
+        bill.exchanges[-1] = dataclasses.replace(exchange, outcome=outcome.status, reasons=reasons)
         return outcome, mode
 
     async def _send(
-        self, work: Work, question: Question, pictures: Mapping[str, Picture], turns: tuple[Turn, ...]
+        self,
+        work: Work,
+        question: Question,
+        pictures: Mapping[str, Picture],
+        turns: tuple[Turn, ...],
+        bill: _Bill,
     ) -> tuple[Reply, float | None, int, SchemaMode]:
         mode = self._mode(work.rubric)
         schema = answer_schema(work.rubric) if mode != "prompt only" else None
         conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name)
-        request = self.endpoint.request(conversation, self._parameters)
-        url, headers = self.endpoint.address(request)
+        wanted = self._parameters.max_tokens or MOST_OUTPUT
+        allowed = dataclasses.replace(self._parameters, max_tokens=wanted) if self._funds.bounded else self._parameters
+        request = self.endpoint.request(conversation, allowed)
+        most = self._most(work, question, request, wanted)
+        timeouts = 0
 
         async def send() -> tuple[Reply, float | None]:
-            response = await self._transport.post(url, headers, request.body)
-            return self.heard(response), response.seconds
+            nonlocal timeouts
+            hold = await self._funds.hold(most) if most else None
+            sent = request
+            if hold and hold.tokens < wanted:
+                bill.capped = hold.tokens
+                sent = self.endpoint.request(conversation, dataclasses.replace(allowed, max_tokens=hold.tokens))
+            try:
+                # A question that takes longer than it may takes no less the next time.
+                response = await self._transport.post(*self.endpoint.address(sent), sent.body, 2.0**timeouts)
+                reply = self.heard(response)
+            except Problem as problem:
+                timeouts += problem.kind == "timeout"
+                if problem.may_be_billed:
+                    bill.lose(problem, hold.lost() if hold else 0.0)
+                elif hold:
+                    hold.settle(0.0)
+                raise
+            except (Exception, asyncio.CancelledError):
+                bill.lose(None, hold.lost() if hold else 0.0)
+                raise
+            if hold:
+                hold.settle(self._price.of(reply.usage) if self._price else None)
+            return reply, response.seconds
 
         try:
             (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
         except Problem as problem:
             if problem.kind == "schema" and schema is not None:
                 self._schema_mode = "prompt only"  # for this judge from now on, and recorded with every answer
-                return await self._send(work, question, pictures, turns)
+                return await self._send(work, question, pictures, turns, bill)
+            raise
+        except BudgetReached:
+            if bill.problem:  # asked in vain, and not to be asked again
+                raise bill.problem from None
             raise
         return reply, seconds, retries, mode
 
@@ -182,6 +272,19 @@ class Talker:
             return Problem(problem.kind, str(redacted), status=problem.status, retry_after=problem.retry_after)
         return Problem(problem.kind, "no reason given", status=problem.status, retry_after=problem.retry_after)
 
+    def _most(self, work: Work, question: Question, request: Request, wanted: int) -> Most | None:
+        """What a request can be billed at most; None where the price is unknown."""
+        if self._price is None:
+            return None
+        # A token is a byte at least, and all that is no picture is text: messages, schema and settings.
+        text = sum(map(len, request.body[::2]))
+        shown = (work.sizes[part.role] for part in question.parts if isinstance(part, ImagePart))
+        tokens = text + sum(most_image_tokens(self.spec, *size) for size in shown)
+        # With settings of the user's own an answer may need all the tokens that it was given, say to think.
+        free = not self._parameters.extra and self._parameters.reasoning_effort is None
+        least = min(wanted, 4 * answer_tokens(work.rubric)) if free else wanted
+        return Most(tokens * self._price.input / 1e6, self._price.output / 1e6, wanted, least)
+
     def _tokens(self, work: Work, question: Question) -> int:
         """About what one ask counts, there and back."""
         sizes = [work.sizes[role] for role in work.rubric.images]
@@ -199,9 +302,4 @@ class Talker:
         status: Status = "refused" if problem.kind == "refusal" else "unreachable"
         failed = Exchange("", status, finish="error", reasons=(reason,))
         kept = (*exchanges, failed)
-        return work.judgement(status, reasons=(reason,), exchanges=kept, schema_mode=mode, cost=self._cost(exchanges))
-
-    def _cost(self, exchanges: list[Exchange]) -> float | None:
-        costs = [self._price(exchange.usage) for exchange in exchanges]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if len(known) == len(costs) else None
+        return work.judgement(status, reasons=(reason,), exchanges=kept, schema_mode=mode)

@@ -16,19 +16,20 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
 from editjudge.edit import Edit
-from editjudge.errors import JudgeError, UsageError
+from editjudge.errors import BudgetReached, JudgeError, UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges.conversation import Problem, Request
 from editjudge.judges.http import Response, Transport
+from editjudge.judges.purse import Hold, Most, Purse, PurseHold
 from editjudge.judges.vlm import Talker
 from editjudge.judges.wire import batch as wire
 from editjudge.judges.wire.pieces import document
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Encoded
-from editjudge.run.cost import Purse
 from editjudge.run.engine import Engine
 from editjudge.run.pace import Retry
 from editjudge.run.planning import Planner
@@ -78,7 +79,6 @@ class BatchEngine(Engine):
         judgements = await asyncio.gather(*(keep(self._writer.put, judgement) for judgement in judgements))
         await asyncio.to_thread(kept.forget, self._store, [judgement.key for judgement in judgements])
         for judgement in judgements:
-            self._purse.pay(judgement)
             self._planner.count(judgement)
 
 
@@ -92,6 +92,10 @@ class _Counter:
         self._calls = _Calls(judge, transport)
         self._works: dict[str, Work] = {}
         """Those that wait for an answer, by key."""
+        self._holds: dict[str, dict[int, PurseHold]] = {}
+        """Money for questions that wait for an answer, by key and number of the question."""
+        self._unpaid: list[Work] = []
+        """Those whose next question there was no money for."""
         self._open: dict[int, Batch] = {}
         self._most_open = OPEN
         self._pause = LOOK[0]
@@ -110,26 +114,14 @@ class _Counter:
             if batch := waiting.get(work.task.key):
                 self._works[work.task.key] = work
                 self._open.setdefault(batch.id, batch)
-                self._purse.reserve(work, owed=True)
         await self._carry_on([work for work in works if work.task.key not in waiting])
+        await self._pay_backlog()
 
     async def _carry_on(self, works: Sequence[Work]) -> None:
         said = await asyncio.to_thread(kept.said_of, self._store, [work.task.key for work in works])
-        ready: list[Work] = []
-        for work in works:
-            while not self._purse.reserve(work, owed=work.task.key in said):
-                if ready:
-                    await self._advance(ready, said)
-                    ready = []
-                else:
-                    await self._wait_for_money()
-                if self._control.stopping is not None:
-                    return
-            ready.append(work)
-            if len(ready) == _TOGETHER:
-                await self._advance(ready, said)
-                ready = []
-        await self._advance(ready, said)
+        for some in _chunks(works, _TOGETHER):
+            if self._control.stopping is None:
+                await self._advance(some, said)
 
     async def _advance(self, works: Sequence[Work], said: Mapping[str, list[Said]]) -> None:
         try:
@@ -137,10 +129,25 @@ class _Counter:
         except JudgeError:  # no question will fare better, until somebody mends it; then all are asked again
             await asyncio.to_thread(kept.forget_errors, self._store, self._judge.spec)
             raise
-        await self._engine.keep([step for step in steps if isinstance(step, Judgement)])
+        await self._keep([step for step in steps if isinstance(step, Judgement)])
+        self._unpaid += [work for work, step in zip(works, steps, strict=True) if step is None]
         for work, step in zip(works, steps, strict=True):
             if isinstance(step, _Asked):
                 await self._add(work, step)
+
+    async def _pay_backlog(self) -> None:
+        """Ask what there was no money for, as what is under way comes back cheaper than was feared."""
+        while self._unpaid and self._control.stopping is None:
+            works, self._unpaid = self._unpaid, []
+            await self._carry_on(works)
+            if len(self._unpaid) >= len(works):
+                await self._wait_for_money()
+
+    async def _keep(self, judgements: Sequence[Judgement]) -> None:
+        for judgement in judgements:  # nothing more is asked
+            for hold in self._holds.pop(judgement.key, {}).values():
+                hold.settle(0.0)
+        await self._engine.keep(judgements)
 
     async def _wait_for_money(self) -> None:
         """Before the budget counts as reached, what is under way is waited for."""
@@ -148,30 +155,34 @@ class _Counter:
             await self._submit()
         elif self._open:
             await self._look()
-        elif self._purse.reserved:  # for another judge
+        elif self._purse.open:  # for another judge
             await self._control.rest(self._pause)
         else:
             self._control.stop("budget", short=self._purse.short)
 
-    async def _step(self, work: Work, said: list[Said]) -> Judgement | _Asked:
-        """The judgement that what was said leads to, or else the next question."""
+    async def _step(self, work: Work, said: list[Said]) -> Judgement | _Asked | None:
+        """The judgement that what was said leads to, or else the next question; None where there is no money for it."""
         try:
             if said:
                 try:
-                    return await self._through(said).judge(work, _unseen)
+                    return await self._through(work, said).judge(work, _unseen)
                 except _Asked:
                     pass  # only now are pictures needed
-            return await judged(self._through(said), work, self._engine._pictures)
+            return await judged(self._through(work, said), work, self._engine._pictures)
         except _Asked as asked:
             return asked
+        except (_Short, BudgetReached):
+            return None
 
-    def _through(self, said: list[Said]) -> Talker:
+    def _through(self, work: Work, said: list[Said]) -> Talker:
         told = _Told(said)
-        return self._judge.through(told, told)
+        funds = _BatchFunds(self._purse, self._holds.setdefault(work.task.key, {}), len(said))
+        return self._judge.through(told, told, funds)
 
     async def finish(self) -> None:
         while self._control.stopping is None and (self._handing or self._open):
             await (self._submit() if self._handing else self._look())
+            await self._pay_backlog()
         if self._open:
             self._say(
                 f"{self._judge.spec}: {_count(len(self._open), 'batch', 'batches')} with "
@@ -343,13 +354,55 @@ class _Asked(BaseException):
         self.headers, self.body = headers, body
 
 
+class _Short(BaseException):
+    """A question that there is no money for now: no failure, so that nothing on the way takes it for one."""
+
+
+class _BatchFunds:
+    """Money for the questions of one task. It is gone through anew with each answer: those that were answered are
+    settled the first time, and the next one has its money held until it is."""
+
+    def __init__(self, purse: Purse, holds: dict[int, PurseHold], answered: int) -> None:
+        self.bounded = purse.bounded
+        self._purse, self._holds, self._answered = purse, holds, answered
+        self._number = itertools.count()
+
+    async def hold(self, most: Most) -> Hold:
+        number = next(self._number)
+        if number < self._answered:  # without money of ours, an earlier process held it
+            return _BatchHold(self._holds.pop(number, None), most.tokens)
+        if number not in self._holds:
+            if (hold := self._purse.try_hold(most)) is None:
+                raise _Short
+            self._holds[number] = hold
+        return self._holds[number]
+
+
+@dataclass
+class _BatchHold:
+    """Money for a question that was answered. What a batch brings no answer to is not billed."""
+
+    held: PurseHold | None
+    tokens: int
+
+    def settle(self, cost: float | None) -> None:
+        if self.held:
+            self.held.settle(cost)
+
+    def lost(self) -> float:
+        self.settle(0.0)
+        return 0.0
+
+
 class _Told:
     """Stands for the server: says what it said before, in that order, and raises the question that comes next."""
 
     def __init__(self, said: Iterable[Said]) -> None:
         self._said = iter(said)
 
-    async def post(self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...]) -> Response:
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
+    ) -> Response:
         for status, answer in self._said:
             return Response(status, {}, answer, None)
         raise _Asked(headers, body)

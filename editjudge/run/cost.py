@@ -1,20 +1,19 @@
-"""What a run will cost: the most for one task, and the estimate for all of them."""
+"""What a run will cost, before anything is asked."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from editjudge.errors import UsageError, near_miss
-from editjudge.judgement import Judgement
 from editjudge.judges.prices import Price, answer_tokens, prices, question_tokens
 from editjudge.judges.registry import Options, is_local
 from editjudge.judges.work import Work
 
-_REASONS = 500
-"""Tokens that tell a judge why its reply cannot be used, and what the answer must be; about, and rather too many."""
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "n", "candidateCount")
+"""Settings by which an answer may become longer than a budget reckons with."""
 
 
 @dataclass
@@ -41,52 +40,6 @@ class Estimate:
         return dataclasses.asdict(self)
 
 
-class Shortage(NamedTuple):
-    """What a budget was too little for, in US dollars."""
-
-    budget: float
-    spent: float
-    next: float
-    """The most that the next task can cost."""
-
-
-class Purse:
-    """A budget, what was spent of it, and what is set aside for tasks in flight."""
-
-    def __init__(self, budget: float | None = None, most: Callable[[Work], float] = lambda _: 0.0) -> None:
-        self._budget, self._most, self._spent, self._dearer = budget, most, 0.0, 1.0
-        self.reserved: dict[str, float] = {}
-        """The most that each task in flight can cost, by key."""
-        self.short: Shortage | None = None
-        """Of the latest task that there was not enough for."""
-
-    def reserve(self, work: Work, *, owed: bool = False) -> bool:
-        """Set aside the most that a task can cost, if there is that much; what is `owed` already in any case."""
-        return self.set_aside(work.task.key, self._most(work) if self._budget is not None else 0.0, owed)
-
-    def set_aside(self, key: str, most: float, owed: bool = False) -> bool:
-        feared = self._spent + self._dearer * (sum(self.reserved.values()) + most)
-        if self._budget is None or feared <= self._budget or owed:
-            self.reserved[key] = most
-            return True
-        self.short = Shortage(self._budget, self._spent, self._dearer * most)
-        return False
-
-    def release(self, work: Work) -> None:
-        self.reserved.pop(work.task.key, None)
-
-    def pay(self, judgement: Judgement) -> None:
-        unknown = judgement.cost is None and judgement.exchanges
-        self.settle(judgement.key, None if unknown else judgement.cost or 0.0)
-
-    def settle(self, key: str, cost: float | None) -> None:
-        """What a task came to; where nobody knows, the most that was feared."""
-        most = self.reserved.pop(key, 0.0)
-        self._spent += most if cost is None else cost
-        if most and cost is not None:  # an estimate that proved too low is corrected for all that follow
-            self._dearer = max(self._dearer, cost / most)
-
-
 class Costs:
     """Prices of a run's judges, applied to its tasks."""
 
@@ -100,17 +53,8 @@ class Costs:
                 f"--budget needs to know what {', '.join(unknown)} costs{meant(unknown[0], options)} "
                 f"Give --prices FILE, a price file (docs/running.md) with {unknown[0]} in it, or leave out --budget"
             )
-
-    def most(self, work: Work) -> float:
-        """What a task costs if every ask is needed and every answer is as long as it may be."""
-        price = self._prices[work.task.judge]
-        if price is None or work.problem or is_local(work.task.judge):
-            return 0.0
-        asks = 1 + self._options.reasks
-        output = self._options.parameters.max_tokens or 4 * answer_tokens(work.rubric)
-        # Each further ask repeats what was said before: the useless reply, and what was wrong with it.
-        repeated = asks * (asks - 1) // 2 * (output + _REASONS)
-        return ((asks * input_tokens(work) + repeated) * price.input + asks * output * price.output) / 1e6
+        if budget is not None and (own := next(_limits(options.parameters.extra), None)):
+            raise UsageError(f"--budget limits how long answers may be: say --max-tokens, and leave out -J {own}")
 
     def estimate(self, judge: str) -> Estimate:
         """An empty estimate, to be added to."""
@@ -147,3 +91,10 @@ def meant(spec: str, options: Options) -> str:
 
 def _price(spec: str, options: Options, *, batch: bool) -> Price | None:
     return Price(0.0, 0.0) if is_local(spec) else prices(options.prices).of(spec, batch=batch)
+
+
+def _limits(extra: object) -> Iterator[str]:
+    for name, value in extra.items() if isinstance(extra, Mapping) else ():
+        if name in _LIMITS:
+            yield name
+        yield from _limits(value)

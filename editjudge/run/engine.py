@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from editjudge.edit import Edit
-from editjudge.errors import EditjudgeError
+from editjudge.errors import BudgetReached, EditjudgeError
+from editjudge.judges.purse import Purse
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Pictures
-from editjudge.run.cost import Purse
 from editjudge.run.planning import Control, Ending, Planner
 from editjudge.run.single import judged, keep
 from editjudge.store.store import Store
@@ -27,12 +27,11 @@ class Engine:
         self.control = Control()
         self._planner, self._purse = planner, purse
         self._pictures = Pictures(root=planner.access.root, fetch=planner.access.fetch)
-        self._settled = asyncio.Event()
         self._writer = Writer(store)
 
     async def run(self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]) -> Ending:
         """Judge everything; each judge goes through the edits at its own pace."""
-        self.control.waking += [judge.pace.stop for judge in judges if hasattr(judge, "pace")]
+        self.control.waking += [self._purse.stop, *(judge.pace.stop for judge in judges if hasattr(judge, "pace"))]
         try:
             async with asyncio.TaskGroup() as group:
                 for judge in judges:
@@ -52,7 +51,7 @@ class Engine:
                 ahead = asyncio.create_task(self._next(batches))
                 for work in await self._planner.not_done(planned):
                     await room.wait()
-                    if not await self._affordable(work):
+                    if self.control.stopped:
                         break
                     room.enter()
                     task = group.create_task(self._do(judge, work))
@@ -66,30 +65,19 @@ class Engine:
             self.control.stop("failed", error)
             return None
 
-    async def _affordable(self, work: Work) -> bool:
-        """Whether the run goes on, and can pay for this if it comes to the worst, as it hardly ever does: before the
-        budget counts as reached, what is in flight is waited for."""
-        while self.control.stopping is None:
-            if self._purse.reserve(work):
-                return True
-            if not self._purse.reserved:
-                self.control.stop("budget", short=self._purse.short)
-                break
-            self._settled.clear()
-            await self._settled.wait()
-        return False
-
     async def _do(self, judge: Judge, work: Work) -> None:
         try:
             judgement = await keep(self._writer.put, await judged(judge, work, self._pictures))
+        except BudgetReached as error:  # the task stays to be judged
+            self._planner.tally.cost += error.spent
+            self.control.stop("budget", short=self._purse.short)
         except EditjudgeError as error:
+            self._planner.tally.cost += getattr(error, "spent", 0.0)
             # The run ends as if the user had ended it: what is in flight is paid for, so it is let finish.
             self.control.stop("failed", error)
-            self._purse.release(work)
         else:
-            self._purse.pay(judgement)
+            self._planner.tally.estimated = self._purse.estimated
             self._planner.count(judgement)
-        self._settled.set()
 
 
 def first_of(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:

@@ -19,13 +19,14 @@ from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import InputError, ManifestError, UsageError, near_miss
 from editjudge.images import name_of
 from editjudge.judges.conversation import Parameters
+from editjudge.judges.purse import Purse, Shortage
 from editjudge.judges.registry import Options, check_answers, open_judge
 from editjudge.rubrics.files import SETS, load_one, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.batch import BatchEngine
 from editjudge.run.contradicting import hold_against_evidence
-from editjudge.run.cost import Costs, Purse, Shortage
+from editjudge.run.cost import Costs
 from editjudge.run.engine import Engine
 from editjudge.run.fetching import fetch
 from editjudge.run.pace import Circuit, Pace
@@ -240,10 +241,12 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         return await execute_on(manner.cluster, job, store, manner)
     rubrics = job.load_rubrics()
     shape = Shape(rubrics, job.repeats, job.layout)
-    costs = Costs(job.options, manner.budget, job.judges, batch=manner.batch)
+    Costs(job.options, manner.budget, job.judges, batch=manner.batch)  # says so where a budget cannot be kept
+    purse = Purse(manner.budget)
     async with AsyncExitStack() as resources:
         judges = [
-            await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch) for spec in job.judges
+            await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch, funds=purse)
+            for spec in job.judges
         ]
         job.check()
         chosen = job.chosen(store)  # what cannot be asked at all leaves no run behind
@@ -251,7 +254,6 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
             manner.say(warning)
         run = open_run(job, store, manner, rubrics)
         planner = Planner(store, run.id, shape, access(job, manner.rehash), manner.observe)
-        purse = Purse(manner.budget, costs.most)
         engine = (
             BatchEngine(store, run.id, planner, purse, manner.say) if manner.batch else Engine(store, planner, purse)
         )

@@ -41,6 +41,8 @@ class Retry:
 
     tries: int = 10
     """At 32 % failing requests, as in the fault tests, one ask in 90,000 stays unanswered."""
+    timeouts: int = 2
+    """Of these, how many may follow a timeout: each may be billed, and whoever is asked waits longer each time."""
     first: float = 0.5
     longest: float = 30.0
     patience: float = 300.0
@@ -168,7 +170,7 @@ class Persistence(ABC):
 
     async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
         """The reply, and how many sends brought none."""
-        failures = spent = 0
+        failures = spent = timeouts = 0
         while True:
             async with self.turn(tokens) as turn:
                 try:
@@ -180,7 +182,8 @@ class Persistence(ABC):
             failures += 1
             # While the circuit is open a judge is waited for: its tasks must not burn into failures.
             spent += not turn.down
-            if not problem.passing or spent >= self.retry.tries:
+            timeouts += problem.kind == "timeout"
+            if not problem.passing or spent >= self.retry.tries or timeouts > self.retry.timeouts:
                 raise problem
             pause = self.retry.pause(problem, failures, self._chance)
             if pause > self.retry.patience:

@@ -20,9 +20,9 @@ from typing import Literal
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.images import Fetch, is_url, name_of
 from editjudge.judgement import DONE, Judgement
+from editjudge.judges.purse import Shortage
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Known
-from editjudge.run.cost import Shortage
 from editjudge.run.plan import NotThere, Shape, works
 from editjudge.store.store import Item, Store
 
@@ -47,6 +47,8 @@ class Tally:
     replies: int = 0
     """Replies that were paid for."""
     cost: float = 0.0
+    estimated: float = 0.0
+    """Of the cost, that of requests which brought no answer and may be billed."""
     unpriced: int = 0
     """Judgements whose cost is unknown."""
     left_out: int = 0
@@ -91,6 +93,10 @@ class Control:
     waking: list[Callable[[], None]] = field(default_factory=list)
     """Called at the stop, for those who wait elsewhere."""
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def stopped(self) -> bool:
+        return self.stopping is not None
 
     def stop(self, why: Ending, error: BaseException | None = None, short: Shortage | None = None) -> None:
         if self.stopping is None:

@@ -14,8 +14,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from editjudge.errors import BudgetReached
 from editjudge.judges.conversation import Problem
-from editjudge.run.cost import Purse, Shortage
+from editjudge.judges.purse import Hold, Most, Purse, Shortage
 from editjudge.run.pace import Circuit, JudgeDown, Pace
 from editjudge.run.planning import Ending, Tally
 
@@ -62,7 +63,7 @@ class _Member:
 
     heard: float
     held: dict[int, tuple[AbstractAsyncContextManager[Any], Any]] = field(default_factory=dict)
-    owed: set[str] = field(default_factory=set)
+    holds: dict[int, Hold] = field(default_factory=dict)
     pieces: set[int] = field(default_factory=set)
 
 
@@ -89,7 +90,7 @@ class Conductor:
             for spec in judges
         }
         self._unmetered = not (requests_per_minute or tokens_per_minute)
-        self._purse, self._settled = Purse(budget), asyncio.Event()
+        self._purse = Purse(budget)
         self._silence = silence
         self._members: dict[str, _Member] = {}
         self._tallies: dict[str, Tally] = {}
@@ -152,24 +153,21 @@ class Conductor:
 
     # --- purse ------------------------------------------------------------------------------------------------
 
-    async def afford(self, worker: str, key: str, most: float) -> bool:
-        """Whether the run goes on and can pay for this if it comes to the worst; what is in flight is waited for."""
-        while self._stopping is None:
-            if self._purse.set_aside(f"{worker} {key}", most):
-                self._member(worker).owed.add(key)
-                return True
-            if not self._purse.reserved:
-                self.halt("budget")
-                break
-            self._settled.clear()
-            await self._settled.wait()
-        return False
+    async def hold(self, worker: str, most: Most) -> tuple[int, int] | None:
+        """Money for one request: its number, and the tokens that the answer may take. None: the budget is reached."""
+        try:
+            hold = await self._purse.hold(most)
+        except BudgetReached:
+            self.halt("budget")
+            return None
+        number = next(self._numbers)
+        self._member(worker).holds[number] = hold
+        return number, hold.tokens
 
-    async def pay(self, worker: str, key: str, cost: float | None) -> None:
+    async def settle(self, worker: str, number: int, cost: float | None) -> None:
         """`cost` None: unknown, so the most that was feared."""
-        self._member(worker).owed.discard(key)
-        self._purse.settle(f"{worker} {key}", cost)
-        self._settled.set()
+        if hold := self._member(worker).holds.pop(number, None):
+            hold.settle(cost)
 
     # --- the run ----------------------------------------------------------------------------------------------
 
@@ -197,7 +195,7 @@ class Conductor:
             self._stopping, self._why = ending, why
             for pace in self._paces.values():
                 pace.stop()
-        self._settled.set()
+            self._purse.stop()
 
     async def news(self) -> News:
         await self._bury()
@@ -219,9 +217,8 @@ class Conductor:
             member = self._members.pop(worker)
             for context, _ in reversed(member.held.values()):
                 await _abandon(context)
-            for key in member.owed:
-                self._purse.settle(f"{worker} {key}", None)
-            self._settled.set()
+            for hold in member.holds.values():
+                hold.settle(None)
 
 
 async def _abandon(context: AbstractAsyncContextManager[Any]) -> None:
@@ -234,6 +231,6 @@ def total(tallies: Iterable[Tally]) -> Tally:
     whole = Tally()
     for tally in tallies:
         whole.statuses.update(tally.statuses)
-        for name in ("cached", "asked", "replies", "cost", "unpriced", "left_out"):
+        for name in ("cached", "asked", "replies", "cost", "estimated", "unpriced", "left_out"):
             setattr(whole, name, getattr(whole, name) + getattr(tally, name))
     return whole

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from editjudge.edit import Edit
-from editjudge.errors import EditjudgeError, UsageError
+from editjudge.errors import BudgetReached, EditjudgeError, UsageError
+from editjudge.judges.purse import Hold, Most, Purse
 from editjudge.judges.registry import open_judge
-from editjudge.judges.work import Judge, Work
+from editjudge.judges.work import Judge
 from editjudge.rubrics.model import Rubric
-from editjudge.run.cost import Costs, Purse
 from editjudge.run.engine import Engine
 from editjudge.run.job import Job, access
 from editjudge.run.pace import JudgeDown, Persistence, Turn
@@ -61,7 +61,7 @@ class Worker:
     def __init__(self, order: Order) -> None:
         self._order, self._id, self._conductor = order, uuid.uuid4().hex, order.conductor
         self._shape = Shape(order.rubrics, order.job.repeats, order.job.layout)
-        self._costs = Costs(order.job.options, order.budget, order.job.judges)
+        self._purse = ClusterPurse(order.budget, order.conductor, self._id)
         self._open_shelf = shelves(order.place, order.run, self._shape)
         self._engines: dict[int, _Engine] = {}
         self._past = Tally()
@@ -83,7 +83,7 @@ class Worker:
         order = self._order
         found = []
         for spec in order.job.judges:
-            judge = await open_judge(spec, order.job.options, self._pacing, self._resources)
+            judge = await open_judge(spec, order.job.options, self._pacing, self._resources, funds=self._purse)
             if identity(judge, order.rubrics) != order.identities[spec]:
                 raise UsageError(
                     f"{spec} is another judge on a node of the cluster than where the run was started: "
@@ -107,7 +107,9 @@ class Worker:
             await asyncio.sleep(BEAT)
 
     def _tally(self) -> Tally:
-        return total([self._past, *(engine.tally for engine in self._engines.values())])
+        tally = total([self._past, *(engine.tally for engine in self._engines.values())])
+        tally.estimated = self._purse.estimated
+        return tally
 
     async def _judge(self, piece: Piece) -> None:
         if not await self._conductor.begin.remote(self._id, piece.number):
@@ -142,42 +144,53 @@ class Worker:
         order = self._order
         return Planner(cast(Store, shelf), order.run.id, self._shape, access(order.job, order.rehash))
 
-    async def afford(self, work: Work) -> bool:
-        if self._order.budget is None:
-            return True
-        most = self._costs.most(work)
-        return bool(await self._conductor.afford.remote(self._id, work.task.key, most))
-
-    def pay(self, key: str, cost: float | None) -> None:
-        if self._order.budget is not None:
-            self._conductor.pay.remote(self._id, key, cost)
-
 
 class _Engine(Engine):
     """The local engine, with the cluster's purse."""
 
     def __init__(self, worker: Worker, shelf: Shelf) -> None:
         planner = worker.planner(shelf)
-        super().__init__(cast(Store, shelf), planner, _Purse(worker))
+        super().__init__(cast(Store, shelf), planner, worker._purse)
         self.tally = planner.tally
-        self._worker = worker
-
-    async def _affordable(self, work: Work) -> bool:
-        return self.control.stopping is None and await self._worker.afford(work)
 
 
-class _Purse(Purse):
-    """Passes on to the cluster's what was paid."""
+class ClusterPurse(Purse):
+    """The budget of the whole cluster, as one worker sees it: asked before each request, where there is one."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, budget: float | None, conductor: Any, worker: str) -> None:
         super().__init__()
-        self._worker = worker
+        self.bounded = budget is not None
+        self._conductor, self._worker = conductor, worker
 
-    def settle(self, key: str, cost: float | None) -> None:
-        self._worker.pay(key, cost)
+    async def hold(self, most: Most) -> Hold:
+        if not self.bounded:
+            return await super().hold(most)
+        granted = await self._conductor.hold.remote(self._worker, most)
+        if granted is None:
+            raise BudgetReached("the budget of the run may not pay for the next question")
+        number, tokens = granted
+        return _ClusterHold(self, number, tokens, most)
 
-    def release(self, work: Work) -> None:
-        self._worker.pay(work.task.key, 0.0)
+    def pay(self, number: int, cost: float | None) -> None:
+        """Nobody waits for it to be heard."""
+        self._conductor.settle.remote(self._worker, number, cost)
+
+
+@dataclass
+class _ClusterHold:
+    purse: ClusterPurse
+    number: int
+    tokens: int
+    most: Most
+
+    def settle(self, cost: float | None) -> None:
+        self.purse.pay(self.number, cost)
+
+    def lost(self) -> float:
+        amount = self.most.of(self.tokens)
+        self.purse.estimated += amount
+        self.settle(None)
+        return amount
 
 
 @dataclass
