@@ -61,8 +61,8 @@ class BatchEngine(Engine):
     def __init__(
         self, store: Store, run_id: int, planner: Planner, purse: Purse, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        super().__init__(store, planner, purse)
-        self._store, self._run, self._say = store, run_id, say
+        super().__init__(store, planner, purse, say)
+        self._store, self._run = store, run_id
 
     async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
         if not isinstance(judge, Talker):
@@ -73,6 +73,9 @@ class BatchEngine(Engine):
             while self.control.stopping is None and (works := await self._next(planned)) is not None:
                 await counter.take(await self._planner.not_done(works))
             await counter.finish()
+            while self._planner.elsewhere(judge) and not self.control.stopped:
+                await counter.take(await self.left_behind(judge))
+                await counter.finish()
 
     async def keep(self, judgements: Sequence[Judgement]) -> None:
         """Commit; then the provider's answers are no longer needed."""

@@ -18,13 +18,20 @@ from editjudge.store.writer import Writer
 
 LOOKAHEAD = 8
 """Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
+LOOK = 0.5
+"""Seconds between two looks at what another process is asking."""
+_MOST_ELSEWHERE = 5_000
+"""Tasks of another process that are kept in mind, before it is waited for."""
 
 
 class Engine:
     """One run over one store."""
 
-    def __init__(self, store: Store, planner: Planner, purse: Purse) -> None:
+    def __init__(
+        self, store: Store, planner: Planner, purse: Purse, say: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.control = Control()
+        self._say, self._waiting = say, False
         self._planner, self._purse = planner, purse
         self._pictures = Pictures(root=planner.access.root, fetch=planner.access.fetch)
         self._writer = Writer(store)
@@ -39,7 +46,10 @@ class Engine:
         except* EditjudgeError as errors:
             self.control.stop("failed", first_of(errors))
         finally:
-            await self._writer.close()
+            try:
+                await self._writer.close()
+            finally:
+                await asyncio.to_thread(self._planner.close)
         return self.control.stopping or "finished"
 
     async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
@@ -49,14 +59,31 @@ class Engine:
             room = _Room(judge)
             while self.control.stopping is None and (planned := await ahead) is not None:
                 ahead = asyncio.create_task(self._next(batches))
-                for work in await self._planner.not_done(planned):
-                    await room.wait()
-                    if self.control.stopped:
-                        break
-                    room.enter()
-                    task = group.create_task(self._do(judge, work))
-                    task.add_done_callback(room.leave)
+                await self._begin(judge, await self._planner.not_done(planned), group, room)
+                while self._planner.elsewhere(judge) > _MOST_ELSEWHERE and not self.control.stopped:
+                    await self._begin(judge, await self.left_behind(judge), group, room)
+            while self._planner.elsewhere(judge) and not self.control.stopped:
+                await self._begin(judge, await self.left_behind(judge), group, room)
         await ahead
+
+    async def left_behind(self, judge: Judge) -> list[Work]:
+        """Tasks that another process gave back or died with; where there are none, after a pause."""
+        works = await self._planner.left_behind(judge)
+        if not works and (count := self._planner.elsewhere(judge)):
+            if not self._waiting:
+                self._waiting = True
+                self._say(f"{judge.spec}: {count:,} tasks are being asked by another process; waiting for its answers")
+            await self.control.rest(LOOK)
+        return works
+
+    async def _begin(self, judge: Judge, works: Iterable[Work], group: asyncio.TaskGroup, room: _Room) -> None:
+        for work in works:
+            await room.wait()
+            if self.control.stopped:
+                break
+            room.enter()
+            task = group.create_task(self._do(judge, work))
+            task.add_done_callback(room.leave)
 
     async def _next(self, batches: Iterator[list[Work]]) -> list[Work] | None:
         try:

@@ -73,7 +73,7 @@ def forecast(
 
 
 async def _forecast(job: Job, store_place: str, rates: Rates, needs_keys: bool) -> tuple[list[Estimate], Todo]:
-    job.check()
+    job.check(whole=False)
     shape = Shape(job.load_rubrics(), job.repeats, job.layout)
     costs = Costs(job.options, None, job.judges)
     exists = "://" in store_place or Path(store_place).exists()

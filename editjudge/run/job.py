@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -34,6 +34,7 @@ from editjudge.run.plan import Shape
 from editjudge.run.planning import Access, Control, Ending, Planner, Tally
 from editjudge.run.summary import Summary, commonest, is_failure, summarise
 from editjudge.run.where import Chosen, Sieve
+from editjudge.store.claims import Claims
 from editjudge.store.store import Run, Store
 
 T = TypeVar("T")
@@ -63,6 +64,8 @@ class Job:
     """`RUN:FACTOR>=VALUE`, all of them: only the edits that earlier runs of the same store did not rule out."""
     rows: Iterable[Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     """In the place of a file: the manifest's path is then no more than a name."""
+    _read_through: list[object] = field(default_factory=list, init=False, compare=False, repr=False)
+    """States of the manifest in which every line was understood."""
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -94,9 +97,25 @@ class Job:
         """The edits that the run is about, of all or of some of the manifest's."""
         return Chosen(edits or self.edits, Sieve(self.where, store) if self.where else None)
 
-    def check(self) -> None:
-        """That there is something to judge, where the manifest says: else its models would be blamed for it."""
+    def check(self, *, whole: bool = True) -> None:
+        """That every line can be understood, before anything is asked, and that there is something to judge, where the
+        manifest says: else its models would be blamed for it. Without `whole` the first edits are looked at alone."""
         self._check_models()
+        self._check_pictures()
+        # A stream costs its network once more, so that it is read as it is judged.
+        if whole and (self.rows is None or isinstance(self.rows, Sized)) and self._is_new():
+            for _ in self.edits():
+                pass
+
+    def _is_new(self) -> bool:
+        """Whether the manifest was not read through before, as it is now."""
+        status = self.manifest.stat() if self.rows is None and self.manifest.is_file() else None
+        state = status and (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        is_new = state is None or state not in self._read_through
+        self._read_through.append(state)
+        return is_new
+
+    def _check_pictures(self) -> None:
         needs_input = all("input" in rubric.images for rubric in self.load_rubrics())
         roles = ("input",) if needs_input else IMAGE_ROLES  # without its input no rubric can be asked of an edit
         sought: list[Path | None] = []
@@ -253,9 +272,11 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             manner.say(warning)
         run = open_run(job, store, manner, rubrics)
-        planner = Planner(store, run.id, shape, access(job, manner.rehash), manner.observe)
+        planner = Planner(store, run.id, shape, access(job, manner.rehash), manner.observe, Claims(store))
         engine = (
-            BatchEngine(store, run.id, planner, purse, manner.say) if manner.batch else Engine(store, planner, purse)
+            BatchEngine(store, run.id, planner, purse, manner.say)
+            if manner.batch
+            else Engine(store, planner, purse, manner.say)
         )
         manner.control(engine.control)
         try:

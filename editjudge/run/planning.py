@@ -21,9 +21,11 @@ from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.images import Fetch, is_url, name_of
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.purse import Shortage
+from editjudge.judges.registry import is_local
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Known
 from editjudge.run.plan import NotThere, Shape, works
+from editjudge.store.claims import Claims
 from editjudge.store.store import Item, Store
 
 BATCH = 200
@@ -121,6 +123,7 @@ class Planner:
         shape: Shape,
         access: Access | None = None,
         observe: Callable[[Tally], None] = lambda _: None,
+        claims: Claims | None = None,
     ) -> None:
         self.tally = Tally()
         self.observe = observe
@@ -128,6 +131,9 @@ class Planner:
         self._store, self._run, self._shape = store, run_id, shape
         self._window: set[str] = set()
         """Keys that are planned or in flight: an answer that two tasks share is paid for once."""
+        self._claims = claims
+        self._elsewhere: dict[str, Work] = {}
+        """Tasks that another process is asking, by key."""
 
     def batches(self, judge: Judge, edits: Iterator[Edit]) -> Iterator[list[Work]]:
         """All works of a judge, some edits at a time; items and tasks are kept before they are handed out.
@@ -152,16 +158,25 @@ class Planner:
         return digests
 
     async def not_done(self, planned: list[Work]) -> list[Work]:
-        """What is neither answered nor about to be. Keys enter the window before the store is asked, so that none
-        can be committed in between and asked again."""
+        """What is neither answered nor about to be, claimed for this process. Keys enter the window before the store is
+        asked, so that none can be committed in between and asked again."""
         fresh: dict[str, Work] = {}
         for work in planned:
             if work.task.key not in self._window:
                 fresh.setdefault(work.task.key, work)
         self._window.update(fresh)
         statuses = await asyncio.to_thread(self._store.done, list(fresh))
-        done = {key for key, status in statuses.items() if status in DONE}
-        self._window -= done
+        todo = {key: work for key, work in fresh.items() if statuses.get(key) not in DONE}
+        if self._claims and (paid := [key for key, work in todo.items() if _is_paid(work)]):
+            mine = await asyncio.to_thread(self._claims.take, paid)
+            # Another may have answered between the look and the claim.
+            statuses |= (later := await asyncio.to_thread(self._store.done, paid))
+            answered = {key for key in paid if later.get(key) in DONE}
+            await asyncio.to_thread(self._claims.give_back, answered & mine)
+            elsewhere = {key: todo[key] for key in paid if key not in mine and key not in answered}
+            self._elsewhere |= elsewhere
+            todo = {key: work for key, work in todo.items() if key not in answered and key not in elsewhere}
+        self._window -= {key for key in fresh if statuses.get(key) in DONE}
         for work in planned:
             if (status := statuses.get(work.task.key)) in DONE:
                 self.tally.statuses[str(status)] += 1
@@ -169,13 +184,51 @@ class Planner:
             elif fresh.get(work.task.key) is not work:
                 self.tally.cached += 1
         self.observe(self.tally)
-        return [work for key, work in fresh.items() if key not in done]
+        return list(todo.values())
+
+    def elsewhere(self, judge: Judge) -> int:
+        """How many tasks of a judge another process is asking."""
+        return sum(work.task.judge == judge.spec for work in self._elsewhere.values())
+
+    async def left_behind(self, judge: Judge) -> list[Work]:
+        """Of what another process was asking, that which it gave back or died with. What it answered is counted, also
+        where that was a failure: the next run tries it again."""
+        waiting = {key: work for key, work in self._elsewhere.items() if work.task.judge == judge.spec}
+        if self._claims is None or not waiting:
+            return []
+        held = await asyncio.to_thread(self._claims.held, list(waiting))
+        free = [key for key in waiting if not held.get(key)]
+        mine = await asyncio.to_thread(self._claims.take, free)
+        statuses = await asyncio.to_thread(self._store.done, free)
+        found: list[Work] = []
+        for key in free:
+            status = statuses.get(key)
+            if status in DONE or (status is not None and key not in held):
+                self.tally.statuses[status] += 1
+                self.tally.cached += 1
+                self._window.discard(key)
+                del self._elsewhere[key]
+            elif key in mine:
+                found.append(self._elsewhere.pop(key))
+        await asyncio.to_thread(self._claims.give_back, mine - {work.task.key for work in found})
+        self.observe(self.tally)
+        return found
+
+    def close(self) -> None:
+        """What is claimed and was not asked is for others to ask."""
+        if self._claims:
+            self._claims.close()
 
     def count(self, judgement: Judgement) -> None:
         """A judgement that is committed."""
         self._window.discard(judgement.key)
         self.tally.add(judgement)
         self.observe(self.tally)
+
+
+def _is_paid(work: Work) -> bool:
+    """Whether somebody else is asked: what this machine answers itself may be answered twice."""
+    return work.problem is None and not is_local(work.task.judge)
 
 
 def known(digests: Digests, root: Path | None, edit: Edit, role: str) -> Known | None:

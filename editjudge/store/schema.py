@@ -272,6 +272,14 @@ batch_lines = sa.Table(  # questions without a judgement yet; a key's asks are i
     sa.Index("batch_lines_by_key", "key"),
 )
 
+claims = sa.Table(  # questions that a process is asking, or is about to
+    "claims",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("until", sa.Double, nullable=False),  # seconds since 1970, by the clock of the database
+)
+
 studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how many
     "studies",
     metadata,
@@ -356,7 +364,11 @@ def _remember_files_by_inode(connection: sa.Connection) -> None:
     add_columns(connection, digests, "ctime_ns", "inode")
 
 
-CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [_remember_files_by_inode]
+def _add_claims(connection: sa.Connection) -> None:
+    claims.create(connection, checkfirst=True)
+
+
+CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [_remember_files_by_inode, _add_claims]
 """Together they make a store of 0.2 out of one of 0.1: one version, so that users migrate once. Each may be added to
 until 0.2 is released, and never after."""
 

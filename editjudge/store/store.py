@@ -28,7 +28,7 @@ from editjudge.judgement import row as shown_row
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.store import places, schema
-from editjudge.store.schema import digests, items, judgements, replies, rubrics, runs, tasks, upsert
+from editjudge.store.schema import claims, digests, items, judgements, replies, rubrics, runs, tasks, upsert
 
 State = Literal["running", "finished", "interrupted", "budget"]
 """`interrupted`: by the user. `budget`: the money ran out. Both resume."""
@@ -378,6 +378,8 @@ class Store:
         def work(connection: sa.Connection) -> None:
             if kept:
                 connection.execute(upsert(self._dialect, judgements, _KEPT[1:], unless=_is_done), kept)
+                # What is answered is claimed by nobody: in the same transaction, so that nobody asks it in between.
+                connection.execute(_UNCLAIM, [{"claimed": row["key"]} for row in kept])
             if said:
                 connection.execute(upsert(self._dialect, replies), said)
 
@@ -484,6 +486,8 @@ _FROM_INDEX = judgements.c.status >= ""
 _STATUSES = sa.select(judgements.c.key, judgements.c.status).where(
     judgements.c.key.in_(sa.bindparam("keys", expanding=True)), _FROM_INDEX
 )
+
+_UNCLAIM = sa.delete(claims).where(claims.c.key == sa.bindparam("claimed"))
 
 _AS_ROW = shown_row(Judgement("", "invalid", "", "", ""), "", None, None)
 ROW_FIELDS = tuple(_AS_ROW)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bench.stub import Behaviour
@@ -23,6 +26,7 @@ from editjudge.judges.registry import Options
 from editjudge.judges.work import Work
 from editjudge.rubrics.files import dump, load
 from editjudge.run import planning
+from editjudge.run.job import Job
 from editjudge.run.planning import Control, Planner
 from editjudge.store.store import Store
 
@@ -563,19 +567,57 @@ def test_a_server_that_wants_a_long_pause_ends_the_run_and_nothing_is_burnt(tmp_
     assert done.statuses() == {"pending": 90}
 
 
-def test_a_line_that_is_wrong_ends_the_run_and_what_is_in_flight_is_kept(
+def test_a_line_that_went_wrong_since_ends_the_run_and_what_is_in_flight_is_kept(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "BATCH", 4)
-    manifest = edits(tmp_path, 8)
-    with manifest.open("a") as file:
-        file.write("{broken\n")
-    with stub(Behaviour(latency=0.3)) as server:
-        done = run(manifest, store, rubrics=("fidelity",))
+    manifest = edits(tmp_path, 20)
+    check = Job.check
+
+    def then_break(self: Job) -> None:
+        check(self)
+        with manifest.open("a") as file:
+            file.write("{broken\n")
+
+    monkeypatch.setattr(Job, "check", then_break)
+    with stub(Behaviour(latency=0.05)) as server:
+        done = run(manifest, store, rubrics=("fidelity",), manner={"concurrency": 2})
         assert server.ledger.paid == done.statuses()["ok"] > 0
     assert done.outcome.ending == "failed"
     assert isinstance(done.outcome.error, ManifestError)
-    assert "edits.jsonl:9" in str(done.outcome.error)
+    assert "edits.jsonl:21" in str(done.outcome.error)
+
+
+def csv_of(manifest: Path) -> Path:
+    rows = rows_of(manifest)
+    with (path := manifest.with_suffix(".csv")).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows([*rows, rows[-1]])
+    return path
+
+
+def parquet_of(manifest: Path) -> Path:
+    rows = rows_of(manifest)
+    pq.write_table(pa.Table.from_pylist([*rows, rows[-1]]), path := manifest.with_suffix(".parquet"))
+    return path
+
+
+def jsonl_of(manifest: Path) -> Path:
+    manifest.write_text(manifest.read_text() + "{broken\n")
+    return manifest
+
+
+@pytest.mark.parametrize("broken", [jsonl_of, csv_of, parquet_of])
+@pytest.mark.parametrize("batch", [False, True], ids=["live", "batch"])
+def test_a_broken_last_line_is_found_before_the_first_question(
+    broken: Callable[[Path], Path], batch: bool, tmp_path: Path, store: Path
+) -> None:
+    manifest = broken(edits(tmp_path, 1_500))
+    with stub() as server, pytest.raises(ManifestError, match=r"1,?50[0-2]"):
+        run(manifest, store, rubrics=("fidelity",), manner={"batch": batch})
+    with Store.open(store) as kept:
+        assert (kept.runs(), server.ledger.requests) == ([], 0)
 
 
 @pytest.mark.parametrize("line", ["{broken", '{"id": "e0", "input": "input-0.png", "edited": null}'])

@@ -26,7 +26,8 @@ from editjudge.run.plan import Shape
 from editjudge.run.planning import Planner, Tally
 from editjudge.run.ray.conductor import Grant, total
 from editjudge.run.ray.pieces import Piece, edits_of
-from editjudge.run.ray.shelves import Shelf, shelves
+from editjudge.run.ray.shelves import Section, Shelf, shelves
+from editjudge.store.claims import Claims
 from editjudge.store.store import Run, Store
 
 BEAT = 1.0
@@ -142,7 +143,8 @@ class Worker:
 
     def planner(self, shelf: Shelf) -> Planner:
         order = self._order
-        return Planner(cast(Store, shelf), order.run.id, self._shape, access(order.job, order.rehash))
+        claims = Claims(shelf.store) if isinstance(shelf, Section) else None  # a shard is written by one worker alone
+        return Planner(cast(Store, shelf), order.run.id, self._shape, access(order.job, order.rehash), claims=claims)
 
 
 class _Engine(Engine):

@@ -1,0 +1,148 @@
+"""Which process is asking what: a claim on a key lasts as long as its owner lives, and a while longer.
+
+Two processes on one run, two runs that share questions, a reward server beside a run: whoever claims a key asks it,
+and the others wait for the answer. A claim expires by the clock of the server, or by that of this machine in SQLite.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from editjudge.errors import StoreError
+from editjudge.store.schema import claims, upsert
+from editjudge.store.store import Store
+
+LEASE = 60.0
+"""Seconds that a claim outlives the last sign of its owner: on another machine, a dead one is waited for so long."""
+BEAT = 15.0
+"""Seconds between two signs: three may be late on a busy disk before a claim is lost."""
+_IN = 900
+"""Keys of one statement, as in `store`."""
+
+
+class Claims:
+    """The claims of one owner. Safe to use from several threads; a thread of its own renews them."""
+
+    def __init__(self, store: Store, lease: float = LEASE, beat: float = BEAT) -> None:
+        self.owner = f"{_process(os.getpid())} {uuid.uuid4().hex}"
+        self._store, self._lease, self._beat = store, lease, beat
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def take(self, keys: Sequence[str]) -> set[str]:
+        """Those of the keys that are ours now: free ones, and those of owners who are gone."""
+        if not keys:
+            return set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew, name="editjudge-claims", daemon=True)
+            self._thread.start()
+        taken: set[str] = set()
+        for some in _chunks(sorted(keys)):  # in one order, so that two who claim the same wait and not in a circle
+            taken |= self._store._transact(functools.partial(self._take, keys=some))
+        return taken
+
+    def _take(self, connection: sa.Connection, keys: Sequence[str]) -> set[str]:
+        now = _now(connection)
+        mine = claims.c.key.in_(keys)
+        owners = connection.scalars(sa.select(claims.c.owner).where(mine).distinct())
+        if gone := [owner for owner in owners if not _is_alive(owner)]:
+            connection.execute(sa.delete(claims).where(mine, claims.c.owner.in_(gone)))
+
+        def held(old: sa.Table, _new: object) -> sa.ColumnElement[bool]:
+            return sa.and_(old.c.until >= now, old.c.owner != self.owner)
+
+        statement = upsert(connection.dialect.name, claims, ("owner", "until"), unless=held)
+        row = {"owner": self.owner, "until": now + self._lease}
+        connection.execute(statement, [{"key": key, **row} for key in keys])
+        return set(connection.scalars(sa.select(claims.c.key).where(mine, claims.c.owner == self.owner)))
+
+    def held(self, keys: Sequence[str]) -> dict[str, bool]:
+        """Of the keys that somebody else claimed and nobody gave back, whether the owner lives."""
+        found: dict[str, bool] = {}
+        with self._store._reading() as connection:
+            now = _now(connection)
+            for some in _chunks(keys):
+                query = sa.select(claims).where(claims.c.key.in_(some), claims.c.owner != self.owner)
+                for key, owner, until in connection.execute(query):
+                    found[key] = until >= now and _is_alive(owner)
+        return found
+
+    def give_back(self, keys: Collection[str]) -> None:
+        for some in _chunks(sorted(keys)):
+            mine = sa.delete(claims).where(claims.c.key.in_(some), claims.c.owner == self.owner)
+            self._store._transact(functools.partial(sa.Connection.execute, statement=mine))
+
+    def close(self) -> None:
+        """Give everything back: what was not asked is for others to ask."""
+        self._ended.set()
+        if self._thread is None:
+            return
+        self._thread.join()
+        with contextlib.suppress(StoreError):  # then they expire
+            self._store._transact(lambda c: c.execute(sa.delete(claims).where(claims.c.owner == self.owner)))
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self._beat):
+            with contextlib.suppress(StoreError):  # it may do better the next time
+                self._store._transact(self._renewed)
+
+    def _renewed(self, connection: sa.Connection) -> None:
+        until = _now(connection) + self._lease
+        connection.execute(sa.update(claims).where(claims.c.owner == self.owner).values(until=until))
+
+
+def _now(connection: sa.Connection) -> float:
+    if connection.dialect.name == "postgresql":  # one clock for all machines
+        return float(connection.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
+    return time.time()
+
+
+def _process(pid: int) -> str:
+    """A process, told from those of another machine or container, and from a later one of the same number."""
+    return f"{_here()} {pid} {_started(pid)}"
+
+
+def _here() -> str:
+    """This machine since it was started, and its processes as they are seen from here."""
+    parts = [socket.gethostname().replace(" ", "-")]
+    with contextlib.suppress(OSError):  # only on Linux
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return "/".join(parts)
+
+
+def _started(pid: int) -> str:
+    with contextlib.suppress(OSError, IndexError):  # only on Linux
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return "?"
+
+
+def _is_alive(owner: str) -> bool:
+    """Whether an owner may live: one elsewhere always may, until its claim expires."""
+    here, pid, started, *_ = [*owner.split(" "), "", "", ""]
+    if here != _here() or not pid.isdecimal():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # of another user
+    return _started(int(pid)) == started
+
+
+def _chunks(keys: Iterable[str]) -> Iterable[list[str]]:
+    iterator = iter(keys)
+    while some := list(islice(iterator, _IN)):
+        yield some
