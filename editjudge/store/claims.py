@@ -123,8 +123,10 @@ def _here() -> str:
 
 
 def _started(pid: int) -> str:
+    """When a process was started; "dead" for one that nobody has buried yet."""
     with contextlib.suppress(OSError, IndexError):  # only on Linux
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "dead" if state in "ZX" else fields[18]
     return "?"
 
 

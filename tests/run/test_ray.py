@@ -23,6 +23,7 @@ import pytest
 from bench.stub import Behaviour, Stub, serve_in_thread
 from editjudge.errors import ManifestError, StoreError, UsageError
 from editjudge.judges.conversation import Problem
+from editjudge.judges.purse import Most
 from editjudge.judges.registry import Options
 from editjudge.run.job import Cluster, Job, Manner, Outcome, execute
 from editjudge.run.pace import JudgeDown
@@ -146,19 +147,25 @@ def test_a_judge_that_ends_the_run_ends_it_for_all(clock: None) -> None:
 
 
 def test_one_purse_is_never_overspent_and_what_the_dead_owe_counts(clock: None) -> None:
+    most = Most(0.4, 0.0, 10, 10)
+
     async def use() -> tuple[list[bool], str | None]:
         conductor = Conductor(["j"], budget=1.0, silence=5)
-        afforded = [await conductor.afford("one", "a", 0.4), await conductor.afford("dead", "b", 0.4)]
-        waiting = asyncio.create_task(conductor.afford("one", "c", 0.4))
+        first = await conductor.hold("one", most)
+        afforded = [first is not None, await conductor.hold("dead", most) is not None]
+        waiting = asyncio.create_task(conductor.hold("one", most))
         await asyncio.sleep(1)
         afforded.append(waiting.done())
-        await conductor.pay("one", "a", 0.1)
-        afforded.append(await waiting)
-        last = asyncio.create_task(conductor.afford("one", "d", 0.4))
-        await conductor.pay("one", "c", 0.3)
+        assert first
+        await conductor.settle("one", first[0], 0.1)
+        third = await waiting
+        afforded.append(third is not None)
+        last = asyncio.create_task(conductor.hold("one", most))
+        assert third
+        await conductor.settle("one", third[0], 0.3)
         await asyncio.sleep(10)
         news = await conductor.news()
-        afforded.append(await last)
+        afforded.append(await last is not None)
         return afforded, (await conductor.news()).stopping or news.stopping
 
     afforded, ending = wind(use())
