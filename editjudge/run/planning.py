@@ -167,7 +167,7 @@ class Planner:
         self._window.update(fresh)
         statuses = await asyncio.to_thread(self._store.done, list(fresh))
         todo = {key: work for key, work in fresh.items() if statuses.get(key) not in DONE}
-        if self._claims and (paid := [key for key, work in todo.items() if _is_paid(work)]):
+        if self._claims and (paid := [key for key, work in todo.items() if is_paid(work)]):
             mine = await asyncio.to_thread(self._claims.take, paid)
             # Another may have answered between the look and the claim.
             statuses |= (later := await asyncio.to_thread(self._store.done, paid))
@@ -226,7 +226,7 @@ class Planner:
         self.observe(self.tally)
 
 
-def _is_paid(work: Work) -> bool:
+def is_paid(work: Work) -> bool:
     """Whether somebody else is asked: what this machine answers itself may be answered twice."""
     return work.problem is None and not is_local(work.task.judge)
 

@@ -13,7 +13,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,9 +29,12 @@ from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Known, Pictures
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
+from editjudge.run.engine import LOOK
 from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.run.plan import Shape, works
+from editjudge.run.planning import is_paid
 from editjudge.run.single import judged, keep
+from editjudge.store.claims import Claims
 from editjudge.store.store import Item, Run
 from editjudge.store.writer import Writer
 from editjudge.web.kept import Kept
@@ -108,6 +111,8 @@ class Desk:
         self._lines: dict[str, asyncio.Task[Line]] = {}
         self._asked: dict[str, asyncio.Future[Judgement]] = {}
         """By key, what is being asked: an answer that two requests share is paid for once."""
+        self._claims, self._claimed = Claims(site.store), set[str]()
+        """Keys that this server is to ask, and no run beside it."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._batches: set[asyncio.Task[Any]] = set()
         self._rate = 0.0
@@ -267,7 +272,7 @@ class Desk:
         self._asked |= {key: loop.create_future() for key in fresh}
         answers = {work.task.key: self._asked[work.task.key] for work in planned}
         try:
-            for key, judgement in (await loop.run_in_executor(self._lookups, self._kept, list(fresh))).items():
+            for key, judgement in (await loop.run_in_executor(self._lookups, self._known, fresh)).items():
                 self._asked.pop(key).set_result(judgement)
                 del fresh[key]
         except BaseException as error:  # cancelled too: others may wait for the same keys
@@ -277,6 +282,27 @@ class Desk:
         for work in fresh.values():
             line.waiting.put_nowait(work)
         return answers
+
+    def _known(self, fresh: Mapping[str, Work]) -> dict[str, Judgement]:
+        """What is answered already; the rest is claimed, so that no run asks it too."""
+        known = self._kept(list(fresh))
+        if paid := [key for key, work in fresh.items() if key not in known and is_paid(work)]:
+            mine = self._claims.take(paid)
+            later = self._kept(sorted(mine))  # answered between the look and the claim
+            self._claims.give_back(later)
+            self._claimed |= mine - later.keys()
+            known |= later
+        return known
+
+    async def _from_elsewhere(self, work: Work) -> Judgement | None:
+        """What a run that is asking the same is answered; None once the task is ours."""
+        key, loop = work.task.key, asyncio.get_running_loop()
+        while is_paid(work) and key not in self._claimed:
+            if known := await loop.run_in_executor(self._lookups, self._known, {key: work}):
+                return known[key]
+            if key not in self._claimed:
+                await asyncio.sleep(LOOK)
+        return None
 
     def _kept(self, keys: list[str]) -> dict[str, Judgement]:
         done = [key for key, status in self._site.store.done(keys).items() if status in DONE]
@@ -294,7 +320,10 @@ class Desk:
     async def _do(self, line: Line, work: Work) -> None:
         answer = self._asked[work.task.key]
         try:
-            judgement = await keep(self._put, await judged(line.judge, work, self._pictures))
+            judgement = await self._from_elsewhere(work)
+            if judgement is None:
+                judgement = await keep(self._put, await judged(line.judge, work, self._pictures))
+                self._claimed.discard(work.task.key)  # given up with the commit
         except JudgeError as error:  # nobody was asked, so there is nothing to keep: the task stays to be judged
             line.down = True
             answer.set_result(work.judgement("unreachable", reasons=(Remark("judge_down", str(error)),)))
@@ -304,6 +333,9 @@ class Desk:
             answer.set_result(judgement)
         finally:
             answer.cancel()  # where none of these: the server ends
+            if work.task.key in self._claimed:
+                self._claimed.discard(work.task.key)
+                self._lookups.submit(self._claims.give_back, [work.task.key])
             del self._asked[work.task.key]
             line.open -= 1
             line.left.set()
@@ -334,6 +366,7 @@ class Desk:
         self._front.shutdown(wait=False)
         self._lookups.shutdown(wait=False)
         await self._writer.close()
+        await asyncio.to_thread(self._claims.close)
 
     def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[Any]]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -263,6 +263,19 @@ def test_a_server_that_is_being_stopped_takes_nothing_in(served: Served) -> None
     assert served.rows() == []
 
 
+def test_what_a_run_is_asking_is_waited_for_and_not_asked_again(served: Served, judge: Stub, tmp_path: Path) -> None:
+    options = Options(timeout=20.0, reasks=0)
+    judge.behaviour = Behaviour(latency=0.3)
+    manifest, rewards = edits(tmp_path, 8), list[dict[str, Any]]()
+    thread = threading.Thread(target=lambda: run(manifest, tmp_path / "s.db", options=options))
+    thread.start()
+    until(lambda: judge.ledger.requests > 0)
+    rewards = served.rewards(*(edit(n) for n in range(8)))
+    thread.join()
+    assert judge.ledger.paid == judge.ledger.least_paid == 24
+    assert [reward["status"] for reward in rewards] == ["ok"] * 8
+
+
 def test_an_exception_on_one_edit_is_its_error_and_the_others_have_their_rewards(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
