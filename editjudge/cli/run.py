@@ -284,7 +284,7 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
     click.echo(
         f"run {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "
         f"{', '.join(failed) if failed else 'none failed'}; "
-        f"{asked if tally.asked or tally.cached else 'nobody was asked'}, {seconds:.1f} s"
+        f"{asked if tally.asked or tally.cached or tally.cost else 'nobody was asked'}, {seconds:.1f} s"
     )
     _tell_left_out(tally.left_out)
 

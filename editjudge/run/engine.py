@@ -103,8 +103,9 @@ class Engine:
             # The run ends as if the user had ended it: what is in flight is paid for, so it is let finish.
             self.control.stop("failed", error)
         else:
-            self._planner.tally.estimated = self._purse.estimated
             self._planner.count(judgement)
+        finally:
+            self._planner.tally.estimated = self._purse.estimated
 
 
 def first_of(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:

@@ -93,6 +93,16 @@ def test_a_server_slower_than_the_timeout_is_paid_for_within_the_budget_and_repo
     assert rows and all(any(note["code"] == "cost_estimated" for note in row["notes"]) for row in rows)
 
 
+def test_what_was_lost_before_anything_was_answered_is_counted_though_every_task_stays_pending(
+    tmp_path: Path, store: Path, prices: Path
+) -> None:
+    with stub(Behaviour(latency=30.0)) as server:
+        done = spend(tmp_path, store, prices, 0.7, timeout=0.05, concurrency=8, count=4)
+    assert done.outcome.ending == "budget"
+    assert 0 < billed(server.ledger) <= done.outcome.tally.cost <= 0.7
+    assert done.outcome.tally.estimated == pytest.approx(done.outcome.tally.cost)
+
+
 def test_a_timeout_is_asked_again_twice_and_waited_for_longer_each_time(
     tmp_path: Path, store: Path, prices: Path
 ) -> None:
