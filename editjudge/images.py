@@ -121,7 +121,7 @@ def _read_file(path: Path | str, root: Path | None, bounds: Bounds) -> bytes:
     name = name_of(path)
     try:
         if root is not None:
-            _confine(path, root)
+            confine(path, root)
         size = _regular(os.stat(path), name, bounds)
         # Should the file have become a pipe in the meantime, opening it does not wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -136,7 +136,8 @@ def _read_file(path: Path | str, root: Path | None, bounds: Bounds) -> bytes:
     return data
 
 
-def _confine(path: Path | str, root: Path) -> None:
+def confine(path: Path | str, root: Path) -> None:
+    """Refuse a file that lies outside a folder, also by way of a link."""
     real, home = os.path.realpath(path), os.path.realpath(root)
     if os.path.commonpath([real, home]) != home:
         raise ImageError(f"{name_of(path)}: lies outside {name_of(root)}, perhaps by way of a link")

@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 
 @click.command(epilog="\b\nExample: editjudge import-run out --store other.db")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--pictures",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder that pictures of the run may be shown from [the export itself].",
+)
 @store_option
 @json_option
-def command(folder: Path, store_place: str, as_json: bool) -> None:
+def command(folder: Path, pictures: Path | None, store_place: str, as_json: bool) -> None:
     """Bring a run that `export` wrote as Parquet or JSONL into a store.
 
     Every row is looked at first: one that contradicts itself, its rubric or the store is refused with its file and
-    number, and nothing is written. Importing again changes nothing.
+    number, and nothing is written. Importing again changes nothing. `serve` and `report` show pictures of an imported
+    run only if they lie in its folder, or in the one that --pictures names, whatever the export says.
     """
     from editjudge.run.contradicting import hold_against_evidence
     from editjudge.store.importing import check_run, import_run
@@ -32,7 +38,7 @@ def command(folder: Path, store_place: str, as_json: bool) -> None:
     with _already_there(store_place) or nullcontext() as store:
         about = check_run(folder, store)
     with open_store(store_place) as store:
-        run, count = import_run(store, about, folder)
+        run, count = import_run(store, about, folder, pictures)
         hold_against_evidence(store, run)
     document = {"run": run.name, "id": run.id, "judgements": count}
     tell(as_json, document, f"imported {run.name} ({run.id}): {count:,} judgements")

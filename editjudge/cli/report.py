@@ -16,7 +16,7 @@ from editjudge.cli.shown import as_option, load_run, names_folder, renamed, show
 from editjudge.errors import EditjudgeError, ImageError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from PIL.Image import Image
 
@@ -150,8 +150,8 @@ class Sight:
     def __init__(self, run: Run, store: Store) -> None:
         self._layout: Any = run.spec.get("layout", "images-first")
         self._rubrics = store.rubrics()
-        self._reading, self._lost = _reading(run.spec)
-        self._folder = str(Path(str(run.spec.get("manifest", "."))).parent)
+        self._run = run
+        self._folder = run.imported_from or str(Path(str(run.spec.get("manifest", "."))).parent)
 
     def picture(self, item: Item, role: str) -> bytes | str | None:
         try:
@@ -184,18 +184,14 @@ class Sight:
 
     def _read(self, item: Item, role: str) -> bytes:
         """As it was judged, or words: a picture that is another one by now is not shown in its place."""
-        from editjudge.images import digest, is_url, read
+        from editjudge.images import digest
+        from editjudge.run.sources import picture_of
 
-        source = str(item.images[role]["source"])
-        if self._reading is None:
-            raise ImageError(self._lost)
-        if source in ("data: URL", "picture given as bytes"):
-            raise ImageError("came inside the manifest, and is not kept in the store")
-        if is_url(source):
-            raise ImageError("lies at an address, and a report fetches nothing")
-        data = read(Path(source), **self._reading)
+        data = picture_of(self._run, item, role)
         if item.images[role].get("digest") not in (None, digest(data)):
-            raise ImageError(f"{Path(source).name}: is another picture than the one that was judged")
+            raise ImageError(
+                f"{Path(str(item.images[role]['source'])).name}: is another picture than the one that was judged"
+            )
         return data
 
     def _change(self, item: Item) -> bytes | None:
@@ -210,16 +206,6 @@ class Sight:
         except EditjudgeError:
             return None  # the pictures themselves say why
         return _small(drawn["change"], "change") if "change" in drawn else None
-
-
-def _reading(spec: Mapping[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """How pictures are read: confined as the run was."""
-    from editjudge.run.job import Job, access
-
-    try:
-        return {"root": access(Job.from_spec(spec)).root}, ""
-    except (KeyError, TypeError, ValueError):
-        return None, "the run does not say where its pictures are"
 
 
 def _small(data: bytes, name: str) -> bytes:

@@ -112,6 +112,11 @@ def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json:
 
     with open_store(store_place, create=False) as store:
         found = store.find_run(run)
+        if found.imported_from is not None:
+            raise UsageError(
+                f"{safe(found.name)} was imported: somebody else chose its judges, addresses and folders; "
+                "judge its manifest with `editjudge run` and options of your own"
+            )
         if "asked_for" not in found.spec:
             raise UsageError(f"{found.name} was asked over HTTP: there is no manifest to go through again")
         job = Job.from_spec(found.spec)

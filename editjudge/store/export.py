@@ -126,6 +126,9 @@ def taken(folder: Path, run: Run) -> list[str]:
     return there
 
 
+_ABOUT = {*Run.__slots__, "rubrics", "contradictions"} - {"imported_from"}
+
+
 def about_run(folder: Path) -> dict[str, Any]:
     """What run.json says."""
     path = folder / "run.json"
@@ -133,7 +136,7 @@ def about_run(folder: Path) -> dict[str, Any]:
         about = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ManifestError(f"{path}: expected what `editjudge export` writes last: {error}") from None
-    if not isinstance(about, dict) or (lacks := {*Run.__slots__, "rubrics", "contradictions"} - about.keys()):
+    if not isinstance(about, dict) or (lacks := _ABOUT - about.keys()):
         absent = f"lacks {', '.join(sorted(lacks))}" if isinstance(about, dict) else "is no object"
         raise ManifestError(f"{path}: {absent}; expected what `editjudge export` writes")
     return about

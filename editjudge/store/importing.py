@@ -135,14 +135,17 @@ def check_run(folder: Path, store: Store | None = None) -> _Run:
     return about
 
 
-def import_run(store: Store, about: _Run, folder: Path) -> tuple[Run, int]:
+def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = None) -> tuple[Run, int]:
     """Keep a run that was checked, and answer it with the number of its tasks.
 
-    What the store has already stays as it is.
+    What the store has already stays as it is. Its pictures may lie in `pictures`, or else in the folder itself.
     """
     # Until all of it is there, it is a run that was interrupted.
-    new = about.model_dump(exclude={"rubrics"})
+    new = about.model_dump(exclude={"rubrics"}) | {"imported_from": str((pictures or folder).resolve())}
     run = store._open_run({**new, "state": "interrupted"})
+    if pictures and run.imported_from is not None:
+        here = _at_run(run).values(imported_from=new["imported_from"])
+        store._transact(lambda connection: connection.execute(here))
     questions = [{"hash": key, **rubric.model_dump()} for key, rubric in about.rubrics.items()]
     store._insert(upsert(store._dialect, rubrics), questions)
     numbered = enumerate(_rows(folder, "items", _Item))
@@ -228,6 +231,8 @@ def _wrong(place: tuple[Path, int], message: str) -> ManifestError:
 def _check(store: Store | None, about: _Run, folder: Path) -> None:
     scales = _scales(about, folder / "run.json")
     known = {row.item: row for _, row in _rows(folder, "items", _Item)}
+    if store:
+        _check_own(store, about, folder)
     seen: set[bytes] = set()
     for some in _chunks(_rows(folder, "judgements", _Judgement), _BATCH):
         for place, row in some:
@@ -273,6 +278,17 @@ def _check_item(place: tuple[Path, int], row: _Judgement, item: _Item | None) ->
     for name, value in said.items():
         if value != getattr(item, name, None):
             raise _wrong(place, f"{name}: found {value!r:.80}, and of the same item {getattr(item, name, None)!r:.80}")
+
+
+def _check_own(store: Store, about: _Run, folder: Path) -> None:
+    """A run of our own may show pictures that an imported one may not: nobody else's edits get into it."""
+    same = (run for run in store.runs() if (run.name, run.spec_hash) == (about.name, about.spec_hash))
+    own = next((run for run in same if run.imported_from is None), None)
+    kept = {item.item: item.images for item in store.items(own)} if own else {}
+    for place, row in _rows(folder, "items", _Item) if own else ():
+        if kept.get(row.item) != row.images:
+            what = f"{row.item!r:.80} has other pictures in the run {about.name!r:.80} that was made in this store"
+            raise _wrong(place, f"{what}: import into one of its own")
 
 
 def _asked(row: Any) -> tuple[str, str, str, int]:

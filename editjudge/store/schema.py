@@ -116,6 +116,7 @@ runs = sa.Table(
     sa.Column("updated", sa.Double, nullable=False),
     sa.Column("summary", Json),
     sa.Column("version", sa.Text, nullable=False),
+    sa.Column("imported_from", Words),  # the folder that its pictures may lie in; NULL for a run of our own
     sqlite_autoincrement=True,  # the number of a run that was removed is not given to another
 )
 
@@ -368,7 +369,15 @@ def _add_claims(connection: sa.Connection) -> None:
     claims.create(connection, checkfirst=True)
 
 
-CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [_remember_files_by_inode, _add_claims]
+def _mark_imported_runs(connection: sa.Connection) -> None:
+    add_columns(connection, runs, "imported_from")
+
+
+CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [
+    _remember_files_by_inode,
+    _add_claims,
+    _mark_imported_runs,
+]
 """Together they make a store of 0.2 out of one of 0.1: one version, so that users migrate once. Each may be added to
 until 0.2 is released, and never after."""
 

@@ -191,7 +191,7 @@ class Shards:
 
     def find_run(self, _word: str | int) -> Run:
         """The one that is here, whatever it is called."""
-        return Run(**{name: self._about[name] for name in Run.__slots__})
+        return Run(**{name: self._about[name] for name in Run.__slots__ if name in self._about})
 
     def rubrics(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = self._about["rubrics"]

@@ -53,6 +53,8 @@ class Run:
     summary: Mapping[str, Any] | None
     version: str
     """Of the program that created it."""
+    imported_from: str | None = None
+    """Of a run that others made, the folder that its pictures may lie in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 from editjudge.errors import ImageError
-from editjudge.images import Limits, Prepared, name_of, prepare, probe, read
+from editjudge.images import Limits, Prepared, name_of, prepare, probe
 from editjudge.pictures import Digests
+from editjudge.run.sources import picture_of, picture_path, root_of
 from editjudge.store.store import Item, Run, Store
 
 ROLES = {"input": "Input", "edited": "Edited", "ground_truth": "Ground truth", "mask": "Mask"}
@@ -21,37 +21,10 @@ _KEPT = 24
 """Evidence of so many edits is kept: it takes a second to measure, and is looked at several times."""
 
 
-def file(run: Run, item: Item, role: str) -> Path:
-    """Where a picture of the edit lies, as the run kept it."""
-    source = item.images.get(role, {}).get("source")
-    if source is None:
-        raise ImageError(f"the edit has no {ROLES.get(role, 'such picture').lower()}")
-    if _root(run) is None or not Path(source).is_absolute():
-        raise ImageError(f"{name_of(source)}: the picture was not kept as a file")
-    return Path(source)
-
-
-def _root(run: Run) -> Path | None:
-    """The folder of a run's manifest; None for a run that was made without one."""
-    manifest = run.spec.get("manifest")
-    if not isinstance(manifest, str):
-        return None
-    return Path(manifest) if Path(manifest).is_dir() else Path(manifest).parent
-
-
-def _confined(run: Run) -> Path | None:
-    return None if run.spec.get("allow_outside") else _root(run)
-
-
-def data(run: Run, item: Item, role: str) -> bytes:
-    """The encoded picture, if it lies in the folder of the run's manifest."""
-    return read(file(run, item, role), root=_confined(run))
-
-
 def tag(run: Run, item: Item, role: str, side: str) -> str:
     """Changes when the file does, and is known without reading it."""
     try:
-        status = file(run, item, role).stat()
+        status = picture_path(run, item, role).stat()
     except OSError as error:
         raise ImageError(f"{name_of(str(item.images[role]['source']))}: {error.strerror}") from None
     return f'"{status.st_mtime_ns:x}-{status.st_size:x}-{side if side in map(str, _SIDES) else ""}"'
@@ -59,7 +32,7 @@ def tag(run: Run, item: Item, role: str, side: str) -> str:
 
 def shown(run: Run, item: Item, role: str, side: str) -> Prepared:
     """Untouched where browsers can show it, else encoded again; smaller where a thumbnail is asked for."""
-    encoded = data(run, item, role)
+    encoded = picture_of(run, item, role)
     name = name_of(str(item.images[role]["source"]))
     limits = Limits(_SHOWN.formats, int(side)) if side in map(str, _SIDES) else _SHOWN
     return prepare(encoded, probe(encoded, name=name), limits, name=name)
@@ -67,14 +40,14 @@ def shown(run: Run, item: Item, role: str, side: str) -> Prepared:
 
 def states(store: Store, run: Run, item: Item) -> dict[str, dict[str, Any]]:
     """Each picture that the edit names: whether it is there, how large, and whether it is what was judged."""
-    digests = Digests(root=_confined(run))
+    digests = Digests(root=root_of(run))
     digests.load(store.load_digests([str(image["source"]) for image in item.images.values()]))
     return {role: _state(digests, run, item, role) for role in ROLES if role in item.images}
 
 
 def _state(digests: Digests, run: Run, item: Item, role: str) -> dict[str, Any]:
     try:
-        known = digests.known(file(run, item, role))
+        known = digests.known(picture_path(run, item, role))
     except ImageError as error:
         return {"problem": str(error), "size": None, "changed": False}
     if known is None:
@@ -100,8 +73,10 @@ class Evidence:
             raise ImageError(f"evidence needs an extra ({', '.join(lacking)}): pip install 'editjudge[measured]'")
         with self._lock:
             if (key := (run.id, item.item)) not in self._kept:
-                mask = data(run, item, "mask") if "mask" in item.images else None
-                pictures = evidence_pictures(data(run, item, "input"), data(run, item, "edited"), mask, evidence)
+                mask = picture_of(run, item, "mask") if "mask" in item.images else None
+                pictures = evidence_pictures(
+                    picture_of(run, item, "input"), picture_of(run, item, "edited"), mask, evidence
+                )
                 self._kept[key] = pictures
                 while len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -11,8 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from run.made import picture
+from starlette.testclient import TestClient
 
+from editjudge.cli.report import Sight
 from editjudge.store import Store
+from editjudge.web.app import create
+from editjudge.web.site import Site
+from editjudge.web.wording import edit_url
 
 from .stores import Call, Spec, call, made, quality
 
@@ -49,7 +57,7 @@ def folder(request: pytest.FixtureRequest, store: Path, tmp_path: Path, call: Ca
 def kept(store: Path) -> dict[str, Any]:
     """All that a run is."""
     with Store.open(store, readonly=True) as opened:
-        run = opened.find_run("r")
+        run = dataclasses.replace(opened.find_run("r"), imported_from=None)
         rows = list(opened.judgements(run))
         return {
             "run": run,
@@ -265,3 +273,71 @@ def test_a_report_is_the_same_over_many_shards_however_they_are_cut(shards: Path
     for number, start in enumerate(range(0, len(shard), 17)):
         pq.write_table(shard.slice(start, 17), cut / "judgements" / f"part-{number:05}.parquet", row_group_size=5)
     assert call("report", cut, "--format", "json").out == whole.out
+
+
+# --- pictures of somebody else's ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forged(tmp_path: Path, call: Call) -> Path:
+    """An export whose maker would like to see pictures of whoever imports it; one lies in the folder itself."""
+    mine, folder = tmp_path / "mine", tmp_path / "theirs"
+    mine.mkdir()
+    (mine / "secret.png").write_bytes(picture("secret"))
+    store = made(tmp_path / "forging.db", Spec(models=("m",), rubrics=("online",), edits=6, repeats=1), quality)
+    assert call("export", "r", "-o", folder, "--format", "jsonl", "--store", store).code == 0
+    (folder / "own.png").write_bytes(picture("own"))
+    (folder / "link.png").symlink_to(mine / "secret.png")
+    sources = (folder / "own.png", mine / "secret.png", folder / "link.png", f"{folder}/../mine/secret.png",
+               (mine / "secret.png").as_uri(), "/etc/passwd\0.png")  # fmt: skip
+
+    def forge(rows: list[dict[str, Any]]) -> None:
+        for row, source in zip(rows, sources, strict=True):
+            row["images"] = {role: {"source": str(source), "digest": None} for role in ("input", "edited")}
+
+    changed(folder, forge, "items")
+    about = json.loads((folder / "run.json").read_text())
+    about["spec"] |= {"manifest": str(mine / "m.jsonl"), "allow_outside": True, "asked_for": ["online"]}
+    about["spec_hash"] = hashlib.sha256(json.dumps(about["spec"], sort_keys=True).encode()).hexdigest()
+    (folder / "run.json").write_text(json.dumps(about | {"imported_from": None}))
+    return folder
+
+
+def shown(store: Path) -> list[bool]:
+    """Of each edit, whether its pictures are served, and that the report shows as many."""
+    with Store.open(store) as opened:
+        run = opened.find_run("r")
+        client = TestClient(create(Site(opened)), base_url="http://127.0.0.1")
+        items = [item.item for item in opened.items(run)]
+        served = [client.get(edit_url(item, run.id, "images/edited")).status_code == 200 for item in items]
+        assert [client.get(edit_url(item, run.id)).status_code for item in items] == [200] * len(items)
+        sight = Sight(run, opened)
+        assert [isinstance(sight.picture(item, "edited"), bytes) for item in opened.items(run)] == served
+        return served
+
+
+def test_an_imported_run_shows_pictures_of_its_own_folder_alone(forged: Path, tmp_path: Path, call: Call) -> None:
+    assert call("import-run", forged, "--store", tmp_path / "new.db").code == 0
+    assert shown(tmp_path / "new.db") == [True, False, False, False, False, False]
+    page = call("report", "r", "--format", "html", "--store", tmp_path / "new.db")
+    assert page.code == 0 and "import-run --pictures" in page.out
+
+
+def test_who_imports_may_name_another_folder_of_pictures(forged: Path, tmp_path: Path, call: Call) -> None:
+    for pictures in ((), ("--pictures", tmp_path / "mine")):
+        assert call("import-run", forged, *pictures, "--store", tmp_path / "new.db").code == 0
+    assert shown(tmp_path / "new.db") == [False, True, True, True, False, False]
+
+
+def test_an_imported_run_is_not_done_again(forged: Path, tmp_path: Path, call: Call) -> None:
+    call("import-run", forged, "--store", tmp_path / "new.db")
+    again = call("runs", "again", "r", "--store", tmp_path / "new.db")
+    assert again.code == 2 and "somebody else chose" in again.err
+
+
+def test_nobody_elses_pictures_get_into_a_run_that_was_made_here(
+    store: Path, folder: Path, tmp_path: Path, call: Call
+) -> None:
+    changed(folder, lambda rows: rows[0].update(images={"edited": {"source": "/x.png", "digest": None}}), "items")
+    refused = call("import-run", folder, "--store", store)
+    assert refused.code == 1 and "has other pictures in the run" in refused.err

@@ -51,7 +51,7 @@ class Folder:
         new = Run(1, name, dict(spec), spec_hash, "running", now, now, None, editjudge.__version__)
         about = {**dataclasses.asdict(new), "contradictions": []} | self._about
         self._about = about | {"state": "running", "updated": now}
-        return Run(**{field: self._about[field] for field in Run.__slots__})
+        return Run(**{field: self._about[field] for field in Run.__slots__ if field in self._about})
 
     def add_rubrics(self, added: Sequence[Rubric]) -> None:
         contents = {r.hash: {"name": r.name, "content": r.content()} for r in added}
