@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from editjudge.errors import InputError
+from editjudge.errors import InputError, UsageError
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
@@ -56,3 +56,13 @@ def read_text(path: str, most: int) -> str:
         raise InputError(f"{safe(path)}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
         raise InputError(f"{safe(path)}: cannot be read: {error.strerror}") from None
+
+
+def agreed(question: str) -> bool:
+    """Whether somebody who is there says yes."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise UsageError("nobody is there to say yes, and nothing was removed: give --yes") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editjudge.cli.options import Listing, max_failures_option, open_store, quiet_option, run_argument, store_option
-from editjudge.cli.output import emit, json_option, one_line, safe, tell
+from editjudge.cli.output import agreed, emit, json_option, one_line, safe, tell
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,20 +79,11 @@ def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
     """Remove a run, and what was said for it alone."""
     with open_store(store_place, create=False) as store:
         found = store.find_run(run)
-        if not (yes or as_json or _agreed(f"Remove run {safe(found.name)} and every reply that only it has?")):
+        if not (yes or as_json or agreed(f"Remove run {safe(found.name)} and every reply that only it has?")):
             click.echo(f"kept {safe(found.name)}", err=True)
             sys.exit(1)
         store.remove_run(found)
     tell(as_json, {"removed": found.name}, f"removed {found.name}")
-
-
-def _agreed(question: str) -> bool:
-    try:
-        return click.confirm(question, err=True)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        raise UsageError("nobody is there to say yes, and nothing was removed: give --yes") from None
 
 
 @command.command(epilog="\b\nExample: editjudge runs again mine")

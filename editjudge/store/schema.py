@@ -318,6 +318,16 @@ answers = sa.Table(  # of the rating form
     sa.Column("created", sa.Double, nullable=False),
 )
 
+invitations = sa.Table(  # links of raters; a person has one for each study
+    "invitations",
+    metadata,
+    sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
+    sa.Column("rater", Words, primary_key=True),
+    sa.Column("code", sa.Text, nullable=False, unique=True),  # the hash of it
+    sa.Column("created", sa.Double, nullable=False),
+    sa.Column("revoked", sa.Double),
+)
+
 
 def upsert(
     dialect: str,
@@ -373,10 +383,15 @@ def _mark_imported_runs(connection: sa.Connection) -> None:
     add_columns(connection, runs, "imported_from")
 
 
+def _add_invitations(connection: sa.Connection) -> None:
+    invitations.create(connection, checkfirst=True)
+
+
 CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [
     _remember_files_by_inode,
     _add_claims,
     _mark_imported_runs,
+    _add_invitations,
 ]
 """Together they make a store of 0.2 out of one of 0.1: one version, so that users migrate once. Each may be added to
 until 0.2 is released, and never after."""

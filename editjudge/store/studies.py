@@ -38,6 +38,11 @@ class Study:
     seed: int
     created: float
 
+    @property
+    def title(self) -> str:
+        """What raters are told of it: its name may be that of a run, or of a model."""
+        return f"Study {self.id}"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -84,9 +89,17 @@ class Needs:
 def create_study(
     store: Store, name: str, run_id: int, rubrics: Sequence[str], *, overlap: int, quota: int, controls: int
 ) -> Study:
-    values = {"name": name, "run_id": run_id, "rubrics": list(rubrics), "overlap": overlap, "quota": quota}
+    values: dict[str, Any] = {
+        "name": name,
+        "run_id": run_id,
+        "rubrics": list(rubrics),
+        "overlap": overlap,
+        "quota": quota,
+    }
     values |= {"controls": controls, "seed": random.SystemRandom().getrandbits(31), "created": time.time()}
     with store._writing() as connection:
+        if not name:  # not after the run, whose name raters need not know
+            values["name"] = name = f"Study {(connection.scalar(sa.select(sa.func.max(studies.c.id))) or 0) + 1}"
         if connection.scalar(sa.select(studies.c.id).where(studies.c.name == name)):
             raise UsageError(f'there is a study "{name}" already: give this one another name')
         number = connection.execute(sa.insert(studies).values(values)).inserted_primary_key

@@ -61,7 +61,11 @@ def _told(request: Request, status: int, words: str, headers: dict[str, str] | N
     if not _wants_page(request):
         return JSONResponse({"error": wording.whole(words)}, status, headers)
     site: Site = request.app.state.site
-    return HTMLResponse(site.page("error.html", status=status, words=words), status, headers)
+    return HTMLResponse(
+        site.page("error.html", status=status, words=words, home=not guard.is_join_path(request.url.path)),
+        status,
+        headers,
+    )
 
 
 async def _refused(request: Request, error: Exception) -> Response:

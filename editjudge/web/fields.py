@@ -9,6 +9,8 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from editjudge.web.guard import JOIN_CODE
+
 _DIGITS = 9
 """Of a number: what every database and the interpreter take for one without a second look."""
 
@@ -31,7 +33,20 @@ class _Number(Convertor[int]):
         return str(value)
 
 
+class _JoinCode(Convertor[str]):
+    """`{code:join_code}` in a route: what a rater's link ends in."""
+
+    regex = JOIN_CODE
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
 register_url_convertor("number", _Number())
+register_url_convertor("join_code", _JoinCode())
 
 
 def raw_tail(request: Request, before: int) -> str:

@@ -128,6 +128,11 @@ class Guard:
         return JSONResponse({"error": words}, 401, {"www-authenticate": "Bearer"})
 
 
+def is_join_path(path: str) -> bool:
+    """Whether the path is of a rater's link."""
+    return re.match(rf"/rate/{JOIN_CODE}(/|$)", path) is not None
+
+
 def _is(given: str, expected: str | None) -> bool:
     return expected is not None and same(given, expected)
 

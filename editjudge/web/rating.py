@@ -16,10 +16,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import BaseRoute, Route
 
 from editjudge.errors import EditjudgeError, ImageError, UsageError
-from editjudge.images import Limits, prepare, probe
 from editjudge.ratings import Rating, ratings_columns
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Factor, Rubric
+from editjudge.run.sources import picture_of
+from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
 from editjudge.store.ratings import csv_lines, read_ratings
 from editjudge.store.store import Item, Run
 from editjudge.store.studies import (
@@ -37,13 +38,12 @@ from editjudge.store.studies import (
     raters,
 )
 from editjudge.web import frames
+from editjudge.web.blind import blind
 from editjudge.web.fields import form_fields, whole_number
 from editjudge.web.questions import rubric_of
 from editjudge.web.site import Site
 
 COOKIE = "rater"
-_NAME = 60
-"""Letters of a rater's name."""
 _REASON = 2_000
 _EXTRA = "controls are made with an extra that is not installed here: pip install 'editjudge[probes]'"
 _DRAWS = 200
@@ -58,10 +58,26 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/rate/new", desk.new, methods=["GET", "POST"]),
         Route("/rate/{study:number}", desk.go_on),
         Route("/rate/{study:number}/progress", desk.progress),
+        Route("/rate/{study:number}/invite", desk.invite, methods=["POST"]),
+        Route("/rate/{study:number}/revoke", desk.revoke, methods=["POST"]),
         Route("/rate/{study:number}/{number:number}", desk.form, methods=["GET", "POST"]),
         Route("/rate/{study:number}/{number:number}/images/{role}", desk.image),
+        Route("/rate/{code:join_code}", desk.go_on),
+        Route("/rate/{code:join_code}/{number:number}", desk.form, methods=["GET", "POST"]),
+        Route("/rate/{code:join_code}/{number:number}/images/{role}", desk.image),
         Route("/ratings.csv", desk.csv),
     ]
+
+
+@dataclass(frozen=True)
+class _Visitor:
+    """Who rates, and what: a person with a link, or one who gave a name."""
+
+    study: Study
+    rater: str
+    home: str
+    """The path that their pages begin with."""
+    linked: bool
 
 
 @dataclass(frozen=True)
@@ -85,6 +101,18 @@ class _Desk:
             return find_study(self._store, request.path_params["study"])
         except UsageError as error:
             raise HTTPException(404, str(error)) from None
+
+    def _visitor(self, request: Request) -> _Visitor:
+        if "code" not in request.path_params:
+            study, rater = self._study(request), _rater(request)
+            if any(one.rater == rater for one in list_invitations(self._store, study)):
+                raise HTTPException(403, f"{rater} rates this study by a link of their own.")
+            return _Visitor(study, rater, f"/rate/{study.id}", linked=False)
+        code = request.path_params["code"]
+        who = invited(self._store, code)
+        if who is None:
+            raise HTTPException(404, "This link is not valid any more. Ask whoever sent it to you for another.")
+        return _Visitor(*who, f"/rate/{code}", linked=True)
 
     def _run(self, study: Study) -> Run:
         for run in self._store.runs():
@@ -112,7 +140,7 @@ class _Desk:
 
     async def sign_in(self, request: Request) -> Response:
         given = await form_fields(request)
-        name = " ".join("".join(c for c in given.get("name", "") if c.isprintable()).split())[:_NAME]
+        name = clean_name(given.get("name", ""))
         answer = RedirectResponse("/rate", 303)
         if name:
             answer.set_cookie(COOKIE, quote(name), httponly=True, samesite="lax", max_age=90 * 86400)
@@ -159,7 +187,7 @@ class _Desk:
         self._store.add_rubrics(rubrics)
         return create_study(
             self._store,
-            given.get("name", "").strip()[:100] or f"{run.name}, {given.get('rubric', '')}",
+            given.get("name", "").strip()[:100],
             run.id,
             [rubric.hash for rubric in rubrics],
             overlap=_whole(given, "overlap", 1, 100),
@@ -177,7 +205,8 @@ class _Desk:
 
     def go_on(self, request: Request) -> Response:
         """To the first place that is not done, or to what there is to say at the end."""
-        study, rater = self._study(request), _rater(request)
+        visitor = self._visitor(request)
+        study, rater = visitor.study, visitor.rater
         if not rater:
             return RedirectResponse("/rate", 303)
         rubrics = self._rubrics(study)
@@ -185,36 +214,39 @@ class _Desk:
         done = _done(rubrics, filled_in(self._store, study, rater), rater, mine)
         for place in mine:
             if place.number not in done:
-                return RedirectResponse(f"/rate/{study.id}/{place.number}", 303)
-        return self._page("rated.html", study=study, rater=rater, total=len(mine))
+                return RedirectResponse(f"{visitor.home}/{place.number}", 303)
+        return self._page("rated.html", visitor=visitor, study=study, rater=rater, total=len(mine))
 
     # --- one edit -------------------------------------------------------------------------------------------------
 
     async def form(self, request: Request) -> Response:
+        at = await run_in_threadpool(self._place, request)  # before anything of a stranger's is read
         given = await form_fields(request) if request.method == "POST" else {}
-        return await run_in_threadpool(self._form, request, given)
+        return await run_in_threadpool(self._form, request, *at, given)
 
-    def _form(self, request: Request, given: Mapping[str, str]) -> Response:
-        study, rater, place, total = self._place(request)
+    def _form(
+        self, request: Request, visitor: _Visitor, place: Place, total: int, given: Mapping[str, str]
+    ) -> Response:
+        study, rater = visitor.study, visitor.rater
         rubrics = self._rubrics(study)
         if request.method == "POST":
             self._keep(study, rater, place, rubrics, given)
             if "text/html" not in request.headers.get("accept", ""):
                 return Response(status_code=204)
-            return RedirectResponse(f"/rate/{study.id}/{min(place.number + 1, total)}", 303)
+            return RedirectResponse(f"{visitor.home}/{min(place.number + 1, total)}", 303)
         mine = {factor: f for (_, n, factor), f in filled_in(self._store, study, rater).items() if n == place.number}
         return self._page(
-            "rate_edit.html", study=study, number=place.number, total=total, rubrics=rubrics, filled=mine,
-            shown=self._shown(study, place, rubrics), roles=frames.ROLES, reason_most=_REASON,
+            "rate_edit.html", visitor=visitor, study=study, number=place.number, total=total, rubrics=rubrics,
+            filled=mine, shown=self._shown(study, place, rubrics), roles=frames.ROLES, reason_most=_REASON,
         )  # fmt: skip
 
-    def _place(self, request: Request) -> tuple[Study, str, Place, int]:
-        study, rater = self._study(request), _rater(request)
-        mine = places(self._store, study, rater) if rater else []
+    def _place(self, request: Request) -> tuple[_Visitor, Place, int]:
+        visitor = self._visitor(request)
+        mine = places(self._store, visitor.study, visitor.rater) if visitor.rater else []
         number = request.path_params["number"]
         if not 1 <= number <= len(mine):
-            raise HTTPException(404, "You were not given this edit; begin at /rate.")
-        return study, rater, mine[number - 1], len(mine)
+            raise HTTPException(404, f"You were not given this edit; begin at {visitor.home}.")
+        return visitor, mine[number - 1], len(mine)
 
     def _keep(self, study: Study, rater: str, place: Place, rubrics: list[Rubric], given: Mapping[str, str]) -> None:
         """Every factor of the form, or the one that was just answered; all are checked before any is kept."""
@@ -241,28 +273,47 @@ class _Desk:
         return _Shown(item.instruction, item.referring_expression, tuple(role for role in roles if role in item.images))
 
     def image(self, request: Request) -> Response:
-        study, _, place, _ = self._place(request)
-        role = request.path_params["role"]
+        visitor, place, _ = self._place(request)
+        study, role = visitor.study, request.path_params["role"]
         try:
-            if place.control:
-                data = getattr(_attention()[place.item].edit, role) if role in frames.ROLES else None
-                if data is None:
-                    raise ImageError("the edit has no such picture")
-                picture = prepare(data, probe(data, name=role), Limits(), name=role)
-            else:
-                picture = frames.shown(*self._item(study, place), role, "")
+            if role not in self._shown(study, place, self._rubrics(study)).roles:
+                raise ImageError("no rubric of the study shows it")
+            control = place.control and getattr(_attention()[place.item].edit, role)
+            data, media_type = blind(control or picture_of(*self._item(study, place), role))
         except ImageError:  # its words may name the file, and the file the model
             raise HTTPException(404, "This picture cannot be shown.") from None
         headers = {"content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
-        return Response(picture.data, media_type=picture.media_type, headers=headers)
+        return Response(data, media_type=media_type, headers=headers)
 
     # --- for whoever set it up ------------------------------------------------------------------------------------
 
-    def progress(self, request: Request) -> Response:
+    async def invite(self, request: Request) -> Response:
+        rater = (await form_fields(request)).get("name", "")
+        return await run_in_threadpool(self._invite, request, rater)
+
+    def _invite(self, request: Request, rater: str) -> Response:
         study = self._study(request)
+        try:
+            code = invite(self._store, study, rater)
+        except UsageError as error:
+            raise HTTPException(400, str(error)) from None
+        # Not by a redirect: only now the link is known, and it belongs into no address but its own.
+        return self._progress(study, (clean_name(rater), f"{request.url.scheme}://{request.url.netloc}/rate/{code}"))
+
+    async def revoke(self, request: Request) -> Response:
+        rater = (await form_fields(request)).get("rater", "")
+        study = await run_in_threadpool(self._study, request)
+        await run_in_threadpool(revoke, self._store, study, rater)
+        return RedirectResponse(f"/rate/{study.id}/progress", 303)
+
+    def progress(self, request: Request) -> Response:
+        return self._progress(self._study(request))
+
+    def _progress(self, study: Study, link: tuple[str, str] | None = None) -> Response:
         rubrics, filled = self._rubrics(study), filled_in(self._store, study)
         rows, rated = [], []
-        for rater in raters(self._store, study):
+        links = {one.rater: one.revoked is None for one in list_invitations(self._store, study)}
+        for rater in sorted({*raters(self._store, study), *links}):
             mine = places(self._store, study, rater)
             by_number = {place.number: place for place in mine}
             said = {(n, factor): f for (who, n, factor), f in filled.items() if who == rater}
@@ -279,8 +330,9 @@ class _Desk:
                 if f.score is not None and not by_number[n].control
             ]
         return self._page(
-            "progress.html", study=study, run=self._run(study), raters=rows, agreement=list(_agreement(rubrics, rated))
-        )
+            "progress.html", study=study, run=self._run(study), raters=rows, link=link,
+            links=links, agreement=list(_agreement(rubrics, rated)),
+        )  # fmt: skip
 
     def csv(self, _: Request) -> Response:
         """Every rating of the store, as `agree --ratings` and a spreadsheet read it."""
@@ -377,4 +429,4 @@ def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int:
 
 
 def _rater(request: Request) -> str:
-    return unquote(request.cookies.get(COOKIE, ""))[:_NAME]
+    return unquote(request.cookies.get(COOKIE, ""))[:NAME]
