@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, TypeAdapter, Vali
 from editjudge.errors import ManifestError
 from editjudge.judgement import DONE, Status
 from editjudge.rubrics.model import Rubric, Scale
+from editjudge.rubrics.prompt import LAYOUTS, Layout
 from editjudge.store import schema
 from editjudge.store.export import about_run
 from editjudge.store.schema import items, judgements, rubrics, runs, tasks, upsert
@@ -119,6 +120,17 @@ class _Run(_Row):
     rubrics: dict[Key, _Rubric]
 
 
+class _Spec(_Row):
+    """What pages and tables look up in a spec or a summary; anything else in there is only shown."""
+
+    model_config = ConfigDict(extra="allow")
+    judges: list[Text] = []
+    rubrics: dict[Text, Text] = {}
+    manifest: Text = ""
+    layout: Layout = LAYOUTS[0]
+    statuses: dict[Text, Count] = {}
+
+
 R = TypeVar("R", bound=_Row)
 Placed = tuple[tuple[Path, int], R]
 """A row, with its file and number."""
@@ -185,6 +197,8 @@ def read_about(folder: Path) -> _Run:
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
         raise ManifestError(f"{folder}: found no run; {expected}")
     about: _Run = _read((folder / "run.json", 0), about_run(folder), _Run)
+    for looked_up in (about.spec, about.summary or {}):
+        _read((folder / "run.json", 0), looked_up, _Spec)
     canonical = json.dumps(about.spec, sort_keys=True, allow_nan=False)
     if hashlib.sha256(canonical.encode()).hexdigest() != about.spec_hash:
         raise ManifestError(f"{folder / 'run.json'}: spec is not what spec_hash was made from")

@@ -341,3 +341,18 @@ def test_nobody_elses_pictures_get_into_a_run_that_was_made_here(
     changed(folder, lambda rows: rows[0].update(images={"edited": {"source": "/x.png", "digest": None}}), "items")
     refused = call("import-run", folder, "--store", store)
     assert refused.code == 1 and "has other pictures in the run" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("where", "values"),
+    [("spec", {"judges": 5}), ("spec", {"rubrics": ["x"]}), ("spec", {"layout": "odd"}), ("summary", {"statuses": 5})],
+)
+def test_a_spec_that_no_page_could_show_is_refused(
+    forged: Path, where: str, values: dict[str, Any], tmp_path: Path, call: Call
+) -> None:
+    about = json.loads((forged / "run.json").read_text())
+    about[where] = (about[where] or {}) | values
+    about["spec_hash"] = hashlib.sha256(json.dumps(about["spec"], sort_keys=True).encode()).hexdigest()
+    (forged / "run.json").write_text(json.dumps(about))
+    refused = call("import-run", forged, "--store", tmp_path / "new.db")
+    assert refused.code == 1 and f"run.json: {next(iter(values))}" in refused.err

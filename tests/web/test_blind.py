@@ -31,12 +31,13 @@ def signed(kind: str, mode: str, **more: Any) -> bytes:
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     profile[80:84] = MARK[:4].encode()
     xmp = f"<x>{MARK}</x>".encode()
-    own: dict[str, Any] = {
+    kinds: dict[str, dict[str, Any]] = {
         "PNG": {"pnginfo": texts},
         "JPEG": {"comment": MARK, "xmp": xmp, "quality": 90},
         "WEBP": {"xmp": xmp},
         "GIF": {"comment": MARK},
-    }[kind]
+    }
+    own = kinds[kind]
     out = io.BytesIO()
     if kind != "GIF":
         own |= {"exif": exif, "icc_profile": bytes(profile)}
@@ -93,7 +94,7 @@ def test_a_profile_still_means_the_same_colours() -> None:
         for p in (srgb, cleaned)
     ]
     assert len(cleaned) < len(srgb) and b"sRGB" not in cleaned
-    assert np.array_equal(*(np.asarray(image) for image in both))
+    assert np.array_equal(np.asarray(both[0]), np.asarray(both[1]))
 
 
 def test_a_picture_that_lies_on_its_side_is_turned_and_carries_no_name_either() -> None:
