@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types check browser bench soak lock sbom audit clean
+.PHONY: demo test test-torch lint types check browser bench soak lock sbom audit clean
 
 # Every file that is installed is in a lock with its hash; the project itself comes last, built by the locked hatchling.
 # Where the lock has no wheel for a machine (an unusual one, or a newer Python), LOCK=no installs by name.
@@ -40,6 +40,23 @@ demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py
 
 test: lint types check
+
+# What needs torch: an environment of its own, with a CPU build (+cpu; elsewhere than on Linux there is no other) that
+# pip finds by its own settings. Where there is none it says so: a CUDA build would be gigabytes.
+TORCH       := .venv-torch
+TORCH_BUILD := 2.13.0$(if $(filter Linux,$(shell uname)),+cpu)
+TORCH_PIP    = $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary :all:
+$(TORCH)/.installed: pyproject.toml requirements/torch.txt
+	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	@$(TORCH_PIP) torch==$(TORCH_BUILD) || { \
+		echo "make test-torch: no CPU build of torch 2.13.0 is installed in $(TORCH) or found by pip: install it there," \
+		"or name where its wheel is with PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL."; exit 1; }
+	$(TORCH_PIP) --requirement requirements/torch.txt
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+test-torch: $(TORCH)/.installed
+	$(TORCH)/bin/python -m pytest tests_torch
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -89,4 +106,4 @@ audit: $(VENV)/.release
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements/dev.txt
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo
+	rm -rf $(VENV) $(TORCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo

@@ -58,8 +58,9 @@ def judge(
         id, _source(input), _source(edited), instruction, _source(ground_truth), _source(mask), referring_expression
     )
     judge = judge or default_judge()
-    asked = resolve(_words(rubrics) or default_rubrics([judge]))
-    found = wait_for(judge_edit(edit, asked, judge, _options(options)))
+    settings = _options(options)
+    asked = resolve(_words(rubrics) or default_rubrics([judge], settings))
+    found = wait_for(judge_edit(edit, asked, judge, settings))
     return {judgement.rubric: judgement for judgement in found}
 
 
@@ -151,7 +152,7 @@ async def arun(
     job = Job(
         manifest=path,
         rows=rows,
-        rubrics=_words(rubrics) or default_rubrics(specs),
+        rubrics=_words(rubrics) or default_rubrics(specs, _options(options)),
         judges=specs,
         repeats=repeats,
         layout=layout,

@@ -66,7 +66,7 @@ def command(
     if others:
         raise UsageError("one judge at a time; `editjudge run` takes several")
     edit = Edit(item or edited.stem, input_, edited, instruction, ground_truth, mask, referring_expression)
-    rubrics = rubrics or default_rubrics([chosen])
+    rubrics = rubrics or default_rubrics([chosen], options)
     asked = resolve(rubrics)
     judgements = wait_for(judge_edit(edit, asked, chosen, options))
     if envelope:

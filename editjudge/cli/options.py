@@ -81,7 +81,7 @@ def rubrics_option(*default: str) -> Callable[[F], F]:
         "rubrics",
         multiple=True,
         default=default,
-        show_default=True if default else "online; for the judge metrics: metrics and metrics_truth",
+        show_default=True if default else "online; for the judge metrics: its own",
         help="Rubric, set or YAML file; repeatable.",
         shell_complete=completion.rubrics,
     )
@@ -133,7 +133,11 @@ _ASKING = (
     click.option("--max-tokens", type=int, help="Most tokens of an answer."),
     click.option("--reasoning-effort", help="For models that think: low, medium, high."),
     click.option(
-        "-J", "extra", multiple=True, metavar="KEY=VALUE", help="Passed to the server as it is; JSON or text."
+        "-J",
+        "extra",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Passed to the server as it is; JSON or text. For metrics: clip=FOLDER, dino=FOLDER.",
     ),
     click.option("--schema/--no-schema", default=True, help="Request structured output where the server takes it."),
     click.option(

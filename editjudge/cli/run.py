@@ -125,7 +125,7 @@ def command(
     judges = default_judge(judges)
     job = Job(
         manifest=manifest,
-        rubrics=rubrics or default_rubrics(judges),
+        rubrics=rubrics or default_rubrics(judges, options),
         judges=judges,
         repeats=repeats,
         layout=layout,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from editjudge.errors import UsageError
 from editjudge.judges.conversation import Parameters
@@ -38,9 +39,11 @@ def is_local(spec: str) -> bool:
     return spec in ("measured", METRICS) or spec.startswith("replay:")
 
 
-def default_rubrics(specs: Sequence[str]) -> tuple[str, ...]:
-    """What these judges are asked where nobody says it."""
-    return COMPUTED if specs and all(spec == METRICS for spec in specs) else ("online",)
+def default_rubrics(specs: Sequence[str], options: Options) -> tuple[str, ...]:
+    """What these judges are asked where nobody says it; of CLIP and DINO only who gives a checkpoint."""
+    if set(specs) != {METRICS}:
+        return ("online",)
+    return COMPUTED if options.parameters.extra else COMPUTED[:2]
 
 
 def check_answers(specs: Sequence[str], rubrics: Sequence[Rubric]) -> None:
@@ -81,7 +84,7 @@ async def open_judge(
 
         return Replay(spec.removeprefix("replay:"), strict=options.strict)
     if spec in ("measured", METRICS):
-        return _embedded(spec)
+        return _embedded(spec, options.parameters.extra)
     from editjudge.judges.http import Transport
     from editjudge.judges.prices import prices
     from editjudge.judges.providers import resolve
@@ -103,7 +106,7 @@ async def open_judge(
     )
 
 
-def _embedded(spec: str) -> Judge:
+def _embedded(spec: str, extra: Mapping[str, Any]) -> Judge:
     try:
         measured = importlib.import_module("editjudge.judges.measured")
         absent = measured.missing()
@@ -117,6 +120,6 @@ def _embedded(spec: str) -> Judge:
     if spec == METRICS:
         from editjudge.judges.metrics import Metrics
 
-        return Metrics()
+        return Metrics(extra)
     judge: Judge = measured.Measured()
     return judge

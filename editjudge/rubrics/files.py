@@ -48,7 +48,7 @@ def names() -> list[str]:
     return ["preservation", "quality", "fidelity", "reference", "lighting", "compliance"]
 
 
-COMPUTED = ("metrics", "metrics_truth")
+COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
 """Built-in rubrics that nobody is asked: a program computes what they name."""
 
 

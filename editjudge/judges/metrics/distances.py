@@ -2,8 +2,9 @@
 
 Pixels are RGB from 0 to 1. SSIM is that of Wang et al. (2004): Gaussian windows of 11 pixels, sigma 1.5, population
 variances, without the border of 5 pixels where a window would leave the picture. scikit-image computes the same with
-`gaussian_weights=True, use_sample_covariance=False`, torchmetrics by default; by hand here because four blurs by OpenCV
-take a ninth of the time, and the tests compare all three.
+`gaussian_weights=True, use_sample_covariance=False`; torchmetrics counts the border too, with mirrored pixels. MS-SSIM,
+which scikit-image lacks, is that of torchmetrics, whose last scale has the border. By hand here because four blurs by
+OpenCV are many times faster (bench/measured.py), and torch is not installed; the tests compare.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ def psnr(error: float) -> float:
 
 def ssim_map(a: Array, b: Array) -> Array:
     """Local SSIM, the mean of all channels, at every pixel that has a whole window."""
-    local: Array = sum(_similarity(a[..., n], b[..., n])[0] for n in range(a.shape[2])) / a.shape[2]
+    local: Array = sum(_inner(_similarity(a[..., n], b[..., n])[0]) for n in range(a.shape[2])) / a.shape[2]
     return local
 
 
 def ssim(local: Array, where: Array | None = None) -> float:
     """The mean of local SSIM; a region is given at the size of the pictures."""
-    inner = None if where is None else where[BORDER:-BORDER, BORDER:-BORDER]
+    inner = None if where is None else _inner(where)
     return min(1.0, float(_chosen(local, inner).mean()))  # rounding takes equal pictures past 1
 
 
@@ -65,8 +66,9 @@ def ms_ssim(a: Array, b: Array) -> float:
     """Contrast and structure at five scales, luminance at the last; negative correlation at a scale counts as none."""
     value = 1.0
     for scale, weight in enumerate(WEIGHTS):
-        part = 0 if scale == len(WEIGHTS) - 1 else 1
-        means = [float(_similarity(a[..., n], b[..., n])[part].mean()) for n in range(a.shape[2])]
+        maps = [_similarity(a[..., n], b[..., n]) for n in range(a.shape[2])]
+        last = scale == len(WEIGHTS) - 1
+        means = [float((whole if last else _inner(contrast)).mean()) for whole, contrast in maps]
         value *= min(1.0, max(0.0, sum(means) / len(means))) ** weight
         a, b = _halved(a), _halved(b)
     return value
@@ -86,8 +88,13 @@ def _chosen(values: Array, where: Array | None) -> Array:
 
 
 def _blurred(values: Array) -> Array:
-    blurred: Array = cv2.GaussianBlur(values, (WINDOW, WINDOW), SIGMA, borderType=cv2.BORDER_REFLECT)
-    return blurred[BORDER:-BORDER, BORDER:-BORDER]
+    blurred: Array = cv2.GaussianBlur(values, (WINDOW, WINDOW), SIGMA, borderType=cv2.BORDER_REFLECT_101)
+    return blurred
+
+
+def _inner(values: Array) -> Array:
+    """Without the border, at which a window leaves the picture."""
+    return values[BORDER:-BORDER, BORDER:-BORDER]
 
 
 def _halved(values: Array) -> Array:

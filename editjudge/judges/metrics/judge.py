@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from editjudge.edit import Edit
+from editjudge.errors import UsageError, near_miss
 from editjudge.images import Limits
 from editjudge.judgement import Judgement
 from editjudge.judges.pixels import READABLE, cores, opened
@@ -29,26 +30,44 @@ class Metrics:
     also = ("input", "mask", "ground_truth")
     """Pictures it looks at where the edit has them, whether or not the rubric shows them."""
 
-    def __init__(self, workers: int | None = None) -> None:
+    def __init__(self, extra: Mapping[str, Any] | None = None, workers: int | None = None) -> None:
         import cv2
 
+        from editjudge.judges.metrics.networks import CAPTIONS, KINDS, Network
+
+        for name in extra or {}:
+            if name not in KINDS:
+                raise UsageError(f"-J {name}: the judge metrics takes {' and '.join(KINDS)}{near_miss(name, KINDS)}")
+        self._networks = {kind: Network(kind, str(place)) for kind, place in (extra or {}).items()}
+        self._captions = CAPTIONS if self._networks else ()
         cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
         self._pool = ThreadPoolExecutor(workers or cores(), SPEC)
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
-        return {"judge": SPEC, "version": VERSION}
+        own = {kind: network.digest for kind, network in self._networks.items()}
+        return {"judge": SPEC, "version": VERSION} | ({"networks": own, "captions": self._said(edit)} if own else {})
+
+    def _said(self, edit: Edit) -> dict[str, str]:
+        return {name: str(edit.metadata[name]) for name in self._captions if edit.metadata.get(name) is not None}
 
     async def judge(self, work: Work, load: Load) -> Judgement:
         encoded = {role: await load(role) for role in work.digests}
-        return await asyncio.get_running_loop().run_in_executor(self._pool, _judged, work, encoded)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._judged, work, encoded)
+
+    def _judged(self, work: Work, encoded: Mapping[str, Any]) -> Judgement:
+        from editjudge.judges.metrics.networks import likeness
+
+        pictures, broken = opened(encoded)
+        for role in work.rubric.images:
+            if role in broken:
+                raise broken[role]
+        factors = [factor.key for factor in work.rubric.factors]
+        known = likeness(factors, self._networks, pictures, self._said(work.edit))
+        values, evidence = _values([factor for factor in factors if factor not in known], pictures)
+        return _judgement(work, {factor: (known | values)[factor] for factor in factors}, evidence)
 
 
-def _judged(work: Work, encoded: Mapping[str, Any]) -> Judgement:
-    pictures, broken = opened(encoded)
-    for role in work.rubric.images:
-        if role in broken:
-            raise broken[role]
-    values, evidence = _values([factor.key for factor in work.rubric.factors], pictures)
+def _judgement(work: Work, values: Mapping[str, float | str], evidence: Mapping[str, Any]) -> Judgement:
     scores = {factor: value for factor, value in values.items() if not isinstance(value, str)}
     abstained = {factor: value for factor, value in values.items() if isinstance(value, str)}
     if not scores:
