@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ def likeness(
             raise _Lacking("the picture or the caption did not change: there is no direction")
         return float(moved @ asked) / (lengths[0] * lengths[1])
 
-    known = {
+    known: dict[str, Callable[[], float]] = {
         "clip_image": lambda: float(see("clip", "edited") @ see("clip", "input")),
         "clip_text": lambda: float(see("clip", "edited") @ read("target_caption")),
         "clip_direction": direction,
