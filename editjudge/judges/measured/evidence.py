@@ -52,7 +52,7 @@ def numbers(measures: Measures, calibration: Calibration, factors: Sequence[str]
         if (unit := _UNITS.get(name) or _FAMILY_UNITS.get(name.split(".")[0]))
     }
     points = {
-        factor: {name: round(lost, 2) for name, lost in calibration.points(factor, measures.values).items()}
+        factor: {name: round(lost, 2) for name, lost in _points(factor, measures, calibration).items()}
         for factor in factors
         if factor in calibration.factors
     }
@@ -68,6 +68,14 @@ def numbers(measures: Measures, calibration: Calibration, factors: Sequence[str]
         "nothing changed": change.nothing,
         "framing": dict(measures.scene.framing),
     }
+
+
+def _points(factor: str, measures: Measures, calibration: Calibration) -> dict[str, float]:
+    taken = calibration.points(factor, measures.values)
+    rank = calibration.rank(factor, measures)
+    return (
+        taken if rank is None or not calibration.learnt else taken | {"learnt": calibration.learnt.taken(factor, rank)}
+    )
 
 
 def lettering_evidence(before: Sequence[Line], after: Sequence[Line]) -> dict[str, Any]:

@@ -18,9 +18,24 @@ def score(factor: str, measures: Measures, calibration: Calibration) -> Finding:
     if factor == "identity_preservation" and measures.values["structure.recognisable"] < 0.01:
         return abstain("the picture shows no structure by which anything could be recognised")
     deciding, missing = _DECIDING[factor]
-    if not any(name in measures.values for name in deciding) and not _alike(factor, measures):
+    known = any(name in measures.values for name in deciding) or _alike(factor, measures)
+    rank = calibration.rank(factor, measures)
+    if not known and rank is None:
         return abstain(missing)
-    return Finding(calibration.score(factor, measures.values), _SENTENCES[factor](measures))
+    own, found = (calibration.score(factor, measures.values, place) for place in (None, rank))
+    if rank is not None and (found < own or not known) and calibration.learnt:
+        return Finding(found, _placed(factor, rank, calibration.learnt.edits, measures))
+    return Finding(found, _SENTENCES[factor](measures))
+
+
+def _placed(factor: str, rank: float, edits: int, m: Measures) -> str:
+    """Where the learnt part decided: what it is, and beside it the factor's own measure."""
+    name, measure, unit = _OWN[factor]
+    own = f"{name}: {m.values[measure]:.1f} {unit}" if measure in m.values else f"{name}: not comparable"
+    return (
+        f"By network features fitted to {edits} rated edits, this picture's quality as a whole ranks above "
+        f"{percent(rank)} of them; {own}."
+    )
 
 
 def _alike(factor: str, measures: Measures) -> bool:
@@ -149,6 +164,13 @@ _SENTENCES: dict[str, Sentence] = {
     "color_and_lighting": _light,
     "seamlessness": _seam,
 }
+_OWN = {
+    "texture_and_detail": ("lost detail", "texture.lost", "octaves"),
+    "image_quality": ("lost detail", "overall.blur", "octaves"),
+    "color_and_lighting": ("light slope", "light.slope against", "stops"),
+    "seamlessness": ("rim step", "seam.step", "units"),
+}
+"""Factors with a learnt part, and the measure that is told beside it."""
 _LOCAL = frozenset({"texture_and_detail", "color_and_lighting", "seamlessness"})
 """Factors of the edit itself: without a visible difference there is nothing of it that could be wrong."""
 _SPECKS = 0.001

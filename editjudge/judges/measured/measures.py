@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from editjudge.judges.measured.boundary import find_seam
 from editjudge.judges.measured.change import Change, find_change
 from editjudge.judges.measured.detail import damage, everywhere, find_detail, in_edit
+from editjudge.judges.measured.eyes import Sight, look
 from editjudge.judges.measured.naturalness import find_content, find_naturalness
 from editjudge.judges.measured.scene import Scene, View
 from editjudge.judges.measured.shading import find_shading
@@ -19,12 +21,17 @@ from editjudge.judges.measured.style import find_style
 Values: TypeAlias = Mapping[str, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Measures:
     scene: Scene
     change: Change
     values: Values
     """Each measure as `family.name`; one that could not be taken is absent."""
+
+    @cached_property
+    def sight(self) -> Sight:
+        """What the network sees, looked at when it is first needed."""
+        return look(self.scene, self.change)
 
 
 def measure(scene: Scene) -> Measures:

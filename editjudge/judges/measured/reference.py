@@ -14,6 +14,9 @@ from editjudge.judges.measured.measures import Measures
 from editjudge.judges.measured.scene import Array, Scene, compose
 from editjudge.judges.measured.words import percent, place
 
+_BESIDE = 0.002
+"""Share of the picture that differs beside the target where more was done than encoding it again."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -114,6 +117,8 @@ def judge_target(factor: str, target: Target | None, measures: Measures, calibra
         case "scale_realism" if target.local:
             times = f"{2**target.size:.2f} times as large as"
             words = f"The changed area ({place(target.made)}) is {times} that of the ground truth ({where})."
+        case "spatial_relationship" if target.coverage > 0.5 and measures.values.get("change.stray", 0.0) > _BESIDE:
+            return abstain("what stands beside the target differs from the ground truth: it may have moved, or not")
         case "spatial_relationship" if target.local:
             away = percent(target.offset)
             words = (

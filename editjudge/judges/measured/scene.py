@@ -28,6 +28,8 @@ LEAST = 16
 class View:
     """One picture as the measures see it, in the frame of the input."""
 
+    rgb: Array
+    """0 to 255, longest side at most FINE."""
     fine: Array
     """Luma, 0 to 255, longest side at most FINE."""
     lab: Array
@@ -66,6 +68,7 @@ def view(picture: Array) -> View:
     """A picture in its own frame."""
     fine = shrink(picture, FINE)
     return View(
+        fine,
         cv2.cvtColor(fine, cv2.COLOR_RGB2GRAY).astype(np.float32),
         to_lab(shrink(fine, BASE)),
     )

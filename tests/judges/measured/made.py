@@ -59,6 +59,6 @@ def encoded(picture: Picture, kind: str = "PNG", **options: Any) -> bytes:
 
 def scores(before: Picture, after: Picture, mask: Picture | None = None) -> dict[str, float]:
     """Of every factor that compares two pictures, not yet rounded."""
-    values = measure(compose(before, after, mask)).values
+    found = measure(compose(before, after, mask))
     names = [name for name in load().factors if not name.startswith("reference ")]
-    return {name: load().score(name, values) for name in names}
+    return {name: load().score(name, found.values, load().rank(name, found)) for name in names}
