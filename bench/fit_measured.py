@@ -45,9 +45,10 @@ SCALE = Scale(tuple(range(1, 8)))
 RIDGE = 0.3
 LAST = ("channels 16", "gains 16")
 """Channels that are left out: the last layer has 1,280, triples the numbers and adds nothing on unseen photographs."""
-POINTS = 5.0
-"""The most points that the learnt part takes off: with more, other factors answer half as much to a thing replaced."""
-OFFSETS = dict(zip(QUALITY, (0.125, 0.375, -0.125, -0.375), strict=True))
+POINTS = 4.0
+"""The most points that the learnt part takes off: with more, other factors answer more than half as much as the own
+one to a thing replaced (.54 with 4.5, for .005 within)."""
+OFFSETS = dict(zip(QUALITY, (0.375, 0.125, -0.125, -0.375), strict=True))
 """Evenly over one step of the scale."""
 OWN_MODEL = 0.5
 """Share of the difference between editing models' means that is learnt: what tells models apart is partly quality."""
@@ -190,17 +191,13 @@ def target(rated: Rated) -> Array:
     return wanted
 
 
-def parts(rated: Rated) -> dict[str, tuple[float, list[str]]]:
-    """The kinds of evidence, each with its share and its parts. Apart, since the many would drown the few."""
+def parts(rated: Rated) -> dict[str, list[str]]:
+    """The kinds of evidence. Each has a regressor of its own, since the many would drown the few."""
     views = {
         view: [name for name in rated.sight if name.startswith(view) and not name.endswith(LAST)]
         for view in ("whole", "near")
     }
-    return {
-        "measures": (0.5, [name for name in rated.names if not name.startswith("trust.")]),
-        "whole": (1.0, views["whole"]),
-        "near": (1.5, views["near"]),
-    }
+    return {"measures": [name for name in rated.names if not name.startswith("trust.")], **views}
 
 
 def rows(rated: Rated, chosen: list[str]) -> Array:
@@ -226,7 +223,7 @@ def _rounded(row: Array) -> Array:
 def learn(rated: Rated) -> dict[str, Any]:
     """One regressor for each kind of evidence, and where rated edits that it has not seen lie in their sum."""
     wanted, regressors, total = target(rated), [], np.zeros(len(rated.rating))
-    for share, chosen in parts(rated).values():
+    for chosen in parts(rated).values():
         known = rows(rated, chosen)
         # Of edits that it has seen it says too much: place and spread are those of its answers on others.
         unseen = np.zeros(len(total))
@@ -234,8 +231,8 @@ def learn(rated: Rated) -> dict[str, Any]:
             fitted = fit(known[train], wanted[train])
             unseen[test] = features(known[test], fitted["mean"], fitted["scale"]) @ fitted["weights"]
         centre, spread = float(unseen.mean()), float(unseen.std())
-        total += share * (unseen - centre) / spread
-        about = {"parts": chosen, "centre": centre, "spread": spread, "share": share}
+        total += (unseen - centre) / spread
+        about = {"parts": chosen, "centre": centre, "spread": spread}
         regressors.append(about | fit(known, wanted))
     shares = np.linspace(0, 1, 21)
     ranks = [[round(float(np.quantile(total, share)), 4), round(float(share), 3)] for share in shares]
@@ -279,8 +276,9 @@ def quality(found: Calibration, rated: Rated, factors: tuple[str, ...] = QUALITY
 
 def placed(learnt: Learnt, rated: Rated) -> Array:
     """What `Learnt.rank` says of each edit, for many at once."""
-    total = sum(one.answers(rows(rated, list(one.parts))) for one in learnt.regressors)
-    return np.interp(total, *zip(*learnt.ranks, strict=True))
+    total = np.sum([one.answers(rows(rated, list(one.parts))) for one in learnt.regressors], axis=0)
+    knots = np.array(learnt.ranks)
+    return np.interp(total, knots[:, 0], knots[:, 1])
 
 
 def spearman(a: Array, b: Array) -> float:

@@ -55,13 +55,11 @@ class Regressor:
     centre: float
     spread: float
     """Of its answers on edits that it was not fitted to."""
-    share: float
-    """Of its say among the others."""
 
     def answers(self, rows: Array) -> Array:
-        """How far above other edits people would rate these, in standard deviations, times its share."""
+        """How far above other edits people would rate these, in standard deviations of such answers."""
         answers: Array = features(rows, self.mean, self.scale) @ self.weights
-        return self.share * (answers - self.centre) / self.spread
+        return (answers - self.centre) / self.spread
 
 
 def features(rows: Array, mean: Array, scale: Array) -> Array:
@@ -74,7 +72,8 @@ def features(rows: Array, mean: Array, scale: Array) -> Array:
     distances = np.nan_to_num(np.clip((rows - mean) / scale, -_FAR, _FAR), nan=0.0).astype(np.float64)
     width = rows.shape[-1]
     damping = np.exp(-(distances**2).sum(axis=-1, keepdims=True) / (2 * width))
-    return damping * np.concatenate([np.ones_like(damping), distances / np.sqrt(width)], axis=-1)
+    damped: Array = damping * np.concatenate([np.ones_like(damping), distances / np.sqrt(width)], axis=-1)
+    return damped
 
 
 @dataclass(frozen=True)
@@ -157,10 +156,11 @@ def _learnt(content: Mapping[str, Any]) -> Learnt:
     regressors = tuple(
         Regressor(
             tuple(one["parts"]),
-            *(np.array(one[name], np.float64) for name in ("mean", "scale", "weights")),
+            np.array(one["mean"]),
+            np.array(one["scale"]),
+            np.array(one["weights"]),
             one["centre"],
             one["spread"],
-            one["share"],
         )
         for one in content["regressors"]
     )
@@ -173,4 +173,5 @@ def _cuts(pairs: Sequence[Sequence[float]]) -> Cuts:
 
 def _along(cuts: Cuts, x: float) -> float:
     """Where a broken line is at x; beyond its ends it is level."""
-    return float(np.interp(x, *zip(*cuts, strict=True)))
+    knots = np.array(cuts)
+    return float(np.interp(x, knots[:, 0], knots[:, 1]))

@@ -52,13 +52,12 @@ def look(scene: Scene, change: Change) -> Sight:
     """The whole picture and the place of the edit, before and after."""
     inside, outside = (change.inside & (scene.valid > 0)), change.outside > 0
     seen: dict[str, Array] = {}
-    whole = [see(fit(view.rgb, _WHOLE, _WHOLE)) for view in (scene.before, scene.after)]
-    seen |= {f"whole {name}": row for name, row in _compared(*whole, inside, outside)}
-    top, bottom, left, right = _place(inside)
-    places = [_cut(view.rgb, top, bottom, left, right) for view in (scene.before, scene.after)]
-    near = [see(fit(place, _NEAR, _NEAR)) for place in places]
-    parts = (_cut(part, top, bottom, left, right) for part in (inside, outside))
-    return seen | {f"near {name}": row for name, row in _compared(*near, *parts)}
+    was, now = (see(fit(view.rgb, _WHOLE, _WHOLE)) for view in (scene.before, scene.after))
+    seen |= {f"whole {name}": row for name, row in _compared(was, now, inside, outside)}
+    place = _place(inside)
+    was, now = (see(fit(_cut(view.rgb, *place), _NEAR, _NEAR)) for view in (scene.before, scene.after))
+    inside, outside = (_cut(part, *place) for part in (inside, outside))
+    return seen | {f"near {name}": row for name, row in _compared(was, now, inside, outside)}
 
 
 def see(picture: Array) -> dict[str, Array]:
@@ -93,7 +92,8 @@ def _compared(
     before: Mapping[str, Array], after: Mapping[str, Array], inside: Array, outside: Array
 ) -> Iterator[tuple[str, Array]]:
     for layer in LAYERS:
-        yield f"distance {layer}", _distances(*(x[f"patches{layer}"] for x in (before, after)), inside, outside)
+        name = f"patches{layer}"
+        yield f"distance {layer}", _distances(before[name], after[name], inside, outside)
         was, now = (_channels(x[f"patches{layer}"], x[f"squares{layer}"]) for x in (before, after))
         yield f"channels {layer}", now
         yield f"gains {layer}", now - was
@@ -109,7 +109,8 @@ def _distances(before: Array, after: Array, inside: Array, outside: Array) -> Ar
     means = [float((far * w).sum() / w.sum()) if w.sum() > 0.5 else np.nan for w in parts]
     stray = far[parts[1] > 0.5]
     most = float(np.quantile(stray, 0.9)) if len(stray) else np.nan
-    return np.sqrt(np.array([far.mean(), *np.quantile(far, [0.25, 0.5, 0.75, 0.9, 1.0]), *means, most]))
+    row: Array = np.sqrt(np.array([far.mean(), *np.quantile(far, [0.25, 0.5, 0.75, 0.9, 1.0]), *means, most]))
+    return row
 
 
 def _channels(patches: Array, squares: Array) -> Array:

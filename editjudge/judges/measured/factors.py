@@ -18,8 +18,10 @@ def score(factor: str, measures: Measures, calibration: Calibration) -> Finding:
     if factor == "identity_preservation" and measures.values["structure.recognisable"] < 0.01:
         return abstain("the picture shows no structure by which anything could be recognised")
     deciding, missing = _DECIDING[factor]
-    known = any(name in measures.values for name in deciding) or _alike(factor, measures)
-    rank = calibration.rank(factor, measures)
+    alike = _alike(factor, measures)
+    known = alike or any(name in measures.values for name in deciding)
+    # Where no place differs there is no edit that could be placed among others.
+    rank = None if alike else calibration.rank(factor, measures)
     if not known and rank is None:
         return abstain(missing)
     own, found = (calibration.score(factor, measures.values, place) for place in (None, rank))
