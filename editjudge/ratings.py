@@ -34,6 +34,9 @@ class Rating:
     rater: str
     factor: str
     score: float
+    content: str = ""
+    """What was rated, where the file says so."""
+    rubric: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +53,15 @@ def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
         score = file.number(line, row, "score")
         if score is not None:
             item, rater, factor = (file.word(line, row, name) for name in RATING[:3])
-            yield line, Rating(item, rater, factor, score), _origin(row)
+            scope = (str(row.get(name) or "") for name in ("content", "rubric"))
+            yield line, Rating(item, rater, factor, score, *scope), _origin(row)
 
 
 def unique_ratings(path: Path) -> Iterator[Rating]:
     """Each item, rater and factor once: a store keeps one."""
-    seen: dict[tuple[str, str, str], tuple[int, float]] = {}
+    seen: dict[tuple[str, ...], tuple[int, float]] = {}
     for line, rating, _ in read_ratings(path):
-        key = (rating.item, rating.rater, rating.factor)
+        key = (rating.item, rating.rater, rating.factor, rating.content, rating.rubric)
         first, score = seen.setdefault(key, (line, rating.score))
         if first != line and score != rating.score:
             found = (

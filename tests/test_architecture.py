@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "judgement": {"rubrics"},
     "judges": {"edit", "errors", "images", "judgement", "pictures", "rubrics"},
     "store": {"content", "errors", "judgement", "rubrics"},
-    "run": {"edit", "errors", "images", "judgement", "judges", "manifest", "pictures", "rubrics", "store"},
+    "run": {"content", "edit", "errors", "images", "judgement", "judges", "manifest", "pictures", "rubrics", "store"},
     "stats": {"errors"},
     "ratings": {"errors", "manifest", "stats"},
     "report": {"content", "errors", "judgement", "rubrics", "stats", "store"},

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from editjudge.ratings import Origin
+    from editjudge.report.scored import Judged
     from editjudge.stats.columns import Ratings, Scores
 
 FILE = click.Path(path_type=Path)
@@ -85,10 +86,10 @@ def command(
     need_statistics()
     from editjudge.report.agreement import agreed, tables
 
-    ratings, origins = _ratings(ratings_file, store_place)
+    judged = load_run(store_place, run, pairing=True) if run is not None else None
+    ratings, origins = _ratings(ratings_file, store_place, judged)
     guesses, scales = None, None
-    if run is not None:
-        judged = load_run(store_place, run)
+    if judged is not None:
         sums = judged.sums()
         ratings = renamed(ratings, called, (*judged.scores.factor.present(), *sums))
         scores, scales, lead = judged.with_aggregates(ratings.factor.present())[0], judged.scales, judged.lead()
@@ -131,20 +132,31 @@ def _preferences(run: str | None, file: Path, store_place: str, as_json: bool) -
         show(lead, tables(found))
 
 
-def _ratings(file: Path | None, store_place: str) -> tuple[Ratings, dict[str, Origin]]:
+def _ratings(file: Path | None, store_place: str, judged: Judged | None) -> tuple[Ratings, dict[str, Origin]]:
+    """From a file, or those of the store that are of the run's edits."""
     from editjudge.ratings import Origin, Rating, ratings_columns, read_ratings
 
     if file is not None:
-        rows = list(read_ratings(file))
+        contents = {item: content.key() for item, content in judged.side.edits.items()} if judged else {}
+        # A file that says what was rated is taken at its word: the id may be of another edit here.
+        rows = [
+            (line, rating, origin)
+            for line, rating, origin in read_ratings(file)
+            if not rating.content or contents.get(rating.item, rating.content) == rating.content
+        ]
         return ratings_columns(rating for _, rating, _ in rows), {
             rating.item: origin for _, rating, origin in rows if origin != Origin()
         }
-    from editjudge.store.ratings import read_ratings as kept
+    from editjudge.store.ratings import count_ratings, ratings_of
 
+    assert judged is not None  # noqa: S101  (a file of scores comes with one of ratings)
+    contents = {item: content.key() for item, content in judged.side.edits.items()}
     with open_store(store_place, readonly=True) as store:
-        found = [Rating(*row) for row in kept(store)]
+        found, kept = [Rating(*row) for row in ratings_of(store, judged.run, contents)], count_ratings(store)
     if not found:
-        raise UsageError(f"{safe(store.place)} has no ratings: give --ratings, or bring them in with `ratings import`")
+        what = f"none of its {kept:,} ratings is of an edit of {judged.run.name}" if kept else "has no ratings"
+        how = "give --ratings, or bring them in with `ratings import FILE --run RUN`"
+        raise UsageError(f"{safe(store.place)}: {safe(what)}: {how}")
     return ratings_columns(found), {}
 
 

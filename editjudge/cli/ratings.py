@@ -7,59 +7,94 @@ from pathlib import Path
 
 import click
 
+from editjudge.cli.completion import runs
 from editjudge.cli.options import NewFile, open_store, store_option
 from editjudge.cli.output import agreed, emit, json_option, safe, tell
 from editjudge.cli.shown import need_statistics
-from editjudge.errors import UsageError
+from editjudge.errors import InputError, UsageError
 
 
 @click.group()
 def command() -> None:
-    """People's ratings: one for each item, rater and factor."""
+    """People's ratings: one for each edit, rater and factor."""
 
 
 @command.command("import", epilog="\b\nExample: editjudge ratings import ratings.csv")
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--run", metavar="RUN", shell_complete=runs, help="The items are the edits of this run.")
+@click.option("--manifest", type=click.Path(path_type=Path), help="The items are the edits of this manifest.")
 @store_option
 @json_option
-def import_(file: Path, store_place: str, as_json: bool) -> None:
+def import_(file: Path, run: str | None, manifest: Path | None, store_place: str, as_json: bool) -> None:
     """Bring a file of people's ratings into the store.
 
     CSV, JSONL or Parquet, with item, rater, factor and score. Twice is once; a rating that is there already takes the
     new score. The file is checked whole before any is kept.
+
+    A rating belongs to an edit: its input, output and instruction. --run or --manifest says which edits the items are;
+    without either, each id must be of one edit in the store, or of none yet: then the first run that has it takes it.
     """
     need_statistics()
     from editjudge.ratings import unique_ratings
-    from editjudge.store.ratings import add_ratings, count_ratings
+    from editjudge.store.ratings import add_scoped, contents_in, contents_of, count_ratings, forget_legacy
 
+    if run is not None and manifest is not None:
+        raise UsageError("--run and --manifest both say what the items are: give one of them")
     found = list(unique_ratings(file))
+    if manifest is not None:
+        from editjudge.run.planning import contents_of_manifest
+
+        contents = contents_of_manifest(manifest)
     with open_store(store_place) as store:
+        if run is not None:
+            contents = contents_in(store.items(store.find_run(run)))
+        elif manifest is None:
+            contents = contents_of(store, (rating.item for rating in found if not rating.content))
+        by_file = run is None and manifest is None  # which may say what was rated itself
+        rows = [
+            (r.item, r.rater, r.factor, r.score, content, r.rubric)
+            for r in found
+            if (content := (r.content if by_file else "") or contents.get(r.item))
+        ]
+        if not rows:
+            where = f"the run {run}" if run is not None else str(manifest)
+            counted = f"none of its {len(found):,} ratings, such as of {found[0].item!r:.80},"
+            raise InputError(f"{file}: {counted} is of an item of {where}")
         before = count_ratings(store)
-        add_ratings(store, ((r.item, r.rater, r.factor, r.score) for r in found))
+        add_scoped(store, rows)
+        if not by_file:
+            forget_legacy(store, rows)
         kept = count_ratings(store)
-    raters, items = len({r.rater for r in found}), len({r.item for r in found})
-    document = {"file": str(file), "ratings": len(found), "raters": raters, "items": items}
-    told = f"{len(found):,} ratings of {items:,} items by {raters:,} raters"
+    raters, items = len({row[1] for row in rows}), len({row[0] for row in rows})
+    document = {"file": str(file), "ratings": len(rows), "raters": raters, "items": items}
+    told = f"{len(rows):,} ratings of {items:,} items by {raters:,} raters"
+    left = f"; {len(found) - len(rows):,} of other items are left out" if len(rows) < len(found) else ""
     tell(
         as_json,
-        document | {"new": kept - before, "kept": kept},
-        f"{file}: {told}; {kept - before:,} new, the store has {kept:,}",
+        document | {"new": kept - before, "kept": kept} | ({"left_out": len(found) - len(rows)} if left else {}),
+        f"{file}: {told}; {kept - before:,} new, the store has {kept:,}{left}",
     )
 
 
 @command.command("export", epilog="\b\nExample: editjudge ratings export ratings.csv")
 @click.argument("file", type=NewFile())
+@click.option("--run", metavar="RUN", shell_complete=runs, help="Only those of this run's edits.")
 @store_option
 @json_option
-def export(file: Path, store_place: str, as_json: bool) -> None:
+def export(file: Path, run: str | None, store_place: str, as_json: bool) -> None:
     """Write every rating of the store as CSV.
 
-    With the columns item, rater, factor and score.
+    With the columns item, rater, factor and score; where an id is of several edits, or was rated by several rubrics,
+    also content and rubric, which tell them apart. With --run the ratings of that run's edits, by their ids there.
     """
-    from editjudge.store.ratings import csv_lines, read_ratings
+    from editjudge.store.ratings import contents_in, csv_lines, ratings_of, read_scoped
 
     with open_store(store_place, readonly=True) as store:
-        rows = read_ratings(store)
+        if run is None:
+            rows = read_scoped(store)
+        else:
+            known = contents_in(store.items(judged := store.find_run(run)))
+            rows = [(*row, known[row[0]], "") for row in ratings_of(store, judged, known)]
     file.write_text("".join(csv_lines(rows)), "utf-8", newline="")
     tell(as_json, {"written": str(file), "ratings": len(rows)}, f"wrote {file}: {len(rows):,} ratings")
 

@@ -128,10 +128,10 @@ def _agreed(judged: Judged, store: Store, called: Sequence[str]) -> tuple[Agreed
     """Judges against people, where the store has ratings of these edits and factors; and what it has besides."""
     from editjudge.ratings import Rating, ratings_columns
     from editjudge.report.agreement import agreed
-    from editjudge.store.ratings import read_ratings
+    from editjudge.store.ratings import contents_in, ratings_of
 
-    items, known = set(judged.scores.item.present()), (*judged.scores.factor.present(), *judged.sums())
-    rated = ratings_columns(Rating(*row) for row in read_ratings(store) if row[0] in items)
+    known, contents = (*judged.scores.factor.present(), *judged.sums()), contents_in(store.items(judged.run))
+    rated = ratings_columns(Rating(*row) for row in ratings_of(store, judged.run, contents))
     rated = renamed(rated, called, known)
     own = [name for name in rated.factor.present() if name in known]
     others = [name for name in rated.factor.present() if name not in known]

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from editjudge import manifest
+from editjudge.content import Content
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.images import Fetch, is_url, name_of
 from editjudge.judgement import DONE, Judgement
@@ -247,13 +249,27 @@ def _shown(found: Iterable[Work], digests: Digests) -> dict[str, dict[str, str]]
     for work in found:
         shown.setdefault(work.edit.id, {}).update(work.digests)
     for work in found:
-        mine = shown[work.edit.id]
-        for role in IMAGE_ROLES:
-            source = getattr(work.edit, role)
-            if role not in mine and source is not None and not is_url(source):
-                with suppress(Exception):  # a picture that nobody can read is known by its place
-                    mine |= {role: digest} if (digest := digests.of(source)) else {}
+        _look_at(work.edit, digests, shown[work.edit.id])
     return shown
+
+
+def contents_of_manifest(path: Path) -> dict[str, str]:
+    """What the edits of a manifest are, by id."""
+    digests, contents = Digests(), {}
+    for edit in manifest.read(path.absolute(), allow_outside=True, allow_urls=True):
+        known: dict[str, str] = {}
+        _look_at(edit, digests, known)
+        contents[edit.id] = Content.of(_item(edit, known)).key()
+    return contents
+
+
+def _look_at(edit: Edit, digests: Digests, known: dict[str, str]) -> None:
+    """Add the digests that are not known yet."""
+    for role in IMAGE_ROLES:
+        source = getattr(edit, role)
+        if role not in known and source is not None and not is_url(source):
+            with suppress(Exception):  # a picture that nobody can read is known by its place
+                known |= {role: digest} if (digest := digests.of(source)) else {}
 
 
 def _item(edit: Edit, digests: Mapping[str, str]) -> Item:

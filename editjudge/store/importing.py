@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError, model_validator
 
+from editjudge.content import Content
 from editjudge.errors import ManifestError
 from editjudge.judgement import DONE, Status
 from editjudge.rubrics.model import Rubric, Scale
@@ -161,7 +162,10 @@ def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = 
     questions = [{"hash": key, **rubric.model_dump()} for key, rubric in about.rubrics.items()]
     store._insert(upsert(store._dialect, rubrics), questions)
     numbered = enumerate(_rows(folder, "items", _Item))
-    edits = ({"run_id": run.id, "position": n, **row.model_dump()} for n, (_, row) in numbered)
+    edits = (
+        {"run_id": run.id, "position": n, **row.model_dump(), "content": Content.of(row).key()}
+        for n, (_, row) in numbered
+    )
     store._insert(_refresh(store._dialect, items), edits)
     count = 0
     for some in _chunks(_rows(folder, "judgements", _Judgement), _BATCH):

@@ -94,16 +94,7 @@ def remove_answers(store: Store, rater: str, study: Study | None = None, *, dry_
     if study is not None:
         forms &= answers.c.study_id == study.id
         given &= assignments.c.study_id == study.id
-        rated &= sa.tuple_(ratings.c.item, ratings.c.factor).in_(
-            sa.select(assignments.c.item, answers.c.factor)
-            .join(
-                answers,
-                (answers.c.study_id == assignments.c.study_id)
-                & (answers.c.rater == assignments.c.rater)
-                & (answers.c.number == assignments.c.number),
-            )
-            .where(given, assignments.c.control.is_(False), answers.c.score.is_not(None))
-        )
+        rated &= ratings.c.study_id == study.id
 
     def work(connection: sa.Connection) -> Removal:
         counts = [

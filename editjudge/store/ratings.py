@@ -1,46 +1,135 @@
-"""People's ratings in a store: one for each item, rater and factor, whoever brings it last."""
+"""People's ratings in a store: one for each edit, rater and factor, whoever brings it last.
+
+An edit is its input, output and instruction (`editjudge.content`), so that a rating belongs to every run that has that
+very edit, and to no other. What was asked in a form is part of it too: two rubrics may call different things alike.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import sqlalchemy as sa
 
+from editjudge.content import Content
+from editjudge.errors import UsageError
 from editjudge.store.export import harmless
-from editjudge.store.schema import ratings, upsert
-from editjudge.store.store import Store
+from editjudge.store.schema import BY_ID, LEGACY, items, ratings, upsert
+from editjudge.store.store import Item, Run, Store, _chunks
 
 Row = tuple[str, str, str, float]
 """Item, rater, factor and score."""
+COLUMNS = ("item", "rater", "factor", "score", "content", "rubric")
+"""Of a file of ratings that says what was rated."""
+_IN = 900
 
 
-def add_ratings(store: Store, rows: Iterable[Row]) -> int:
-    """Keep ratings; one that is there already takes the new score. Answers how many were brought."""
+def contents_of(store: Store, named: Iterable[str]) -> dict[str, str]:
+    """What the items of these ids are, where the store has one edit of that id, and else that it has none yet.
+
+    An id that is of several edits is refused.
+    """
+    found: dict[str, set[str]] = {}
+    numbers = [run.id for run in store.runs()]
+    wanted = sorted({*named})
+    for some in _chunks(wanted, _IN):
+        query = sa.select(items.c.item, items.c.content).where(items.c.run_id.in_(numbers), items.c.item.in_(some))
+        for item, content in store._stream(query.distinct()):
+            found.setdefault(item, set()).add(content)
+    several = sorted(item for item, contents in found.items() if len(contents) > 1)
+    if several:
+        raise UsageError(
+            f"{store.place}: {len(several):,} of the ids are of several different edits, such as {several[0]!r:.80}: "
+            "say what was rated with --run RUN or --manifest FILE"
+        )
+    return {item: next(iter(found[item])) if item in found else BY_ID + item for item in wanted}
+
+
+def contents_in(edits: Iterable[Item]) -> dict[str, str]:
+    """What the items of a run are."""
+    return {item.item: Content.of(item).key() for item in edits}
+
+
+def add_ratings(store: Store, rows: Iterable[Row], contents: Mapping[str, str] | None = None) -> int:
+    """Keep ratings of what `contents` says the items are; one that is there already takes the new score. Answers how
+    many were brought."""
+    listed = list(rows)
+    known = contents_of(store, (row[0] for row in listed)) if contents is None else contents
+    return add_scoped(store, ((*row, known[row[0]], "") for row in listed))
+
+
+def add_scoped(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> int:
+    """The same, of rows that say it themselves."""
     now = time.time()
-    values = (dict(zip(("item", "rater", "factor", "score"), row, strict=True)) | {"created": now} for row in rows)
+    values = (dict(zip(COLUMNS, row, strict=True)) | {"created": now, "study_id": None} for row in rows)
 
     def unchanged(old: sa.Table, new: sa.ColumnCollection[str, sa.ColumnElement[float]]) -> sa.ColumnElement[bool]:
         return old.c.score == new["score"]
 
-    return store._insert(upsert(store._dialect, ratings, ("score", "created"), unless=unchanged), values)
+    replaced = ("item", "score", "created", "study_id")
+    return store._insert(upsert(store._dialect, ratings, replaced, unless=unchanged), values)
 
 
 def read_ratings(store: Store) -> list[Row]:
     """Every rating, by item, rater and factor."""
-    columns = [ratings.c[name] for name in ("item", "rater", "factor", "score")]
-    return [tuple(row) for row in store._stream(sa.select(*columns).order_by(*columns[:3]))]
+    return [(item, rater, factor, score) for item, rater, factor, score, *_ in read_scoped(store)]
+
+
+def read_scoped(store: Store) -> list[tuple[str, str, str, float, str, str]]:
+    """Every rating with what was rated, by item, rater and factor."""
+    columns = [ratings.c[name] for name in COLUMNS]
+    order = [*columns[:3], *columns[4:]]
+    return [tuple(row) for row in store._stream(sa.select(*columns).order_by(*order))]
+
+
+def ratings_of(store: Store, run: Run, contents: Mapping[str, str]) -> list[Row]:
+    """The ratings of a run's edits, by what they are called there: `contents` by id, as of `contents_in`."""
+    called: dict[str, list[str]] = {}
+    for item, content in contents.items():
+        called.setdefault(content, []).append(item)
+    alike = {"", *rubrics_alike(store, run)}
+    return [
+        (item, rater, factor, score)
+        for _, rater, factor, score, content, rubric in read_scoped(store)
+        if rubric in alike
+        for item in called.get(content, ())
+    ]
+
+
+def rubrics_alike(store: Store, run: Run) -> list[str]:
+    """Hashes of the rubrics under which a rating counts for a run: those that ask for no factor of the run in other
+    words. A rubric and the fused one that it is part of ask for the same."""
+    kept = {hash_: {f["key"]: f for f in rubric["content"]["factors"]} for hash_, rubric in store.rubrics().items()}
+    asked = [kept[hash_] for hash_ in run.spec.get("rubrics", {}).values() if hash_ in kept]
+    mine = {key: factor for factors in asked for key, factor in factors.items()}
+    return [
+        hash_
+        for hash_, factors in kept.items()
+        if all(key not in mine or mine[key] == factor for key, factor in factors.items())
+    ]
+
+
+def forget_legacy(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> None:
+    """Ratings of 0.1 of which nobody knew what they are of, now that somebody says it."""
+    same = (ratings.c[name] == sa.bindparam(f"its_{name}") for name in ("rater", "factor"))
+    statement = sa.delete(ratings).where(ratings.c.content == sa.bindparam("unknown"), *same)
+    values = [{"unknown": LEGACY + row[0], "its_rater": row[1], "its_factor": row[2]} for row in rows]
+    store._transact(lambda connection: connection.execute(statement, values))
 
 
 def count_ratings(store: Store) -> int:
     return int(next(store._stream(sa.select(sa.func.count()).select_from(ratings)))[0])
 
 
-def csv_lines(rows: Iterable[Row]) -> Iterator[str]:
-    """As `agree --ratings` and a spreadsheet read them."""
-    for row in (("item", "rater", "factor", "score"), *rows):
+def csv_lines(rows: Iterable[tuple[object, ...]]) -> Iterator[str]:
+    """As `agree --ratings`, `ratings import` and a spreadsheet read them. Content and rubric are there where item,
+    rater and factor alone do not tell all ratings apart."""
+    listed = list(rows)
+    width = 4 if len({row[:3] for row in listed}) == len(listed) else len(COLUMNS)
+    for row in (COLUMNS, *listed):
         line = io.StringIO()
-        csv.writer(line).writerow([harmless(f"{value:g}" if isinstance(value, float) else value) for value in row])
+        cells = [harmless(f"{value:g}" if isinstance(value, float) else value) for value in row[:width]]
+        csv.writer(line).writerow(cells)
         yield line.getvalue()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from editjudge.content import Content
 from editjudge.errors import StoreError
 
 # --- values ---------------------------------------------------------------------------------------------------
@@ -141,6 +143,7 @@ items = sa.Table(
     sa.Column("referring_expression", Words, nullable=False),
     sa.Column("images", Json, nullable=False),
     sa.Column("metadata", Json, nullable=False),
+    sa.Column("content", sa.Text, nullable=False, server_default=""),  # the key of `editjudge.content`
     sa.Index("items_by_position", "run_id", "position"),
 )
 
@@ -219,14 +222,22 @@ digests = sa.Table(
     sa.Column("inode", sa.BigInteger),
 )
 
+BY_ID = "id:"
+"""Opens the content of a rating of an item that no run has yet: the first that has one takes it over."""
+LEGACY = "0.1:"
+"""Opens the content of a rating of 0.1 that may be of several edits, or of one that is gone: it belongs to no run."""
+
 ratings = sa.Table(
     "ratings",
     metadata,
-    sa.Column("item", Words, primary_key=True),
+    sa.Column("content", Words, primary_key=True),  # what was rated: that of an item, or one of the two above
+    sa.Column("rubric", sa.Text, primary_key=True),  # the hash of what was asked in the form; else empty
     sa.Column("rater", Words, primary_key=True),
     sa.Column("factor", Words, primary_key=True),
+    sa.Column("item", Words, nullable=False),  # what it was called
     sa.Column("score", sa.Double, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
+    sa.Column("study_id", sa.Integer),
 )
 
 checks = sa.Table(  # verdicts that were held against measured evidence
@@ -387,11 +398,90 @@ def _add_invitations(connection: sa.Connection) -> None:
     invitations.create(connection, checkfirst=True)
 
 
+class _Edit(NamedTuple):
+    item: str
+    model: str | None
+    group: str | None
+    instruction: str
+    images: Mapping[str, Mapping[str, str | None]]
+
+
+def _know_items_by_content(connection: sa.Connection) -> None:
+    add_columns(connection, items, "content")
+    columns = [items.c[name] for name in ("run_id", *_Edit._fields)]
+    place = (items.c.run_id == sa.bindparam("run"), items.c.item == sa.bindparam("edit"))
+    fill = sa.update(items).where(*place).values(content=sa.bindparam("key"))
+    for (run,) in connection.execute(sa.select(runs.c.id)).all():
+        rows = connection.execute(sa.select(*columns).where(items.c.run_id == run)).all()
+        keys = [{"run": run, "edit": row[1], "key": Content.of(_Edit(*row[1:])).key()} for row in rows]
+        if keys:
+            connection.execute(fill, keys)
+
+
+def _scope_ratings(connection: sa.Connection) -> None:
+    """Ratings of 0.1 knew an item's id alone. What a form asked is in its answers, also where a rating was overwritten;
+    a rating from a file belongs to the one edit of its id, if there is one."""
+    if "content" in {column["name"] for column in sa.inspect(connection).get_columns("ratings")}:
+        return
+    names = (("item", Words), ("rater", Words), ("factor", Words), ("score", sa.Double), ("created", sa.Double))
+    old = connection.execute(sa.select(*(sa.column(n, k) for n, k in names)).select_from(sa.table("ratings"))).all()
+    contents: dict[str, set[str]] = {}
+    by_run: dict[tuple[int, str], str] = {}
+    for run, item, content in connection.execute(sa.select(items.c.run_id, items.c.item, items.c.content)):
+        contents.setdefault(item, set()).add(content)
+        by_run[run, item] = content
+    kept = list(_rated_in_forms(connection, by_run))
+    of_forms = {(row["item"], row["rater"], row["factor"], row["created"]) for row in kept}
+    for item, rater, factor, score, created in old:
+        if (item, rater, factor, created) not in of_forms:
+            known = contents.get(item, set())
+            content = next(iter(known)) if len(known) == 1 else LEGACY + item
+            row = {"content": content, "rubric": "", "rater": rater, "factor": factor, "item": item, "score": score}
+            kept.append({**row, "created": created, "study_id": None})
+    connection.execute(sa.text("DROP TABLE ratings"))
+    ratings.create(connection)
+    latest = {tuple(row[c.name] for c in ratings.primary_key): row for row in sorted(kept, key=_created)}
+    if latest:
+        connection.execute(sa.insert(ratings), list(latest.values()))
+    if lost := sum(row["content"].startswith(LEGACY) for row in latest.values()):
+        logging.getLogger(__name__).warning(
+            "%s ratings name an item that is no edit of the store, or several: they are kept and belong to no run. To "
+            "say what they are of: `ratings export`, then `ratings import --run RUN`",
+            f"{lost:,}",
+        )
+
+
+def _created(row: Mapping[str, Any]) -> float:
+    return float(row["created"])
+
+
+def _rated_in_forms(connection: sa.Connection, contents: Mapping[tuple[int, str], str]) -> Iterator[dict[str, Any]]:
+    factors = {
+        hash_: {factor["key"] for factor in content["factors"]}
+        for hash_, content in connection.execute(sa.select(rubrics.c.hash, rubrics.c.content))
+    }
+    place = [answers.c[name] == assignments.c[name] for name in ("study_id", "rater", "number")]
+    joined = answers.join(assignments, sa.and_(*place)).join(studies, studies.c.id == answers.c.study_id)
+    columns = (
+        *(answers.c.study_id, studies.c.run_id, studies.c.rubrics),
+        *(assignments.c.item, answers.c.rater, answers.c.factor, answers.c.score, answers.c.created),
+    )
+    query = (
+        sa.select(*columns).select_from(joined).where(assignments.c.control.is_(False), answers.c.score.is_not(None))
+    )
+    for study, run, asked, item, rater, factor, score, created in connection.execute(query):
+        rubric = next((hash_ for hash_ in asked if factor in factors.get(hash_, ())), "")
+        row = {"content": contents.get((run, item), LEGACY + item), "rubric": rubric, "rater": rater, "factor": factor}
+        yield {**row, "item": item, "score": score, "created": created, "study_id": study}
+
+
 CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [
     _remember_files_by_inode,
     _add_claims,
     _mark_imported_runs,
     _add_invitations,
+    _know_items_by_content,
+    _scope_ratings,
 ]
 """Together they make a store of 0.2 out of one of 0.1: one version, so that users migrate once. Each may be added to
 until 0.2 is released, and never after."""

@@ -22,13 +22,26 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 import editjudge
+from editjudge.content import Content, is_unread
 from editjudge.errors import StoreError, UsageError, near_miss
 from editjudge.judgement import DONE, Exchange, Judgement, Task, Usage
 from editjudge.judgement import row as shown_row
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.store import places, schema
-from editjudge.store.schema import claims, digests, items, judgements, replies, rubrics, runs, tasks, upsert
+from editjudge.store.schema import (
+    BY_ID,
+    claims,
+    digests,
+    items,
+    judgements,
+    ratings,
+    replies,
+    rubrics,
+    runs,
+    tasks,
+    upsert,
+)
 
 State = Literal["running", "finished", "interrupted", "budget"]
 """`interrupted`: by the user. `budget`: the money ran out. Both resume."""
@@ -343,15 +356,31 @@ class Store:
 
     def _add(self, table: sa.Table, kind: Callable[..., R], run_id: int, rows: Iterable[R], start: int) -> int:
         """Writes what is not kept just so already: on a run that is resumed nothing, and reading is far cheaper."""
-        columns = [column for column in table.columns if column.name not in ("run_id", "position")]
+        columns = [table.c[name] for name in kind.__slots__]  # type: ignore[attr-defined]  # both are dataclasses
         query = sa.select(*columns).where(table.c.run_id == run_id)
         for some in _chunks(rows, _ROWS):
             here = table.c.position.between(start, start + len(some) - 1)
             kept = {_place(row): row for row in (kind(*values) for values in self._read(query.where(here)))}
             new = [(start + n, row) for n, row in enumerate(some) if kept.get(_place(row)) != row]
             self._insert(_refresh(self._dialect, table), [_at(run_id, position, row) for position, row in new])
+            if table is items:
+                self._rebind_ratings(kept, [row for _, row in new])
             start += len(some)
         return start
+
+    def _rebind_ratings(self, before: Mapping[Any, Any], new: Iterable[Any]) -> None:
+        """Ratings that were of an id go to the first edit that has it, those of a picture that nobody had read to the
+        edit that has it now that somebody did."""
+        moves: dict[str, str] = {}
+        for item in new:
+            content, earlier = Content.of(item).key(), before.get(_place(item))
+            moves[BY_ID + item.item] = content
+            if earlier is not None and is_unread(key := Content.of(earlier).key()):
+                moves[key] = content
+        for some in _chunks(sorted(old for old, new_ in moves.items() if old != new_), _IN):
+            query = sa.select(ratings.c.content).where(ratings.c.content.in_(some)).distinct()
+            for (old,) in self._read(query):
+                self._transact(functools.partial(_move_ratings, dialect=self._dialect, old=old, new=moves[old]))
 
     def items(self, run: Run | int, item: str | None = None) -> Iterator[Item]:
         """The edits of a run in order, or the one."""
@@ -556,7 +585,14 @@ def _place(row: Item | Task) -> tuple[str | int, ...]:
 
 
 def _at(run_id: int, position: int, row: Item | Task) -> dict[str, Any]:
-    return {"run_id": run_id, "position": position, **{name: getattr(row, name) for name in row.__slots__}}
+    values = {"run_id": run_id, "position": position, **{name: getattr(row, name) for name in row.__slots__}}
+    return values | ({"content": Content.of(row).key()} if isinstance(row, Item) else {})
+
+
+def _move_ratings(connection: sa.Connection, dialect: str, old: str, new: str) -> None:
+    rows = connection.execute(sa.select(ratings).where(ratings.c.content == old)).all()
+    connection.execute(upsert(dialect, ratings), [{**row._asdict(), "content": new} for row in rows])
+    connection.execute(sa.delete(ratings).where(ratings.c.content == old))
 
 
 _KEPT = tuple(judgements.columns.keys())

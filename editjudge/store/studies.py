@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from editjudge.errors import UsageError
-from editjudge.store.schema import answers, assignments, items, ratings, studies, upsert
+from editjudge.store.schema import BY_ID, answers, assignments, items, ratings, studies, upsert
 from editjudge.store.store import Store
 
 
@@ -193,22 +193,27 @@ def places(store: Store, study: Study, rater: str) -> list[Place]:
         return _places(connection, study, rater)
 
 
-def fill_in(store: Store, study: Study, rater: str, place: Place, factor: str, filled: Filled) -> None:
-    """Keep an answer at once; a later one for the same factor takes its place."""
+def fill_in(
+    store: Store, study: Study, rater: str, place: Place, factor: str, filled: Filled, rubric: str = ""
+) -> None:
+    """Keep an answer at once; a later one for the same factor takes its place. `rubric`: the hash of what was asked."""
     now = time.time()
     answer = {"study_id": study.id, "rater": rater, "number": place.number, "factor": factor, "created": now}
     answer |= {"score": filled.score, "reason": filled.reason}
-    rating = {"item": place.item, "rater": rater, "factor": factor}
+    shown = sa.select(items.c.content).where(items.c.run_id == study.run_id, items.c.item == place.item)
     with store._writing() as connection:
         connection.execute(upsert(store._dialect, answers, ("score", "reason", "created")), answer)
         if place.control:
             return
+        content = connection.scalar(shown) or BY_ID + place.item
+        rating = {"content": content, "rubric": rubric, "rater": rater, "factor": factor}
         if filled.score is None:
             same = sa.and_(*(ratings.c[name] == value for name, value in rating.items()))
             connection.execute(sa.delete(ratings).where(same))
         else:
-            kept = rating | {"score": filled.score, "created": now}
-            connection.execute(upsert(store._dialect, ratings, ("score", "created")), kept)
+            kept = rating | {"item": place.item, "score": filled.score, "created": now, "study_id": study.id}
+            replaced = ("item", "score", "created", "study_id")
+            connection.execute(upsert(store._dialect, ratings, replaced), kept)
 
 
 def filled_in(store: Store, study: Study, rater: str | None = None) -> dict[tuple[str, int, str], Filled]:

@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 import sqlalchemy as sa
 
+from editjudge.content import Content
 from editjudge.judgement import DONE
+from editjudge.store.ratings import rubrics_alike
 from editjudge.store.schema import items, ratings, tasks
 from editjudge.store.store import Item, Run, Store
 from editjudge.web.listing import Array, Column, Listing, Query, build
@@ -298,7 +300,9 @@ def tasks_of(store: Store, run: Run, item: str) -> list[Any]:
     return sorted(store._stream(mine), key=lambda row: (row.position, row.judge))
 
 
-def ratings_of(store: Store, item: str) -> list[Any]:
-    """Rater, factor and score of everyone who rated an edit."""
+def ratings_of(store: Store, run: Run, item: Item) -> list[Any]:
+    """Rater, factor and score of everyone who rated an edit of a run."""
     columns = [ratings.c[name] for name in ("rater", "factor", "score")]
-    return list(store._stream(sa.select(*columns).where(ratings.c.item == item).order_by(*columns[:2])))
+    asked = ratings.c.rubric.in_(["", *rubrics_alike(store, run)])
+    query = sa.select(*columns).where(ratings.c.content == Content.of(item).key(), asked)
+    return list(store._stream(query.order_by(*columns[:2])))

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from editjudge.judgement import STATUSES
 from editjudge.rubrics.model import Scale
+from editjudge.store.ratings import rubrics_alike
 from editjudge.store.schema import contradictions, items, judgements, ratings, tasks, unescaped
 from editjudge.store.store import PENDING, Run, Store, _chunks
 from editjudge.web.fields import whole_number
@@ -338,7 +339,8 @@ class _Making:
             scales.setdefault((column.lowest, column.highest), {}).setdefault(column.factor, []).append(number)
         extremes = sa.func.min(ratings.c.score), sa.func.max(ratings.c.score)
         query = self._select(items.c.position, items.c.item, ratings.c.factor, *extremes)
-        query = query.select_from(items.join(ratings, ratings.c.item == items.c.item))
+        query = query.select_from(items.join(ratings, ratings.c.content == items.c.content))
+        query = query.where(ratings.c.rubric.in_(["", *rubrics_alike(self._store, self._run)]))
         query = query.group_by(items.c.position, items.c.item, ratings.c.factor)
         for scale, factors in scales.items():
             mine = query.where(ratings.c.factor.in_(list(factors)), ratings.c.score.between(*scale))

@@ -21,7 +21,7 @@ from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.run.sources import picture_of
 from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
-from editjudge.store.ratings import csv_lines, read_ratings
+from editjudge.store.ratings import csv_lines, read_scoped
 from editjudge.store.store import Item, Run
 from editjudge.store.studies import (
     Filled,
@@ -251,12 +251,13 @@ class _Desk:
     def _keep(self, study: Study, rater: str, place: Place, rubrics: list[Rubric], given: Mapping[str, str]) -> None:
         """Every factor of the form, or the one that was just answered; all are checked before any is kept."""
         kept = []
-        for factor in (factor for rubric in rubrics for factor in rubric.factors):
+        for asked, factor in ((rubric.hash, factor) for rubric in rubrics for factor in rubric.factors):
             if factor.key in given:
                 score = _score(factor, given[factor.key])
-                kept.append((factor.key, Filled(score, given.get(f"{factor.key}.reason", "")[:_REASON])))
-        for key, filled in kept:
-            fill_in(self._store, study, rater, place, key, filled)
+                filled = Filled(score, given.get(f"{factor.key}.reason", "")[:_REASON])
+                kept.append((factor.key, filled, asked))
+        for key, filled, asked in kept:
+            fill_in(self._store, study, rater, place, key, filled, asked)
 
     def _item(self, study: Study, place: Place) -> tuple[Run, Item]:
         run = self._run(study)
@@ -337,7 +338,7 @@ class _Desk:
     def csv(self, _: Request) -> Response:
         """Every rating of the store, as `agree --ratings` and a spreadsheet read it."""
         headers = {"content-disposition": 'attachment; filename="ratings.csv"'}
-        return StreamingResponse(csv_lines(read_ratings(self._store)), media_type="text/csv", headers=headers)
+        return StreamingResponse(csv_lines(read_scoped(self._store)), media_type="text/csv", headers=headers)
 
 
 def _agreement(rubrics: list[Rubric], rated: list[Rating]) -> Iterator[tuple[str, Any]]:

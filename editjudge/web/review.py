@@ -92,7 +92,7 @@ class _Pages:
             pictures.append(state | {"role": "other", "label": "The other edit", "url": _image(*other, "edited")})
         return self._page(
             "edit.html", run=run, item=item, query=query, voices=voices, rubrics=rubrics, near=found, other=other,
-            pictures=pictures, ratings=self._rated(item, rubrics), done=DONE,
+            pictures=pictures, ratings=self._rated(run, item, rubrics), done=DONE,
             measured=[name for name in ("change", "boundary", "lettering") if {"input", "edited"} <= set(item.images)],
         )  # fmt: skip
 
@@ -159,11 +159,11 @@ class _Pages:
                 rubrics[task.rubric] = {"rubric": rubric, "question": questions.sent(rubric, run, item)}
         return voices, rubrics
 
-    def _rated(self, item: Item, rubrics: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def _rated(self, run: Run, item: Item, rubrics: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """People's scores by factor; those of factors that no rubric of this run has stand apart."""
         known = {factor.key for entry in rubrics.values() for factor in entry["rubric"].factors}
         by: dict[str, list[tuple[str, float]]] = {}
-        for rater, factor, score in browse.ratings_of(self._store, item.item):
+        for rater, factor, score in browse.ratings_of(self._store, run, item):
             by.setdefault(factor, []).append((rater, score))
         return {"known": by, "apart": {factor: said for factor, said in by.items() if factor not in known}}
 

@@ -182,3 +182,75 @@ def test_a_picture_that_one_run_read_is_the_one_that_the_other_names(tmp_path: P
     judged(tmp_path / "f", "before", rows("cat", 8), high, pictures=False)
     judged(tmp_path / "f", "after", rows("cat", 8), high)
     assert drift(store, "after", "before").json["matched"] == 8
+
+
+# --- ratings --------------------------------------------------------------------------------------------------
+
+
+def ratings_file(folder: Path, score: Callable[[int], int], count: int = 8) -> Path:
+    path = folder / "ratings.csv"
+    lines = [f"line-{n},{rater},alignment,{score(n)}" for n in range(1, count + 1) for rater in ("ann", "bob")]
+    path.write_text("\n".join(["item,rater,factor,score", *lines]) + "\n")
+    return path
+
+
+@pytest.fixture
+def animals(tmp_path: Path, store: Path) -> Path:
+    judged(tmp_path / "cats", "cats", rows("cat", 8), high)
+    judged(tmp_path / "dogs", "dogs", rows("dog", 8), high)
+    return store
+
+
+def agreed(store: Path, run: str) -> dict[str, Any]:
+    done = editjudge("agree", run, "--store", store, "--json")
+    assert done.code == 0, done.err
+    (judge,) = done.json["factors"]["alignment"].values()
+    return dict(judge)
+
+
+def test_ratings_of_two_studies_with_the_same_ids_do_not_meet(tmp_path: Path, animals: Path) -> None:
+    for name, score in (("cats", high), ("dogs", lambda n: 8 - high(n))):
+        done = editjudge(
+            "ratings", "import", ratings_file(tmp_path, score), "--run", name, "--store", animals, "--json"
+        )
+        assert (done.json["new"], done.code) == (16, 0)
+    assert agreed(animals, "cats")["spearman"] == pytest.approx(1)
+    assert agreed(animals, "dogs")["spearman"] == pytest.approx(-1)
+
+
+def test_ids_of_several_edits_are_refused_without_a_run_or_manifest(tmp_path: Path, animals: Path) -> None:
+    done = editjudge("ratings", "import", ratings_file(tmp_path, high), "--store", animals)
+    assert done.code == 2
+    assert "8 of the ids are of several different edits, such as 'line-1'" in done.err
+    assert "--run RUN or --manifest FILE" in done.err
+
+
+def test_a_manifest_says_what_the_items_are(tmp_path: Path, animals: Path) -> None:
+    manifest = tmp_path / "dogs" / "dogs.jsonl"
+    done = editjudge("ratings", "import", ratings_file(tmp_path, high), "--manifest", manifest, "--store", animals)
+    assert done.code == 0, done.err
+    assert agreed(animals, "dogs")["n"] == 8
+    none = editjudge("agree", "cats", "--store", animals)
+    assert none.code == 2 and "none of its 16 ratings is of an edit of cats" in none.err
+
+
+def test_items_that_the_run_does_not_have_are_counted_or_refused(tmp_path: Path, animals: Path) -> None:
+    more = ratings_file(tmp_path, high, count=10)
+    done = editjudge("ratings", "import", more, "--run", "cats", "--store", animals, "--json")
+    assert (done.json["ratings"], done.json["left_out"]) == (16, 4)
+    (tmp_path / "other.csv").write_text("item,rater,factor,score\nx,ann,alignment,3\n")
+    done = editjudge("ratings", "import", tmp_path / "other.csv", "--run", "cats", "--store", animals)
+    assert done.code == 1 and "none of its 1 ratings, such as of 'x', is of an item of the run cats" in done.err
+
+
+def test_what_is_exported_tells_edits_of_one_id_apart_and_comes_back(tmp_path: Path, animals: Path) -> None:
+    for name in ("cats", "dogs"):
+        editjudge("ratings", "import", ratings_file(tmp_path, high), "--run", name, "--store", animals)
+    whole, part, other = tmp_path / "all.csv", tmp_path / "dogs.csv", tmp_path / "other.db"
+    editjudge("ratings", "export", whole, "--store", animals)
+    assert whole.read_text().splitlines()[0] == "item,rater,factor,score,content,rubric"
+    editjudge("ratings", "export", part, "--run", "dogs", "--store", animals)
+    assert part.read_text().splitlines()[0] == "item,rater,factor,score" and len(part.read_text().splitlines()) == 17
+    done = editjudge("ratings", "import", whole, "--store", other, "--json")
+    assert (done.json["new"], done.json["items"]) == (32, 8)
+    assert editjudge("agree", "dogs", "--ratings", whole, "--store", animals, "--json").json["humans"]["alignment"]

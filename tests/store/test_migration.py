@@ -14,6 +14,7 @@ from run.made import editjudge, environment
 
 from editjudge.errors import StoreError
 from editjudge.store import Store, schema
+from editjudge.store.ratings import contents_in, ratings_of, read_scoped
 
 from .old_store import make_postgresql, make_sqlite, write_edits
 
@@ -174,3 +175,45 @@ def test_an_old_store_on_a_server_is_read_once_it_was_migrated(postgres: Server,
     Store.open(place).close()
     with Store.open(place, readonly=True) as store:
         assert len(store.runs()) == 2
+
+
+def rated(place: str | Path, run: str) -> list[tuple[str, str, float]]:
+    with Store.open(place) as store:
+        found = store.find_run(run)
+        return sorted((i, r, s) for i, r, _, s in ratings_of(store, found, contents_in(store.items(found))))
+
+
+def test_ratings_of_0_1_go_to_the_edits_that_they_are_of(old_place: str) -> None:
+    of_cats = [("line-2", "eve", 4.0), ("third-cat", "ann", 6.0), ("third-cat", "bob", 7.0), ("third-cat", "eve", 4.0)]
+    assert rated(old_place, "cats") == of_cats
+    assert rated(old_place, "dogs") == []
+
+
+def test_ratings_of_0_1_that_may_be_of_several_edits_are_kept_and_said(
+    old_place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store.open(old_place) as store:
+        unknown = [(row[0], row[1], row[3]) for row in read_scoped(store) if row[4].startswith(schema.LEGACY)]
+    assert unknown == [("1", "ann", 3.0), ("2", "ann", 5.0), ("line-1", "ann", 3.0), ("nowhere", "ann", 2.0)]
+    assert "4 ratings name an item that is no edit of the store, or several: they are kept" in caplog.text
+
+
+def test_a_rating_that_another_study_overwrote_in_0_1_is_there_again(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as raw:  # Eve rated the second dog too, under the same id
+        raw.execute("INSERT INTO studies SELECT 2, 'dogs', 2, rubrics, 1, 1, 0, 1, created FROM studies")
+        raw.execute("INSERT INTO assignments VALUES (2, 'eve', 1, 'line-2', 0)")
+        raw.execute("INSERT INTO answers VALUES (2, 'eve', 1, 'alignment', 1.0, '', 9e9)")
+        raw.execute("UPDATE ratings SET score = 1.0, created = 9e9 WHERE item = 'line-2' AND rater = 'eve'")
+        raw.commit()
+    assert rated(old, "dogs") == [("line-2", "eve", 1.0)]
+    assert ("line-2", "eve", 4.0) in rated(old, "cats")
+
+
+def test_what_old_ratings_are_of_can_be_said_later(old: Path, tmp_path: Path) -> None:
+    file = tmp_path / "said.csv"
+    file.write_text("item,rater,factor,score\nline-1,ann,alignment,3\n")
+    done = editjudge("ratings", "import", file, "--run", "dogs", "--store", old)
+    assert done.code == 0, done.err
+    assert rated(old, "dogs") == [("line-1", "ann", 3.0)]
+    with Store.open(old) as store:
+        assert not [row for row in read_scoped(store) if row[4] == f"{schema.LEGACY}line-1"]
