@@ -95,6 +95,6 @@ def test_a_rater_can_be_deleted_from_one_study_or_from_all(store: Store) -> None
         (place,) = join(store, study, rater)
         fill_in(store, study, rater, place, "alignment", Filled(4.0, ""), f"{number}")
     assert remove_answers(store, "ann", find_study(store, 1)).ratings == 1
-    assert [(row[1], row[5]) for row in read_scoped(store)] == [("ann", "2"), ("bob", "3")]
+    assert {(row[1], row[5]) for row in read_scoped(store)} == {("ann", "2"), ("bob", "3")}
     assert remove_answers(store, "ann").ratings == 1
     assert [row[1] for row in read_scoped(store)] == ["bob"]
