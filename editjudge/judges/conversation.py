@@ -108,3 +108,8 @@ class Problem(Exception):
         """Whether a model may have worked on it: a vendor bills what it made, also where nobody received it."""
         answered = self.status is not None and 200 <= self.status < 300
         return self.kind == "timeout" or self.cut_off or answered
+
+    def saying(self, message: str) -> Problem:
+        """The same in other words."""
+        cut_off = self.cut_off
+        return Problem(self.kind, message, status=self.status, retry_after=self.retry_after, cut_off=cut_off)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import difflib
 import ipaddress
 import os
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, NoReturn, Protocol, cast
@@ -18,21 +19,34 @@ from editjudge.images import Limits
 from editjudge.judgement import SchemaMode
 from editjudge.judges.conversation import Conversation, Parameters, Reply, Request
 
+LEAST_KEY = 8
+"""Characters of a key that is taken out of answers as well as errors. What is shorter is a stand-in ("x", "EMPTY",
+"none"), which guards nothing and is a word that answers use."""
+
 
 class Secret:
     """A key that shows itself only when asked by name: not in messages, logs, tracebacks or pickles."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("_pattern", "_value")
 
     def __init__(self, value: str) -> None:
         self._value = value
+        self._pattern = re.compile("".join(map(_encodings, value)))
 
     def reveal(self) -> str:
         return self._value
 
+    @property
+    def guards(self) -> bool:
+        """Whether it is long enough to be a key."""
+        return len(self._value) >= LEAST_KEY
+
     def redacted(self, text: str) -> str:
-        """The text without the key, for words that come from elsewhere."""
-        return text.replace(self._value, "[key]")
+        """The text without the key, as it is or encoded, for words that come from elsewhere."""
+        for form in (self._value, *_in_base64(self._value)):
+            text = text.replace(form, "[key]")
+        # The pattern is slow, and most texts hold nothing that is encoded.
+        return self._pattern.sub("[key]", text) if _ENCODED.search(text) else text
 
     def __repr__(self) -> str:
         return "Secret(...)"
@@ -45,6 +59,23 @@ class Secret:
 
     def __deepcopy__(self, memo: object) -> Secret:
         return self
+
+
+_ENCODED = re.compile(r"\\[u/\\\"]|%[0-9a-fA-F]{2}|&#")
+
+
+def _encodings(mark: str) -> str:
+    """A pattern for one character, plain or as JSON, URLs and HTML may write it."""
+    number = ord(mark)
+    codes = (rf"\\+u(?i:{number:04x})", rf"%(?:25)*(?i:{number:02x})", rf"&#0*{number};", rf"&#x0*(?i:{number:x});")
+    return rf"(?:\\*{re.escape(mark)}|{'|'.join(codes)})"
+
+
+def _in_base64(value: str) -> Iterator[str]:
+    """As it stands alone in base64, as in a header that a gateway has encoded."""
+    if len(value) >= LEAST_KEY:
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(value.encode()).decode().rstrip("=")
 
 
 class Wire(Protocol):
@@ -202,6 +233,8 @@ class Endpoint:
     limits: Limits
     schema_mode: SchemaMode
     key: Secret | None = field(default=None, compare=False)
+    other_keys: tuple[Secret, ...] = field(default=(), compare=False)
+    """Those of all other providers that are set here: no answer is kept with one in it."""
     auth: AuthStyle = "bearer"
     headers: Mapping[str, str] = field(default_factory=dict)
     """Without the key."""
@@ -216,6 +249,18 @@ class Endpoint:
 
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         return self._wire().reply(status, headers, body)
+
+    def redacted(self, text: str) -> str:
+        """A server's words as they may be kept: without any key that is set here, whichever way it is written."""
+        for secret in (*((self.key,) if self.key else ()), *self.other_keys):
+            text = secret.redacted(text) if secret.guards else text
+        return text
+
+    def redacted_body(self, body: bytes) -> bytes:
+        """The same for a body, which stays what it was to the byte where it holds no key."""
+        text = body.decode("utf-8", "surrogateescape")
+        redacted = self.redacted(text)
+        return body if redacted == text else redacted.encode("utf-8", "surrogateescape")
 
     def address(self, request: Request) -> tuple[str, dict[str, str]]:
         """Where a request goes, and its headers: the one place where the key is put among them."""
@@ -258,6 +303,7 @@ def resolve(
         limits=provider.limits,
         schema_mode=_schema_mode(provider, base),
         key=key,
+        other_keys=tuple(Secret(value) for value in _all_keys(environ) if key is None or value != key.reveal()),
         auth=provider.auth,
         query=query,
         options=provider.options,
@@ -351,6 +397,11 @@ def _schema_mode(provider: Provider, base: str) -> SchemaMode:
 
 
 _WITHOUT = "; or name a judge that needs none: measured, or one of your own as openai-compatible/MODEL with --base-url"
+
+
+def _all_keys(environ: Mapping[str, str]) -> list[str]:
+    variables = {name for provider in PROVIDERS.values() for name in provider.key_variables}
+    return sorted({environ[name].strip() for name in variables if environ.get(name, "").strip()})
 
 
 def _key(

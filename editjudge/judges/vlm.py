@@ -253,24 +253,33 @@ class Talker:
         return reply, seconds, retries, mode
 
     def heard(self, response: Response) -> Reply:
-        """What the server answered; raises `Problem`, without the key, where it did not."""
+        """What the server answered; raises `Problem` where it did not. Neither holds a key, whatever the server says
+        back: this is the one place through which replies and errors come, live and from batches."""
+        body = self.endpoint.redacted_body(response.body)
         try:
-            return self.endpoint.reply(response.status, response.headers, response.body)
+            reply = self.endpoint.reply(response.status, response.headers, body)
         except Problem as problem:
             raise self._without_key(problem, response) from None
+        # Once more: only now is what JSON wrote with escapes, and what stood in headers, in plain.
+        return dataclasses.replace(
+            reply,
+            text=self.endpoint.redacted(reply.text),
+            model=reply.model and self.endpoint.redacted(reply.model),
+            request_id=reply.request_id and self.endpoint.redacted(reply.request_id),
+        )
 
     def _without_key(self, problem: Problem, response: Response) -> Problem:
         """Servers quote what they were sent, and an error is shown and kept. Messages are cut short, perhaps in the
         middle of a key: so it is taken out of what they are made from."""
-        if self.endpoint.key is None:
-            return problem
-        said = self.endpoint.key.redacted(response.body.decode("utf-8", "replace"))
+        said = self.endpoint.redacted(response.body.decode("utf-8", "replace"))
+        if self.endpoint.key is not None:
+            said = self.endpoint.key.redacted(said)
         try:
             self.endpoint.reply(response.status, response.headers, said.encode())
         except Problem as redacted:
             # Only the words: "x" is a key too, and no error is what it was without its x.
-            return Problem(problem.kind, str(redacted), status=problem.status, retry_after=problem.retry_after)
-        return Problem(problem.kind, "no reason given", status=problem.status, retry_after=problem.retry_after)
+            return problem.saying(str(redacted))
+        return problem.saying("no reason given")
 
     def _most(self, work: Work, question: Question, request: Request, wanted: int) -> Most | None:
         """What a request can be billed at most; None where the price is unknown."""

@@ -9,6 +9,7 @@ same as a live one, whoever carries it on.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import random
 import re
@@ -324,7 +325,7 @@ class _Counter:
             for some in _chunks(file, 500):
                 answers = [self._desk.answer(document(line)) for line in some if line.strip()]
                 known = [
-                    (keys[end], (answer.status, answer.body))
+                    (keys[end], (answer.status, self._judge.endpoint.redacted_body(answer.body)))
                     for answer in answers
                     if (end := answer.custom_id.removeprefix(f"{batch.mark}-")) in keys
                 ]
@@ -466,7 +467,7 @@ class _Calls:
         if not 200 <= response.status < 300:
             self._judge.heard(response)  # raises what it says, without the key
             raise Problem("server", f"HTTP {response.status}", status=response.status)
-        return response
+        return dataclasses.replace(response, body=self._judge.endpoint.redacted_body(response.body))
 
 
 def _chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:

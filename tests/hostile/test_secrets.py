@@ -6,6 +6,7 @@ Passwords of PostgreSQL in messages of the store are held in `store/test_postgre
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import logging
@@ -14,7 +15,7 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,72 @@ def test_every_verb_and_every_file_after_a_server_that_says_the_key_back(
     assert clean(caplog.text)
     assert [path for path, data in files_below(tmp_path) if not clean(data)] == []
     assert {"r.html", "judgements.jsonl"} <= {path.name for path in tmp_path.rglob("*")}
+
+
+ENCODED = {
+    "plain": CANARY,
+    "for a URL": "".join(f"%{ord(mark):02X}" for mark in CANARY),
+    "for a URL twice": CANARY.replace("-", "%252d"),
+    "escaped": "".join(f"\\\\u{ord(mark):04x}" for mark in CANARY),
+    "for HTML": "".join(f"&#{ord(mark)};" for mark in CANARY),
+    "in base64": base64.b64encode(CANARY.encode()).decode().rstrip("="),
+}
+
+
+def answering(form: str) -> Callable[[Mapping[str, str], bytes], tuple[int, dict[str, str], bytes]]:
+    """A server that answers well, and says the key back in all that it answers."""
+
+    def say(headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        assert any(CANARY in value for value in headers.values())
+        identifier = re.search(rb"edit-[0-9a-f]{16}", body)
+        assert identifier
+        why = f"The red car stands on the left, as was asked, and your key is {form} as far as one can see it there"
+        entry = {"score": 7, "justification": why}
+        factors = {"image_id": identifier[0].decode(), "online_factor_results": dict.fromkeys(FIDELITY, entry)}
+        text = json.dumps(factors).replace("\\\\u", "\\u")
+        choice = {"message": {"content": text}, "finish_reason": "stop"}
+        candidate = {"content": {"parts": [{"text": text}]}, "finishReason": "STOP"}
+        document = {
+            "choices": [choice],
+            "content": [{"type": "text", "text": text}],
+            "candidates": [candidate],
+            **dict.fromkeys(("id", "model", "modelVersion", "responseId", "system_fingerprint"), form),
+        }
+        return 200, {"x-request-id": form, "request-id": form}, json.dumps(document).encode()
+
+    return say
+
+
+FIDELITY = ("alignment", "completeness", "plausibility")
+
+
+@pytest.mark.parametrize("form", ENCODED)
+def test_a_key_in_an_answer_that_is_accepted_is_in_nothing_that_is_kept_or_shown(
+    canaries: None, tmp_path: Path, form: str
+) -> None:
+    manifest, store = edits(tmp_path, 2), tmp_path / "s.db"
+    with canned(answering(ENCODED[form]), CANARY), pacing(tries=2, patience=0.2):
+        judges = [word for judge in JUDGES for word in ("--judge", judge)]
+        told = [editjudge("run", manifest, *judges, "--rubric", "fidelity", "--store", store, "--name", "r")]
+    assert told[0].code == 0, told[0].err
+    told += [
+        editjudge("export", "r", "-o", tmp_path / f, "--format", f, "--store", store) for f in ("jsonl", "parquet")
+    ]
+    told += [editjudge("report", "r", "-o", tmp_path / "r.html", "--store", store), editjudge("runs", "show", "r")]
+    kept = [*files_below(tmp_path), *((Path("told"), (one.out + one.err).encode()) for one in told)]
+    needles = [CANARY, ENCODED[form], ENCODED[form].replace("\\\\", "\\")]
+    assert [path for path, data in kept for needle in needles if needle.encode() in data] == []
+    assert [path for path, data in kept if not clean(data)] == []
+    assert b"[key]" in b"".join(data for path, data in kept if path.name == "replies.jsonl" or path.suffix == ".jsonl")
+
+
+def test_the_keys_of_other_providers_are_taken_out_as_well() -> None:
+    environ = {"OPENAI_API_KEY": "sk-one-123456", "ANTHROPIC_API_KEY": "sk-two-123456", "VLLM_API_KEY": "EMPTY"}
+    endpoint = resolve("openai/m", environ=environ)
+    assert endpoint.redacted("sk-one-123456 sk-two-123456 EMPTY") == "[key] [key] EMPTY"
+    body = b'{"a": "sk-two-123456 \xff"}'
+    assert endpoint.redacted_body(body) == b'{"a": "[key] \xff"}'
+    assert endpoint.redacted_body(b"\xff\x00") == b"\xff\x00"
 
 
 def test_pages_and_rewards_of_a_server_with_keys_and_a_token(canaries: None, tmp_path: Path) -> None:
