@@ -240,6 +240,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
         told = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
         told |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
         told |= {"cost_estimated_usd": tally.estimated} if tally.estimated else {}
+        told |= {"removed": tally.removed}
         told |= {"left_out": tally.left_out} if tally.left_out else {}
         told |= {"budget": outcome.short._asdict()} if outcome.short else {}
         told |= {"error": str(outcome.error) if outcome.error else None}
@@ -286,6 +287,9 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
         f"{', '.join(failed) if failed else 'none failed'}; "
         f"{asked if tally.asked or tally.cached or tally.cost else 'nobody was asked'}, {seconds:.1f} s"
     )
+    if tally.removed:
+        they = "edit is" if tally.removed == 1 else "edits are"
+        click.echo(f"{tally.removed:,} {they} no longer in the manifest, and left out; the store keeps what was judged")
     _tell_left_out(tally.left_out)
 
 

@@ -272,6 +272,7 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             manner.say(warning)
         run = open_run(job, store, manner, rubrics)
+        removed = drop_removed(job, store, run)
         planner = Planner(store, run.id, shape, access(job, manner.rehash), manner.observe, Claims(store))
         engine = (
             BatchEngine(store, run.id, planner, purse, manner.say)
@@ -287,7 +288,7 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
     if isinstance(engine.control.error, InputError) and not store.counts(run):
         store.remove_run(run)  # nothing was planned, so that there is nothing to go on with
         raise engine.control.error
-    planner.tally.left_out = chosen.absent
+    planner.tally.left_out, planner.tally.removed = chosen.absent, removed
     return conclude(store, run, rubrics, engine.control, planner.tally)
 
 
@@ -310,6 +311,15 @@ def open_run(job: Job, store: Store, manner: Manner, rubrics: Sequence[Rubric]) 
     run = store.open_run(manner.name or _name(job, spec), spec)
     store.add_rubrics(rubrics)
     return run
+
+
+def drop_removed(job: Job, store: Store, run: Run) -> int:
+    """Take what the manifest has no more out of a resumed run; what `limit` or `models` leave out is still in it."""
+    gone = store.item_ids(run)
+    if gone:
+        gone.difference_update(edit.id for edit in job._read())
+        store.drop_items(run, gone)
+    return len(gone)
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

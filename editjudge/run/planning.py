@@ -19,7 +19,7 @@ from typing import Literal
 
 from editjudge import manifest
 from editjudge.content import Content
-from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.edit import IMAGE_ROLES, Edit, ImageSource
 from editjudge.images import Fetch, is_url, name_of
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.purse import Shortage
@@ -57,6 +57,8 @@ class Tally:
     """Judgements whose cost is unknown."""
     left_out: int = 0
     """Edits that an earlier run, named as a condition, does not have."""
+    removed: int = 0
+    """Edits that the run had and the manifest has no more."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -272,11 +274,15 @@ def _look_at(edit: Edit, digests: Digests, known: dict[str, str]) -> None:
                 known |= {role: digest} if (digest := digests.of(source)) else {}
 
 
+def place_of(source: ImageSource) -> str:
+    """Where a picture lies, as a store keeps it: absolute, since who looks later may do so from another folder."""
+    return name_of(source.absolute() if isinstance(source, Path) else source)
+
+
 def _item(edit: Edit, digests: Mapping[str, str]) -> Item:
     images = {
-        # Absolute: who looks at the run later may do so from another folder.
         role: {
-            "source": name_of(source.absolute() if isinstance(source, Path) else source),
+            "source": place_of(source),
             "digest": digests.get(role),
         }
         for role in IMAGE_ROLES

@@ -6,12 +6,15 @@ import itertools
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from editjudge.edit import Edit
-from editjudge.errors import UsageError, near_miss
-from editjudge.run.planning import BATCH
-from editjudge.store.store import Run, Store
+from editjudge.errors import ImageError, UsageError, near_miss
+from editjudge.images import is_url
+from editjudge.pictures import Digests
+from editjudge.run.planning import BATCH, place_of
+from editjudge.store.store import Item, Run, Store
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "=": operator.eq, ">": operator.gt, "<": operator.lt}
 _FORM = re.compile(rf"(?:(.+):)?\s*([^:<>=]+?)\s*({'|'.join(_SIGNS)})\s*(-?\d+(?:\.\d+)?)\s*")
@@ -65,10 +68,33 @@ class Sieve:
         """Those that nothing speaks against, and how many of the others an earlier run does not have at all."""
         absent = 0
         for where, run in self._conditions:
-            said = scores_of(self._store, run, [edit.id for edit in edits])
+            same = self._same(run, edits)
+            said = {item: s for item, s in scores_of(self._store, run, list(same)).items() if item in same}
             absent += sum(edit.id not in said for edit in edits)
             edits = [edit for edit in edits if edit.id in said and where.holds(said[edit.id].get(where.factor, ()))]
         return edits, absent
+
+    def _same(self, run: Run, edits: list[Edit]) -> set[str]:
+        """The ids that are the same edits in the earlier run: one of another manifest may have called others so."""
+        digests = Digests()
+        earlier = {item.item: item for item in self._store.items(run, [edit.id for edit in edits])}
+        return {edit.id for edit in edits if edit.id in earlier and _is(edit, earlier[edit.id], digests)}
+
+
+def _is(edit: Edit, item: Item, digests: Digests) -> bool:
+    """Whether words and places are the same, or what lies there is."""
+    if edit.instruction != item.instruction:
+        return False
+    for role in ("input", "edited"):
+        source, entry = getattr(edit, role), item.images.get(role)
+        if source is None or entry is None:
+            if source is not entry and item.images:  # of a run that was made without pictures nothing is known
+                return False
+        elif entry["source"] != place_of(source):
+            with suppress(ImageError):
+                if is_url(source) or entry["digest"] is None or digests.of(source) != entry["digest"]:
+                    return False
+    return True
 
 
 def scores_of(store: Store, run: Run, items: Sequence[str]) -> dict[str, dict[str, list[float]]]:

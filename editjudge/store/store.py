@@ -382,14 +382,27 @@ class Store:
             for (old,) in self._read(query):
                 self._transact(functools.partial(_move_ratings, dialect=self._dialect, old=old, new=moves[old]))
 
-    def items(self, run: Run | int, item: str | None = None) -> Iterator[Item]:
-        """The edits of a run in order, or the one."""
+    def items(self, run: Run | int, item: str | Collection[str] | None = None) -> Iterator[Item]:
+        """The edits of a run in order, or those of these ids."""
         columns = [items.c[name] for name in Item.__slots__]
         query = sa.select(*columns).where(items.c.run_id == _id(run)).order_by(items.c.position)
         if item is not None:
-            query = query.where(items.c.item == item)
+            query = query.where(items.c.item.in_([item] if isinstance(item, str) else item))
         for row in self._stream(query):
             yield Item(*row)
+
+    def item_ids(self, run: Run | int) -> set[str]:
+        return {item for (item,) in self._stream(sa.select(items.c.item).where(items.c.run_id == _id(run)))}
+
+    def drop_items(self, run: Run | int, ids: Collection[str]) -> None:
+        """Take edits out of a run's view. What was judged of them stays, and is there again if they come back."""
+        for some in _chunks(sorted(ids), _IN):
+
+            def drop(connection: sa.Connection, some: list[str] = some) -> None:
+                for table in (tasks, items):
+                    connection.execute(sa.delete(table).where(table.c.run_id == _id(run), table.c.item.in_(some)))
+
+            self._transact(drop)
 
     # --- what judges said -------------------------------------------------------------------------------------
 

@@ -20,14 +20,14 @@ from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judges.registry import open_judge
 from editjudge.rubrics.model import Rubric
 from editjudge.run.cost import Costs
-from editjudge.run.job import Cluster, Job, Manner, Outcome, conclude, open_run
+from editjudge.run.job import Cluster, Job, Manner, Outcome, conclude, drop_removed, open_run
 from editjudge.run.pace import Pace
 from editjudge.run.planning import Control, Tally
 from editjudge.run.ray.conductor import Conductor
 from editjudge.run.ray.folder import Folder
 from editjudge.run.ray.pieces import Piece, Source
 from editjudge.run.ray.worker import Order, Worker, identity
-from editjudge.store.store import Store
+from editjudge.store.store import Run, Store
 
 AT_ONCE = 2
 """Pieces that a worker is at, so that the end of one does not leave it waiting for the slowest answer."""
@@ -45,6 +45,7 @@ async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> O
     _check_conditions(job, store)
     with _source(job, store) as source, joined(cluster) as ray:
         run = open_run(job, store, manner, rubrics)
+        removed = _removed(job, store, run)
         order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)
         driver = _Driver(ray, order, manner)
         try:
@@ -52,7 +53,13 @@ async def execute(cluster: Cluster, job: Job, store: Store, manner: Manner) -> O
         except BaseException:  # Ctrl-C and a lost cluster alike
             store.mark(run, "interrupted")
             raise
+    driver.tally.removed = removed
     return conclude(store, run, rubrics, driver.control, driver.tally)
+
+
+def _removed(job: Job, store: Store | Folder, run: Run) -> int:
+    """A shard holds what its piece of the manifest does, and nothing that left it."""
+    return 0 if isinstance(store, Folder) else drop_removed(job, store, run)
 
 
 def _check_conditions(job: Job, store: Store | Folder) -> None:
