@@ -36,6 +36,9 @@ _DRAWN = re.compile(
 )
 """What an instruction of this kind is about is another thing afterwards, or none: that is asked for."""
 
+_THING = 0.6
+"""Share of the picture up to which what changed may be the thing that was asked for; more is the picture itself."""
+
 
 @dataclass(frozen=True)
 class Assessment:
@@ -63,7 +66,8 @@ class Subject:
     def online(self) -> Measures:
         """The edited picture against the input."""
         found = measure(compose(self.pictures["input"], self.pictures["edited"], self.pictures.get("mask")))
-        return replace(found, values={**found.values, "trust.thing": 0.0 if _DRAWN.search(self.instruction) else 1.0})
+        drawn = _DRAWN.search(self.instruction) and found.change.share <= _THING
+        return replace(found, values={**found.values, "trust.thing": 0.0 if drawn else 1.0})
 
     @cached_property
     def offline(self) -> Measures:

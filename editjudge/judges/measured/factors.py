@@ -35,7 +35,7 @@ def _placed(factor: str, rank: float, edits: int, m: Measures) -> str:
     name, measure, unit = _OWN[factor]
     own = f"{name}: {m.values[measure]:.1f} {unit}" if measure in m.values else f"{name}: not comparable"
     return (
-        f"By network features fitted to {edits} rated edits, this picture's quality as a whole ranks above "
+        f"By measures and network features fitted to {edits} rated edits, the picture's quality ranks above "
         f"{percent(rank)} of them; {own}."
     )
 
@@ -52,6 +52,9 @@ def _unchanged(m: Measures) -> str:
             "No visible difference anywhere, from the upper left to the lower right of the picture; "
             f"mean colour difference {v['change.mean']:.1f}."
         )
+    if "change.visible outside" not in v:
+        share = percent(change.share)
+        return f"The visible change covers the whole picture, {share} of it as one region; nothing was left around it."
     stray, shift = (change.visible > 1) & (change.outside > 0), _shift(change)
     share = percent(v["change.visible outside"]) + (f", mostly {place(stray)}," if stray.any() else "")
     if not change.region.any():
@@ -106,10 +109,11 @@ def _texture(m: Measures) -> str:
     v = m.values
     if not m.change.region.any():
         return _nowhere(m.change, "detail there could be lost")
-    return (
-        f"Inside the edit ({spot(m.change)}) fine detail lost {v['texture.lost']:.1f} octaves more than around it and "
-        f"gained {v['texture.noise']:.0f} levels of noise."
-    )
+    lost, noise = v.get("texture.lost"), f"{v['texture.noise']:.0f} levels of noise"
+    if lost is None:
+        return f"Inside the edit ({spot(m.change)}) there was no fine detail to lose; the picture gained {noise} there."
+    octaves = f"{lost:.1f} octaves more than around it"
+    return f"Inside the edit ({spot(m.change)}) fine detail lost {octaves} and gained {noise}."
 
 
 def _quality(m: Measures) -> str:

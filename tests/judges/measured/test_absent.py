@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import cv2
 import numpy as np
@@ -76,6 +77,39 @@ def test_a_factor_without_its_deciding_measures_abstains_and_says_why(factor: st
     bare = Measures(found.scene, found.change, kept | {"structure.recognisable": 1.0})
     finding = score(factor, bare, dataclasses.replace(load(), learnt=None))
     assert finding.score is None and len(finding.reason.split()) > 5
+
+
+def _noise() -> Picture:
+    return np.random.default_rng(0).integers(0, 256, photograph().shape, np.uint8)
+
+
+def _thumbnail() -> Picture:
+    small = cv2.resize(photograph(), (20, 16), interpolation=cv2.INTER_AREA)
+    return cv2.resize(small, photograph().shape[1::-1], interpolation=cv2.INTER_CUBIC)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: even(0), lambda: even(255), lambda: even(128, 0.04), _noise, _thumbnail, lambda: 255 - photograph(1)],
+    ids=["black", "white", "nearly even", "noise", "a thumbnail blown up", "another picture"],
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_whatever_comes_out_each_factor_has_a_score_or_a_reason_for_none(
+    make: Callable[[], Picture], masked: bool
+) -> None:
+    found = measured(make(), np.full(photograph().shape[:2], 255, np.uint8) if masked else None)
+    for factor in MEASURED:
+        for calibration in (load(), dataclasses.replace(load(), learnt=None)):
+            assert score(factor, found, calibration).reason
+
+
+def test_what_was_to_be_added_does_not_excuse_that_everything_else_is_gone() -> None:
+    wish = "Add a dog to the table."
+    everywhere, there = (
+        Subject({"input": photograph(), "edited": after}, wish) for after in (_noise(), recoloured(photograph()))
+    )
+    assert everywhere.online.values["trust.thing"] == 1.0
+    assert there.online.values["trust.thing"] == 0.0
 
 
 def test_no_reason_claims_more_than_was_measured() -> None:
