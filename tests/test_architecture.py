@@ -36,7 +36,7 @@ MAY_IMPORT = {
         *("ratings", "report", "rubrics", "run", "stats", "store"),
     },
     "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
-    "testing": {"api", "errors", "judges"},
+    "testing": {"api", "errors", "judges", "rubrics", "stats"},
     "inspection": {"api", "judgement", "store"},
 }
 """Each noun and those it may know; `cli` sits above all of them."""

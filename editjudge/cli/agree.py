@@ -88,16 +88,27 @@ def command(
 
     judged = load_run(store_place, run, pairing=True) if run is not None else None
     ratings, origins = _ratings(ratings_file, store_place, judged)
-    guesses, scales = None, None
+    guesses: Scores | None = None
+    scales: Mapping[str, Sequence[float]] | None = None
+    continuous: frozenset[str] = frozenset()
     if judged is not None:
         sums = judged.sums()
         ratings = renamed(ratings, called, (*judged.scores.factor.present(), *sums))
-        scores, scales, lead = judged.with_aggregates(ratings.factor.present())[0], judged.scales, judged.lead()
+        scores, scales, lead = judged.with_aggregates(ratings.factor.present())[0], judged.all_scales(), judged.lead()
+        continuous = judged.continuous | {*sums}
     else:
         scores, guesses, lead = _scores(Path(str(scores_file)), manifest, origins, with_guessed)
         sums, ratings = (), renamed(ratings, called, scores.factor.present())
     _check_common(ratings, scores, sums)
-    found = agreed(ratings, scores, with_guessed=guesses, scales=scales, calibrating=calibrating, estimating=estimating)
+    found = agreed(
+        ratings,
+        scores,
+        with_guessed=guesses,
+        scales=scales,
+        continuous=continuous,
+        calibrating=calibrating,
+        estimating=estimating,
+    )
     if as_json:
         emit(found.as_json())
     else:

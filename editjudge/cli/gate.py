@@ -48,6 +48,14 @@ MANY = 4
     show_default=True,
     help="Chance that a run which exactly meets every threshold fails, over all checks.",
 )
+@click.option(
+    "--max-failures",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    metavar="P",
+    help="Largest share of failed judgements, of those that the checks rest on; more fail the gate.",
+)
 @store_option
 @json_option
 def command(
@@ -60,15 +68,18 @@ def command(
     model: str | None,
     judge: str | None,
     alpha: float,
+    max_failures: float,
     store_place: str,
     as_json: bool,
 ) -> None:
     """Exit with 100 where the evidence says worse, and not where noise does.
 
     A check fails only if its whole interval is on the wrong side, and passes only if it is on the right one. Anything
-    else is not enough evidence, which exits as --if-unsure says. A check without a single score to decide on is an
-    error, unless another one fails or --if-unsure says what to make of it. Factors that no edit has a score of on both
-    sides are not held against a baseline, and are named; those whose judging failed are.
+    else is not enough evidence, which exits as --if-unsure says. More failed judgements than --max-failures fail the
+    gate, whatever the others scored; a check says what its failures could change at the ends of the scale. A check
+    without a single score to decide on is an error, unless the gate fails or --if-unsure says what to make of it.
+    Factors that no edit has a score of on both sides are not held against a baseline, and are named; those whose
+    judging failed are.
 
     An edit is held against the baseline's edits of the same input and instruction (and ground truth and mask), whatever
     their ids: of the same model where both runs have one in common, else of whoever made them. How many have no
@@ -87,7 +98,7 @@ def command(
 
         scores, base, match = pair_runs(judged, before, "task")
         judged, base = replace(judged, scores=scores), shared(base.where(judge=theirs))
-    found = _gate(judged, base, mine, _minima(minima), max_drop or 0.0, alpha)
+    found = _gate(judged, base, mine, _minima(minima), max_drop or 0.0, alpha, max_failures)
     worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
     empty = [check.rule for check in found.checks if check.n == 0]
     told = f"nothing to decide on: no score for {', '.join(empty)}; --if-unsure says what to make of that"
@@ -105,7 +116,13 @@ def command(
 
 
 def _gate(
-    judged: Judged, base: Scores | None, mine: str, minimum: dict[str, float], max_drop: float, alpha: float
+    judged: Judged,
+    base: Scores | None,
+    mine: str,
+    minimum: dict[str, float],
+    max_drop: float,
+    alpha: float,
+    max_failures: float,
 ) -> Gate:
     from editjudge.report.scored import aggregates
     from editjudge.stats.gate import gate
@@ -116,15 +133,15 @@ def _gate(
     for factor in minimum:
         _known("factor", factor, [*scores.factor.present(), *(one.name for one in known)])
     added = [one for one in known if one.name in minimum]
-    ends = {one.name: [end(judged.scales[one.factors[0]]) for end in (min, max)] for one in added}
     return gate(
         aggregate(scores, added),
         minimum,
         baseline=base,
         max_drop=max_drop,
         on="pair",
-        scales={**judged.scales, **ends},
+        scales=judged.all_scales(),
         alpha=alpha,
+        max_failures=max_failures,
     )
 
 
@@ -171,6 +188,19 @@ def _minima(given: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
+def _failures(found: Gate) -> list[str]:
+    """What failed, and which checks that could overturn."""
+    lost, notes = found.failures, []
+    if lost.failed:
+        share = f"{lost.failed:,} of {lost.judgements:,} judgements failed"
+        more = f"more than --max-failures {lost.allowed:g} allows, so the gate fails"
+        notes.append(f"{share}, {more if lost.too_many else f'which --max-failures {lost.allowed:g} allows'}")
+    doubtful = ", ".join(c.rule for c in found.checks if c.overturnable)
+    if doubtful:
+        notes.append(f"failed judgements at an end of the scale could overturn: {doubtful}")
+    return notes
+
+
 def _notes(found: Gate) -> list[str]:
     """Why each check did not pass; where many wait for more images, in one line, since the table has their figures."""
     from editjudge.stats.gate import UNSURE
@@ -189,16 +219,20 @@ def _notes(found: Gate) -> list[str]:
 
 
 def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[str], paired: Sequence[str]) -> None:
-    from editjudge.report.tables import Figure, Table
+    from editjudge.report.tables import Figure, Table, between, in_line
 
     rows = [
-        (c.outcome, c.rule, c.n, c.groups, c.failed or None, Figure(c.estimate, c.ci, sign="drops" in c.rule))
+        (
+            c.outcome, c.rule, c.n, c.groups, c.failed + c.failed_baseline or None,
+            Figure(c.estimate, c.ci, sign="drops" in c.rule),
+            between(c.bounds, in_line([c.ci]), sign="drops" in c.rule) if c.failed + c.failed_baseline else None,
+        )
         for c in found.checks
-    ]
+    ]  # fmt: skip
     level = 1 - 2 * found.alpha / len(found.checks)
     limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * found.alpha:.3g} % over all checks"
     caption = f"Checks by {mine}: {limits}"
-    notes = [*_notes(found), *paired]
+    notes = [*_failures(found), *_notes(found), *paired]
     if found.left_out:
         left = ", ".join(found.left_out)
         notes.append(f"not held against the baseline, since no edit has a score on both sides: {left}")
@@ -206,6 +240,7 @@ def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[
         notes.append(f"the baseline is judged by {theirs}: whether that is the same judge is for you to know")
     if len(models) > 1:
         notes.append(f"{len(models)} models are pooled; --model names one: {', '.join(models)}")
-    columns = ("outcome", "check", "scores", "images", "failed", "estimate")
-    table = Table.of(columns, rows, caption, notes=tuple(notes)).trimmed("failed")
+    columns = ("outcome", "check", "scores", "images", "failed", "estimate", "bounds")
+    legend = {"bounds": "the estimate with all that failed at the worst and at the best of the scale"}
+    table = Table.of(columns, rows, caption, notes=tuple(notes), legend=legend).trimmed("failed", "bounds")
     show([f"gate: {found.outcome}", *judged.lead()], [table])

@@ -141,7 +141,8 @@ def _agreed(judged: Judged, store: Store, called: Sequence[str]) -> tuple[Agreed
         apart = f"The store has {n:,} ratings of these edits under {', '.join(others)}, which no rubric of this run has"
         apart += f". `report` and `agree` take what is alike, such as {such_as(others, known)}." if known else "."
     scores, _ = judged.with_aggregates(own)
-    return agreed(rated.where(factor=own), scores, scales=judged.scales) if own else None, apart
+    scales, between = judged.all_scales(), judged.continuous | {*judged.sums()}
+    return agreed(rated.where(factor=own), scores, scales=scales, continuous=between) if own else None, apart
 
 
 class Sight:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from editjudge.report.tables import Cell, Figure, Table, noted
+from editjudge.report.tables import Cell, Figure, Table, between, noted
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.stats.agreement import Agreement, JudgeAgreement, agree
 from editjudge.stats.answer import plain
+from editjudge.stats.bootstrap import Ends
 from editjudge.stats.calibration import Calibration, Powered, calibrate, powered_mean
 from editjudge.stats.ceiling import Ceiling
-from editjudge.stats.columns import Floats, Ratings, Scores, item_means
+from editjudge.stats.columns import Floats, Ratings, Scores, ends_of, item_means
 from editjudge.stats.summary import Aggregate, aggregate
 
 PEOPLE = "(one person)"
@@ -63,6 +64,7 @@ def agreed(
     *,
     with_guessed: Scores | None = None,
     scales: Mapping[str, Sequence[float]] | None = None,
+    continuous: Container[str] = (),
     calibrating: bool = False,
     estimating: bool = False,
 ) -> Agreed:
@@ -75,14 +77,17 @@ def agreed(
         if (calibrating or estimating) and factor in ratings.factor.present()
     }
     return Agreed(
-        agree(ratings, scores, scales=scales),
+        agree(ratings, scores, scales=scales, continuous=continuous),
         agree(*grouped) if grouped else None,
         # Only its figures are shown beside the others, so its intervals need no precision.
         agree(ratings, with_guessed, scales=scales, draws=100) if with_guessed else None,
         {f: {j: joint.calibration() for j, joint in judges.items()} for f, judges in each.items()}
         if calibrating
         else None,
-        {f: {j: joint.estimates() for j, joint in judges.items()} for f, judges in each.items()}
+        {
+            f: {j: joint.estimates(ends_of((scales or {}).get(f))) for j, joint in judges.items()}
+            for f, judges in each.items()
+        }
         if estimating
         else None,
     )
@@ -114,11 +119,17 @@ class _Joint:
     def calibration(self) -> Calibration:
         return calibrate(self.judge, self.human, group=self.group)
 
-    def estimates(self) -> dict[str, Powered]:
+    def estimates(self, ends: Ends | None) -> dict[str, Powered]:
+        """`ends` of the scale of people and judge alike; none where ratings lie outside of it."""
+        rated = self.human[np.isfinite(self.human)]
+        if ends and len(rated) and not ends[0] <= rated.min() <= rated.max() <= ends[1]:
+            ends = None
         found = {}
         for model in dict.fromkeys(self.model):
             rows = [i for i, name in enumerate(self.model) if name == model]
-            found[model] = powered_mean(self.judge[rows], self.human[rows], group=[self.group[i] for i in rows])
+            found[model] = powered_mean(
+                self.judge[rows], self.human[rows], group=[self.group[i] for i in rows], ends=ends
+            )
         return found
 
 
@@ -159,7 +170,7 @@ def _agreement(found: Agreement, caption: str, more: tuple[str, ...] = ()) -> Ta
     for factor, human in found.humans.items():
         ci = human.ci.get("loo_spearman")
         loo = Figure(human.loo_spearman, ci)
-        rows.append((factor, PEOPLE, human.items, None, loo, None, human.loo_pearson, None, None, None))
+        rows.append((factor, PEOPLE, human.items, None, loo, None, human.loo_pearson, None, None, None, None))
         rows += [(factor, judge, *_correlations(one)) for judge, one in found.factors.get(factor, {}).items()]
     columns = (
         "factor",
@@ -172,6 +183,7 @@ def _agreement(found: Agreement, caption: str, more: tuple[str, ...] = ()) -> Ta
         "Kendall",
         "within model",
         "system",
+        "bounds",
     )
     notes = [f"{PEOPLE}: each rater against the mean of the others, the ceiling that a judge is read against"]
     if unrated := [factor for factor in found.factors if factor not in found.humans]:
@@ -181,11 +193,13 @@ def _agreement(found: Agreement, caption: str, more: tuple[str, ...] = ()) -> Ta
         "ceiling": f"{PEOPLE} over only those items that the judge scored, where they are not all",
         "within model": "mean over editing models, where knowing the model does not help",
         "system": "over the means of models",
+        "bounds": "Spearman with failed scores filled in to lower it most and to raise it most; others may reach "
+        "further where --json says that not every fill was tried",
     }
     several = any(one.within_model.models > 1 for judges in found.factors.values() for one in judges.values())
     table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*more, *notes, *_notes(found)), stub=2,
                      spare=("Kendall", "Pearson", "system"), legend=legend)  # fmt: skip
-    return (table if several else table.without("within model")).trimmed("no score", "ceiling", "system")
+    return (table if several else table.without("within model")).trimmed("no score", "ceiling", "system", "bounds")
 
 
 def _correlations(one: JudgeAgreement) -> tuple[Cell, ...]:
@@ -194,6 +208,7 @@ def _correlations(one: JudgeAgreement) -> tuple[Cell, ...]:
         one.n, one.unscored or None, Figure(one.spearman, one.ci.get("spearman")),
         one.people if one.unscored else None, one.pearson, one.kendall,
         Figure(within.spearman, within.ci.get("spearman")), one.system.spearman,
+        between(one.bounds, 2) if one.failed else None,
     )  # fmt: skip
 
 
@@ -201,6 +216,8 @@ def _notes(found: Agreement) -> Iterable[str]:
     return noted({
         f"{factor} by {judge}": (
             *(note for note in one.notes if not note.startswith(OTHER_SCALE)),
+            *((f"no 95 % CI of Spearman: {why}",) if (why := one.ci_reason.get("spearman")) and one.n else ()),
+            *((f"{one.failed} failed scores could overturn this",) if one.overturnable else ()),
             *(one.within_model.notes if one.within_model.models > 1 else ()),
         )
         for factor, judges in found.factors.items()
@@ -321,7 +338,7 @@ def _estimates(found: Mapping[str, Mapping[str, Mapping[str, Powered]]]) -> Tabl
     ]  # fmt: skip
     columns = ("factor", "judge", "model", "rated", "unrated", "people alone", "with the judge", "saved")
     told = dict.fromkeys(note for judges in found.values() for models in judges.values() for p in models.values()
-                         for note in p.notes)  # fmt: skip
+                         for note in (*p.notes, *((p.ci_reason,) if p.ci_reason else ())))  # fmt: skip
     saved = "saved: ratings that people alone would have needed beyond those they gave, for as short an interval"
     caption = "People's mean, estimated from few ratings and many scores"
     table = Table.of(columns, rows, caption, notes=(*told, saved), stub=3, spare=("unrated",))

@@ -10,11 +10,12 @@ from typing import Literal
 from editjudge.content import Match
 from editjudge.errors import UsageError, near_miss
 from editjudge.report.scored import OVERALL, SPEC, Judged, aggregates, common_judges, pair_runs, shared
-from editjudge.report.tables import Cell, Figure, Table, in_line, noted, p_value
+from editjudge.report.tables import Cell, Figure, Table, between, in_line, noted, p_value
 from editjudge.stats.answer import plain
 from editjudge.stats.columns import Column, Scores
-from editjudge.stats.compare import ALPHA, Difference, On, compare, corrected
-from editjudge.stats.drift import Drift, drift
+from editjudge.stats.compare import Difference, On, compare, corrected
+from editjudge.stats.drift import Drift, corrected_together, drift
+from editjudge.stats.permutation import ALPHA
 
 By = Literal["model", "judge", "rubric", "run"]
 
@@ -38,8 +39,12 @@ def differences(
     *,
     factors: Sequence[str] = (),
 ) -> list[Compared]:
-    """Both named: that pair. One named: it against each other. None: every pair. Corrected over all of them."""
-    scores = _chosen(judged, factors)
+    """Both named: that pair. One named: it against each other. None: every pair. Corrected over all of them.
+
+    The overall mean says in one number what the factors say already: it stands apart, after them, and is corrected
+    with its like alone.
+    """
+    scores, scales = _chosen(judged, factors), judged.all_scales()
     names, within, on = _sides(scores, by)
     pairs = _pairs(names.present(), by, a, b)
     found = []
@@ -47,9 +52,18 @@ def differences(
         for pair in pairs:
             a_side, b_side = (scores.take(names.where(name) & within.where(context)) for name in pair)
             if len(a_side) and len(b_side):
-                found += [(context, d) for d in compare(a_side, b_side, names=pair, on=on)]
-    told = corrected([d for _, d in found])
-    return [Compared(context, d) for (context, _), d in zip(found, told, strict=True)]
+                found += [(context, d) for d in compare(a_side, b_side, names=pair, on=on, scales=scales)]
+    return _families(found)
+
+
+def _families(found: Sequence[tuple[str, Difference]]) -> list[Compared]:
+    factors = [one for one in found if one[1].factor != OVERALL]
+    apart = [one for one in found if one[1].factor == OVERALL]
+    return [
+        Compared(context, d)
+        for family in (factors, apart)
+        for (context, _), d in zip(family, corrected([d for _, d in family]), strict=True)
+    ]
 
 
 def run_differences(a: Judged, b: Judged, *, factors: Sequence[str] = ()) -> tuple[list[Compared], Match]:
@@ -57,21 +71,24 @@ def run_differences(a: Judged, b: Judged, *, factors: Sequence[str] = ()) -> tup
     judges = common_judges(a, b)
     a_scores, b_scores, found = pair_runs(a, b, "task")
     a, b = replace(a, scores=shared(a_scores)), replace(b, scores=shared(b_scores))
-    told = _between(a, b, judges, factors)
-    alike = {mine: theirs for mine, theirs in judges.items() if _overall(a, mine) == _overall(b, theirs) != ()}
-    return told + (_between(a, b, alike, (OVERALL,)) if alike and not factors else []), found
+    return _families(_between(a, b, judges, factors)), found
 
 
-def _between(a: Judged, b: Judged, judges: Mapping[str, str], factors: Sequence[str]) -> list[Compared]:
+def _between(a: Judged, b: Judged, judges: Mapping[str, str], factors: Sequence[str]) -> list[tuple[str, Difference]]:
     names = (a.run.name, b.run.name) if a.run.name != b.run.name else (f"{a.run.name} (a)", f"{b.run.name} (b)")
-    x, y = _chosen(a, factors), _chosen(b, factors)
-    found = [
+    x, y, scales = _chosen(a, factors), _chosen(b, factors), _common_scales(a, b)
+    return [
         (mine, d)
         for mine, theirs in judges.items()
-        for d in compare(x.where(judge=mine), y.where(judge=theirs), names=names, on="pair")
+        for d in compare(x.where(judge=mine), y.where(judge=theirs), names=names, on="pair", scales=scales)
+        # An overall mean of other factors is another figure.
+        if factors or d.factor != OVERALL or _overall(a, mine) == _overall(b, theirs)
     ]
-    told = corrected([d for _, d in found])
-    return [Compared(judge, d) for (judge, _), d in zip(found, told, strict=True)]
+
+
+def _common_scales(a: Judged, b: Judged) -> dict[str, tuple[float, ...]]:
+    other = b.all_scales()
+    return {factor: scale for factor, scale in a.all_scales().items() if other.get(factor) == scale}
 
 
 def _overall(judged: Judged, judge: str) -> tuple[str, ...]:
@@ -80,9 +97,9 @@ def _overall(judged: Judged, judge: str) -> tuple[str, ...]:
 
 
 def _chosen(judged: Judged, factors: Sequence[str]) -> Scores:
-    """The factors that were asked for; aggregates too, where one is named."""
+    """The factors that were asked for, aggregates too; else all of them and their overall mean."""
     if not factors:
-        return judged.scores
+        return judged.with_aggregates((OVERALL,))[0]
     scores, _ = judged.with_aggregates()
     known = scores.factor.present()
     for name in factors:
@@ -128,12 +145,13 @@ def compare_tables(found: Sequence[Compared], by: By) -> list[Table]:
 
 
 def _table(found: Sequence[Difference], caption: str, notes: Sequence[str], tests: int) -> Table:
-    columns = ("a", "b", "factor", "edits", "mean a", "mean b", "b - a", "p", "d", "w/t/l", "can show")
+    columns = ("a", "b", "factor", "edits", "failed", "mean a", "mean b", "b - a", "bounds", "p", "d", "w/t/l", "MDE")
     digits = in_line(d.ci for d in found)  # all of them are told as the differences are
     rows: list[tuple[Cell, ...]] = [
         (
-            d.a, d.b, d.factor, d.n, _rounded(d.mean_a, digits), _rounded(d.mean_b, digits),
-            Figure(d.difference, d.ci, sign=True), p_value(d.p_holm), Figure(d.effect, sign=True),
+            d.a, d.b, d.factor, d.n, _failed(d), _rounded(d.mean_a, digits), _rounded(d.mean_b, digits),
+            Figure(d.difference, d.ci, sign=True), between(d.bounds, digits, sign=True) if _failed(d) else None,
+            p_value(d.p_holm), Figure(d.effect, sign=True),
             Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}"), _rounded(d.detectable, digits),
         )
         for d in found
@@ -141,12 +159,17 @@ def _table(found: Sequence[Difference], caption: str, notes: Sequence[str], test
     legend = {
         "d": "the difference over its standard deviation between edits",
         "w/t/l": "edits on which b scores higher, the same, lower",
-        "can show": "the smallest true difference that so many edits would show 80 times in 100"
-        + (", after the correction" if tests > 1 else ""),
+        "MDE": "minimum detectable effect at 80 % power" + (", after the correction" if tests > 1 else ""),
+        "failed": "judgements of a and of b that failed",
+        "bounds": "b - a with all that failed at the ends of the scale, against b and for it",
     }
     spare = ("d", ("mean a", "mean b"), "w/t/l")
     table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=legend)
-    return table.folded("a", "b", "edits")
+    return table.folded("a", "b", "edits").trimmed("failed", "bounds")
+
+
+def _failed(d: Difference) -> str:
+    return f"{d.failed_a}+{d.failed_b}" if d.failed_a + d.failed_b else ""
 
 
 def _rounded(value: float | None, digits: int) -> Figure:
@@ -164,8 +187,10 @@ def _verdicts(found: Sequence[Difference]) -> list[str]:
         unclear = [d.factor for d in here if d.factor not in (*higher, *lower, *never)]
         words = {"scores higher than": higher, "scores lower than": lower}
         parts = [f"{b} {word} {a} on {', '.join(factors)}" for word, factors in words.items() if factors]
-        parts += [f"no evidence of a difference on {', '.join(unclear)}"] if unclear else []
+        parts += [f"inconclusive, no evidence of a difference on {', '.join(unclear)}"] if unclear else []
         parts += [f"cannot be compared on {', '.join(never)}"] if never else []
+        doubtful = [d.factor for d in here if d.overturnable]
+        parts += [f"what failed could overturn this on {', '.join(doubtful)}"] if doubtful else []
         told.append(f"{a} and {b}: {'; '.join(parts)}" if len(parts) > 1 or not (higher or lower) else parts[0])
     return told
 
@@ -175,19 +200,25 @@ def _evident(d: Difference) -> bool:
 
 
 def _tests(found: Sequence[Difference]) -> int:
-    return sum(d.p is not None for d in found)
+    return sum(d.p is not None for d in found if d.factor != OVERALL)
 
 
 def _notes(found: Sequence[Difference], tests: int) -> list[str]:
     """`tests` are those that p is corrected for: of every table, if there are several."""
     pairs = {(d.a, d.b) for d in found}
     about = {d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": d.notes for d in found}
+    test = "p: paired permutation test clustered by source image"
+    limits = "b - a: 95 % CI (Gaffke's bound), each for one comparison alone"
+    lost = {d.abstained_a + d.abstained_b for d in found}
+    silent = ["bounds leave out what was abstained from: they are about edits that can be scored"]
+    notes = [*noted(about), *(silent if max(lost) and any(map(_failed, found)) else [])]
     if tests < 2:
-        return [*noted(about), "p: sign flips of source images"]
+        return [*notes, test, limits]
+    apart = f"; {OVERALL} stands apart" if any(d.factor == OVERALL for d in found) else ""
     return [
-        *noted(about),
-        f"p: sign flips of source images, Holm's correction for all {tests} that are compared here",
-        "b - a: 95 % intervals, each for one comparison alone; one may leave out 0 where p, corrected, is no evidence",
+        *notes,
+        f"{test}, Holm-corrected for all {tests} that are compared here{apart}",
+        f"{limits}; one may leave out 0 where p, corrected, is inconclusive",
     ]
 
 
@@ -245,15 +276,17 @@ def drifted(now: Judged, then: Judged) -> Drifted:
             f"no judge is in both runs: {', '.join(mine) or 'none'} now, {', '.join(theirs) or 'none'} then"
         )
     after, before, found = pair_runs(now, then, "edit")
-    judges = {
-        new: drift(
+    drifts = [
+        drift(
             shared(before.where(judge=old)),
             shared(after.where(judge=new)),
             provenance=(then.provenance, now.provenance),
             on="pair",
+            scales=_common_scales(now, then),
         )
         for new, old in pairs
-    }
+    ]
+    judges = {new: one for (new, _), one in zip(pairs, corrected_together(drifts), strict=True)}
     changed = next(iter(judges.values())).changed
     same = len(now.keys & then.keys)
     return Drifted(now.run.name, then.run.name, changed, same, len(now.keys), judges, dict(pairs), found)
@@ -265,6 +298,6 @@ def drift_tables(found: Drifted) -> list[Table]:
         lost = [f"{factor}: {found.against} alone has it" for factor in one.only_then]
         lost += [f"{factor}: {found.run} alone has it" for factor in one.only_now]
         caption = f"Shift from {found.against} (a) to {found.run} (b); judge {found.who(judge)}"
-        tests = _tests(one.shifts)
+        tests = _tests([shift for each in found.judges.values() for shift in each.shifts])
         tables.append(_table(one.shifts, caption, (*_notes(one.shifts, tests), *lost), tests))
     return tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,10 +14,11 @@ from editjudge.judgement import DONE
 from editjudge.report.differences import Compared, differences
 from editjudge.report.scored import Judged
 from editjudge.report.tables import Cell as Shown
-from editjudge.report.tables import Figure, Table, covered, in_line
-from editjudge.stats.answer import plain
+from editjudge.report.tables import Figure, Table, between, covered, in_line
+from editjudge.stats.answer import Bounds, plain
+from editjudge.stats.bootstrap import clopper_pearson
 from editjudge.stats.noise import Noise, noise
-from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise, wilson
+from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise
 
 FEW_VALUES = 3
 """A scale of so few values is a decision, and gets a pass rate: the share of its best value."""
@@ -55,7 +56,7 @@ def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = Non
     """All figures of a run; `by` names columns to slice by beside the edit type."""
     scores = judged.scores
     every, added = judged.with_aggregates()
-    scales = {**judged.scales, **_aggregate_scales(judged, added.values())}
+    scales = judged.all_scales()
     cells = summarise(every, scales=scales)
     names = {one.name for wanted in added.values() for one in wanted}
     sliced = [name for name in dict.fromkeys(["edit_type", *by]) if len(scores.slices[name].present()) > 1]
@@ -161,11 +162,15 @@ def contradicted(judged: Judged) -> Table:
     """Which judge says what the measured evidence of the same pictures refutes, how often."""
     sums = judged.contradicted("judge", "rubric", "factor")
     rows: list[tuple[Shown, ...]] = [
-        (*place, checked, n, Figure(n / checked, wilson(n, checked))) for place, (checked, n) in sums.items()
+        (*place, checked, n, Figure(n / checked, clopper_pearson(n / checked, checked)))
+        for place, (checked, n) in sums.items()
     ]
     columns = ("judge", "rubric", "factor", "checked", "contradicted", "share")
-    notes = ("checked: verdicts with a score that a rule speaks of, on pictures that were measured",)
-    caption = "Contradicted by what was measured: share of verdicts that could be checked, Wilson's 95 % interval"
+    notes = (
+        "checked: verdicts with a score that a rule speaks of, on pictures that were measured",
+        "share: Clopper-Pearson's 95 % CI as if each verdict were of another source image; it is too short where not",
+    )
+    caption = "Contradicted by what was measured: share of verdicts that could be checked"
     return Table.of(columns, rows, caption, notes=notes, stub=3).folded("judge", "rubric")
 
 
@@ -223,7 +228,7 @@ def _bounds(c: Cell, digits: int) -> Figure:
     """The mean if all failures were worst, and if all were best."""
     if not c.failed or c.worst_case is None or c.best_case is None:
         return Figure(None)
-    return Figure(c.worst_case, text=f"{c.worst_case:.{digits}f}..{c.best_case:.{digits}f}")
+    return between(Bounds(c.worst_case, c.best_case), digits)
 
 
 def _half(median: float | None) -> Figure:
@@ -271,13 +276,18 @@ def _headlines(cells: Sequence[Cell], added: Mapping[str, Sequence[Aggregate]]) 
 def _passes(found: Sequence[PassRate]) -> Table:
     rows = [(p.rule, p.judge, p.model, covered(p.ok, p.n), p.passed, Figure(p.rate, p.ci)) for p in found]
     columns = ("rule", "judge", "model", "ok/n", "passed", "rate")
-    table = Table.of(columns, rows, "Pass rates: share of ok judgements, Wilson's 95 % interval", stub=3)
+    table = Table.of(
+        columns,
+        rows,
+        "Pass rates: share of ok judgements, Clopper-Pearson 95 % CI at the effective number of images",
+        stub=3,
+    )
     return table.folded("judge", "model")
 
 
 def _ranks(found: Sequence[Rank]) -> Table:
     rows = [(r.factor, r.judge, r.model, r.mean, _rank(r)) for r in found]
-    caption = "Ranks: 1 is best; the interval is what other source images might give"
+    caption = "Ranks: 1 is best; 95 % CI from paired permutation tests of all pairs of models, Holm-corrected"
     return Table.of(("factor", "judge", "model", "mean", "rank"), rows, caption, stub=3).folded("judge")
 
 
@@ -322,13 +332,3 @@ def _needed(one: Noise, width: float | None) -> dict[str, int | None]:
     if width is None:
         return {}
     return {"needed_edits": one.needed_edits(width), "needed_repeats": one.needed_repeats(width)}
-
-
-def _aggregate_scales(judged: Judged, wanted: Iterable[Sequence[Aggregate]]) -> dict[str, tuple[float, ...]]:
-    """An aggregate ends where its factors do, if they end at the same places."""
-    found: dict[str, tuple[float, ...]] = {}
-    for one in (one for some in wanted for one in some):
-        scales = {judged.scales.get(factor) for factor in one.factors}
-        if len(scales) == 1 and (scale := scales.pop()):
-            found[one.name] = (min(scale), max(scale))
-    return found

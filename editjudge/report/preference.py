@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from editjudge.report.scored import Judged
-from editjudge.report.tables import Cell, Figure, Table, covered, noted
+from editjudge.report.tables import Cell, Figure, Table, between, covered, in_line, noted
 from editjudge.stats.answer import plain
 from editjudge.stats.columns import item_means
 from editjudge.stats.preference import (
@@ -23,6 +23,7 @@ from editjudge.stats.preference import (
     tie_calibrated,
 )
 
+OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
 """Stands among the factors: what a judge itself said of a pair."""
 
@@ -114,22 +115,26 @@ def tables(found: Preferred) -> list[Table]:
 def _accuracies(voted: Sequence[Voted]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
-            one.judge, one.factor, covered(a.answered, a.n), a.failed, Figure(a.accuracy, a.ci), a.strict,
-            a.without_ties, a.judge_ties, a.first_share,
+            one.judge, one.factor, covered(a.answered, a.n), a.failed, Figure(a.accuracy, a.ci),
+            between(a.bounds, in_line([a.ci])) if a.failed else None, a.strict, a.without_ties, a.judge_ties,
+            a.first_share,
         )
         for one in voted
         for a in [one.accuracy]
     ]  # fmt: skip
-    columns = ("judge", "by", "answered", "failed", "accuracy", "strict", "without ties", "ties", "takes A")
+    columns = ("judge", "by", "answered", "failed", "accuracy", "bounds", "strict", "without ties", "ties", "takes A")
     people = voted[0].accuracy
     share = "-" if people.human_first_share is None else f"{people.human_first_share:.2f}"
     notes = (
         "answered: by a vote that can be read, or scores of both edits; strict: over all pairs, the rest being wrong",
         f"takes A: of votes that decide; people take A in {share} of theirs, and call {people.human_ties:,} a tie",
         *noted({f"{one.factor} by {one.judge}": one.accuracy.notes for one in voted}),
+        *noted({f"{o.factor} by {o.judge}": (OVERTURNS,) for o in voted if o.accuracy.overturnable}),
     )
     caption = "Accuracy against people's preferences (A, B or tie), 95 % intervals"
-    return Table.of(columns, rows, caption, notes=notes, stub=2, spare=("failed", "ties")).folded("judge", "by")
+    legend = {"bounds": "over all pairs, if all that failed were wrong, and if all were right"}
+    table = Table.of(columns, rows, caption, notes=notes, stub=2, spare=("failed", "ties"), legend=legend)
+    return table.folded("judge", "by").trimmed("bounds")
 
 
 def _ties(voted: Sequence[Voted]) -> Table:
@@ -150,9 +155,16 @@ def _strengths(found: Preferred) -> Table:
     by = [("people", found.strengths)]
     by += [(f"{one.judge}, {one.factor}", one.strengths) for one in found.voted if one.strengths]
     rows: list[tuple[Cell, ...]] = [
-        (who, one.model, one.games, Figure(one.strength, one.ci, sign=True), "; ".join(one.notes))
+        (who, one.scale, one.model, one.games, Figure(one.strength, one.ci, sign=True), _remarks(one))
         for who, strengths in by
         for one in strengths
     ]
     caption = "Strength of models (Bradley-Terry): log odds of being preferred over the average one, 95 % intervals"
-    return Table.of(("by", "model", "games", "strength", ""), rows, caption, stub=2).trimmed("")
+    notes = ("scale: only strengths of one scale can be compared; those above won against those below",)
+    table = Table.of(("by", "scale", "model", "games", "strength", ""), rows, caption, stub=3).trimmed("")
+    several = any(one.scale > 1 for _, strengths in by for one in strengths)
+    return replace(table, notes=notes) if several else table.without("scale")
+
+
+def _remarks(one: Strength) -> str:
+    return "; ".join(dict.fromkeys((*one.notes, *((one.ci_reason,) if one.ci_reason else ()))))

@@ -75,6 +75,16 @@ class Judged:
         parts = [aggregate(self.scores.where(judge=judge), some) for judge, some in added.items()]
         return stacked(parts) if parts else self.scores, added
 
+    def all_scales(self) -> dict[str, tuple[float, ...]]:
+        """From the worst score to the best; of aggregates the ends of their factors' scale, if they share one."""
+        found: dict[str, tuple[float, ...]] = {}
+        for judge in self.scores.judge.present():
+            for one in aggregates(self, judge):
+                scales = {self.scales.get(factor) for factor in one.factors}
+                if len(scales) == 1 and (scale := scales.pop()):
+                    found[one.name] = (min(scale), max(scale))
+        return found | {f: scale[::-1] if f in self.falling else scale for f, scale in self.scales.items()}
+
     def sums(self) -> tuple[str, ...]:
         """The names of all that factors add up to, by any judge."""
         return tuple(dict.fromkeys(one.name for j in self.scores.judge.present() for one in aggregates(self, j)))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from editjudge.stats.answer import Interval, decimals, said
+from editjudge.stats.answer import Bounds, Interval, decimals, said
 
 WIDTH = 100
 """Columns of a terminal that every table fits into."""
@@ -47,6 +47,14 @@ Cell: TypeAlias = str | int | float | Figure | None
 
 def p_value(p: float | None) -> Figure:
     return Figure(p, text="-" if p is None else "<.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}")
+
+
+def between(bounds: Bounds | None, digits: int, *, sign: bool = False) -> Figure:
+    """What a figure lies between, whatever the failed judgements had said."""
+    if bounds is None or bounds.worst is None or bounds.best is None:
+        return Figure(None)
+    worst, best = (said(end, sign=sign, digits=digits) for end in (bounds.worst, bounds.best))
+    return Figure(bounds.worst, text=f"{worst}..{best}")
 
 
 def in_line(intervals: Iterable[Interval | None]) -> int:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
 
-from .answer import Answer, Interval, number, plain
-from .bootstrap import DRAWS, group_notes, interval, mean_draws
+from .answer import Answer, Bounds, Interval, number, plain
+from .bootstrap import DRAWS, Ends, Limits, difference_interval, group_notes, interval, mean_draws, mean_interval
 from .ceiling import Ceiling, ceiling, one_against_rest
-from .columns import Column, Floats, Ratings, Scores, item_means
-from .concordance import Pairs, averaged, correlation_draws, estimate, intervals
+from .columns import Column, Floats, Ints, Ratings, Scores, ends_of, item_means
+from .concordance import Pairs, averaged, correlation_draws, estimate, intervals, why_none
 
 CORRELATIONS = ("spearman", "pearson", "kendall")
+FILLS = 2_000_000
+"""Entries of the table that all fills of failed scores are tried in (16 MB)."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class JudgeAgreement(Answer):
     """Items with a score and a rating."""
     unscored: int
     """Rated items that the judge gave no score: they failed, or it abstained."""
+    failed: int
+    """Those that failed: whatever the judge would have said of them is within `bounds`."""
     unrated: int
     people: float | None
     """One person against the others (mean Spearman) over the same `n` items: the ceiling of this very figure."""
@@ -52,7 +58,18 @@ class JudgeAgreement(Answer):
     exact: float | None
     """The share of items less than half a step of the people's scale apart."""
     within_one: float | None
-    ci: Mapping[str, Interval]
+    ci: Mapping[str, Interval | None]
+    ci_reason: Mapping[str, str]
+    """Why a figure has no interval."""
+    bounds: Bounds | None
+    """Spearman with the scores that failed filled in to lower it most, and to raise it most."""
+    bounds_exact: bool
+    """Whether every fill was tried; if not, only fills with the ends of the scale, and others may reach further."""
+    bounds_reason: str | None
+    mae_bounds: Bounds | None
+    """The largest and the smallest mean absolute error that the failed scores could have made."""
+    overturnable: bool
+    """Whether `bounds` reach beyond the interval of Spearman: what failed could then change what it says."""
     corrected: float | None
     """Spearman over the square root of the reliability of the mean rating: against ratings without noise."""
     within_model: Level
@@ -88,9 +105,13 @@ def agree(
     scores: Scores,
     *,
     scales: Mapping[str, Sequence[float]] | None = None,
+    continuous: Container[str] = (),
     draws: int = DRAWS,
 ) -> Agreement:
-    """Every judge on every factor. Pooled, nobody excluded, nothing rescaled; undefined is None with a note."""
+    """Every judge on every factor. Pooled, nobody excluded, nothing rescaled; undefined is None with a note.
+
+    `scales` go from the worst value to the best; a `continuous` factor has scores between the values of its scale.
+    """
     groups = dict(zip(scores.item, scores.group, strict=True))
     models = dict(zip(scores.item, scores.model, strict=True))
     humans = {f: ceiling(ratings.where(factor=f), group=groups, draws=draws) for f in ratings.factor.present()}
@@ -102,6 +123,7 @@ def agree(
                 (groups, models),
                 humans.get(f),
                 (scales or {}).get(f),
+                stepped=f not in continuous,
                 draws=draws,
             )
             for judge in scores.where(factor=f).judge.present()
@@ -118,6 +140,7 @@ def _agreement(
     human: Ceiling | None,
     scale: Sequence[float] | None,
     *,
+    stepped: bool,
     draws: int,
 ) -> JudgeAgreement:
     judged, rated = _means(scores.item, scores.score), _means(ratings.item, ratings.score) if ratings else {}
@@ -130,15 +153,27 @@ def _agreement(
         _step(ratings),
     )
     figures = {name: number(value) for name, value in estimate(pairs).items()}
+    limits = _intervals(pairs, ratings, ends_of(scale), draws=draws)
+    lost = {*scores.take(scores.failed).item.present()}
+    missing = np.array([rated[item] for item in rated if item in lost and item not in judged])
+    bounds, exact, unknown = _bounds(pairs, missing, scale)
+    partly = any(item in lost for item in items)  # a repeat that failed is in no fill
     said = scores.score[scores.ok]
     low, high = (min(scale), max(scale)) if scale else (said.min(), said.max()) if len(said) else (0, 0)
     return JudgeAgreement(
         n=len(items),
         unscored=len(rated) - len(items),
+        failed=len(missing),
         unrated=len(judged) - len(items),
         people=_people(ratings, rated, items, human),
         **figures,
-        ci=intervals([pairs], len(group.labels), draws=draws),
+        ci={name: one.ci for name, one in limits.items()},
+        ci_reason={name: one.reason for name, one in limits.items() if one.reason},
+        bounds=bounds,
+        bounds_exact=exact and stepped and not partly,
+        bounds_reason=unknown,
+        mae_bounds=_mae_bounds(pairs, missing, scale),
+        overturnable=len(missing) > 0 and (bounds is None or bounds.beyond(limits["spearman"].ci)),
         corrected=_corrected(figures["spearman"], human),
         within_model=_within_model(pairs, model, len(group.labels), draws=draws),
         system=_system(pairs, model, len(group.labels), draws=draws),
@@ -146,6 +181,92 @@ def _agreement(
         floor=float(np.mean(said == low)) if len(said) else None,
         notes=_notes(pairs, len(group.labels), ratings),
     )
+
+
+def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int) -> dict[str, Limits]:
+    """Shares and errors are means on a scale with known ends; the other figures are drawn."""
+    drawn = ("spearman", "kendall", "pearson", "qwk")
+    ci = intervals([pairs], int(pairs.group.max(initial=-1)) + 1, drawn, draws=draws)
+    found = {name: Limits(ci.get(name), None if name in ci else why_none([pairs])) for name in drawn}
+    rated = ratings.score if ratings is not None else np.zeros(0)
+    same = ends is not None and len(rated) and ends[0] <= rated.min() and rated.max() <= ends[1]
+    scale = ends if same else None
+    off, group = pairs.x - pairs.y, pairs.group
+    near = {"exact": np.abs(off) < pairs.step / 2 - 1e-9, "within_one": np.abs(off) <= pairs.step + 1e-9}
+    for name, share in near.items():
+        found[name] = mean_interval(share.astype(float), group, (0.0, 1.0), draws=draws)
+    for name, values in (("mae", np.abs(off)), ("bias", off)):
+        found[name] = difference_interval(values, group, scale, draws=draws)
+    mae, why = found["mae"]
+    found["mae"] = Limits(mae and Interval(max(0.0, mae.lo), mae.hi), why)
+    return found
+
+
+def _bounds(pairs: Pairs, missing: Floats, scale: Sequence[float] | None) -> tuple[Bounds | None, bool, str | None]:
+    if len(missing) == 0:
+        value = number(estimate(pairs)["spearman"])
+        return Bounds(value, value), True, None
+    if not scale:
+        return None, False, "the scale is not known: nothing bounds what failed judgements would have said"
+    worst, best, exact = spearman_bounds(pairs.x, pairs.y, missing, scale)
+    return Bounds(number(worst), number(best)), exact, None
+
+
+def spearman_bounds(x: Floats, y: Floats, missing: Floats, scale: Sequence[float]) -> tuple[float, float, bool]:
+    """The lowest and the highest Spearman correlation of x and y once `missing` ratings got scores too.
+
+    How many of the failed items get each value fixes all ranks. Among fills that agree in that, the correlation is
+    largest where the items are in the order of their ratings, and smallest where they are in the opposite one (the
+    rearrangement inequality). So only those numbers need trying: all of them if they are few, else every split
+    between the two ends of the scale, which says what can be reached and not what cannot.
+    """
+    from scipy.stats import rankdata
+
+    levels = np.unique(np.asarray(scale, dtype=float))
+    whole = bool(np.all(np.isin(x, levels)))  # otherwise scores are means, and more values than these are possible
+    values, code = np.unique(np.r_[x, levels], return_inverse=True)
+    splits = _splits(len(missing), len(levels), FILLS // len(values))
+    exact = splits is not None and whole
+    if splits is None:
+        k = np.unique(np.linspace(0, len(missing), max(2, FILLS // len(values))).astype(np.int64))
+        splits = np.zeros((len(k), len(levels)), np.int64)
+        splits[:, 0], splits[:, -1] = k, len(missing) - k
+    rank = rankdata(np.r_[y, missing])
+    rank -= rank.mean()
+    known, place = len(x), code[len(x) :]
+    counts = np.tile(np.bincount(code[:known], minlength=len(values)).astype(float), (len(splits), 1))
+    counts[:, place] += splits
+    middle = np.cumsum(counts, axis=1) - counts / 2 - len(rank) / 2
+    spread = (counts * middle**2).sum(axis=1) * float(rank @ rank)
+    fixed = middle @ np.bincount(code[:known], weights=rank[:known], minlength=len(values))
+    edges = np.concatenate([np.zeros((len(splits), 1), np.int64), np.cumsum(splits, axis=1)], axis=1)
+    ends = []
+    for order, pick in ((-1, np.nanmin), (1, np.nanmax)):
+        sums = np.r_[0.0, np.cumsum(np.sort(rank[known:])[::order])]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rho = (fixed + (middle[:, place] * np.diff(sums[edges], axis=1)).sum(axis=1)) / np.sqrt(spread)
+        rho = rho[spread > 1e-12]
+        ends.append(float(pick(rho)) if len(rho) else np.nan)
+    return ends[0], ends[1], exact
+
+
+def _splits(n: int, parts: int, most: int) -> Ints | None:
+    """All ways to split n into so many parts, or None where there are more than `most`."""
+    if comb(n + parts - 1, parts - 1) > most:
+        return None
+    bars = np.array(list(combinations(range(n + parts - 1), parts - 1)), dtype=np.int64).reshape(-1, parts - 1)
+    edge = np.full((len(bars), 1), -1), np.full((len(bars), 1), n + parts - 1)
+    return np.diff(np.concatenate([edge[0], bars, edge[1]], axis=1), axis=1) - 1
+
+
+def _mae_bounds(pairs: Pairs, missing: Floats, scale: Sequence[float] | None) -> Bounds | None:
+    if (len(missing) and not scale) or not len(missing) + len(pairs):
+        return None
+    off = float(np.abs(pairs.x - pairs.y).sum())
+    each = np.abs(np.asarray(scale or (), dtype=float)[:, None] - missing[None, :])
+    worst, best = (float(end(each, axis=0).sum()) if len(missing) else 0.0 for end in (np.max, np.min))
+    n = len(pairs) + len(missing)
+    return Bounds((off + worst) / n, (off + best) / n)
 
 
 def _people(

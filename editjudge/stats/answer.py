@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 Z = 1.959963984540054
@@ -24,6 +25,21 @@ class Answer:
     def as_json(self) -> dict[str, Any]:
         """At full precision; valid JSON, since nothing here is ever NaN or infinite."""
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]  # mixed into dataclasses only
+
+
+@dataclass(frozen=True)
+class Bounds(Answer):
+    """A figure if every judgement that failed had scored at an end of the scale: it lies between the two."""
+
+    worst: float | None
+    best: float | None
+
+    def beyond(self, ci: Interval | None) -> bool:
+        """Whether they reach outside an interval, or there is none to stay inside of."""
+        if self.worst is None or self.best is None or ci is None:
+            return True
+        lowest, highest = sorted((self.worst, self.best))
+        return lowest < ci.lo or highest > ci.hi
 
 
 def plain(value: Any) -> Any:

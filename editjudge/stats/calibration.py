@@ -11,10 +11,10 @@ import numpy as np
 from editjudge.errors import UsageError
 
 from .answer import Answer, Interval
-from .bootstrap import folds_of
-from .columns import Column, Floats, Ints
+from .bootstrap import FEWEST, Ends, Limits, carrying, folds_of, mean_interval
+from .columns import Column, Floats, Ints, Mask
 
-FEWEST = 10
+FEWEST_PAIRS = 10
 """Pairs below which a calibration is refused: a step function through fewer points is the points."""
 
 
@@ -57,10 +57,11 @@ class Powered(Answer):
     scored_only: int
     human_mean: float | None
     human_ci: Interval | None
-    """From the rated edits alone."""
+    """From the rated edits alone, whether or not the judge has a score of them."""
     mean: float | None
     """Prediction-powered: the judge's mean over all edits, corrected by its error on the rated ones."""
     ci: Interval | None
+    ci_reason: str | None
     weight: float | None
     """How much the judge is listened to, 0 to 1, chosen to make the interval shortest."""
     saved: float | None
@@ -94,8 +95,8 @@ def calibrate(
     good = np.isfinite(x) & np.isfinite(y)
     codes = Column.of(range(len(x)) if group is None else group).take(good).compact()
     x, y, groups = x[good], y[good], len(codes.labels)
-    if len(x) < FEWEST or groups < 2:
-        why = f"{len(x)} pairs in {groups} groups: too few to calibrate (at least {FEWEST} in 2)"
+    if len(x) < FEWEST_PAIRS or groups < 2:
+        why = f"{len(x)} pairs in {groups} groups: too few to calibrate (at least {FEWEST_PAIRS} in 2)"
         return Calibration(len(x), groups, None, None, None, None, None, None, (why,))
     mapped, constant = _held_out(x, y, folds_of(codes.codes))
     notes = ("every score is the same: the map is a constant",) if np.ptp(x) == 0 else ()
@@ -115,37 +116,39 @@ def powered_mean(
     human: Sequence[float] | Floats,
     *,
     group: Iterable[object] | None = None,
+    ends: Ends | None = None,
 ) -> Powered:
-    """Over the edits of one model: `judge` for all of them, `human` NaN where nobody rated.
+    """Over the edits of one model: `judge` NaN where it failed, `human` NaN where nobody rated; `ends` of the scale.
 
-    Angelopoulos et al. (2023), with the weight of their PPI++; groups may hold rated and unrated edits.
+    Angelopoulos et al. (2023), with the weight of their PPI++; groups may hold rated and unrated edits. What the
+    judge failed on is left out of its two means alone: who rates does not know that, so both miss the same kind.
     """
     f, y = np.asarray(judge, dtype=float), np.asarray(human, dtype=float)
-    scored = np.isfinite(f)
-    codes = Column.of(range(len(f)) if group is None else group).take(scored).compact().codes.astype(np.int64)
-    f, y = f[scored], y[scored]
-    rated = np.isfinite(y)
-    groups, n, rest = len(np.unique(codes[rated])), int(rated.sum()), int((~rated).sum())
+    codes = Column.of(range(len(f)) if group is None else group).codes.astype(np.int64)
+    rated, scored = np.isfinite(y), np.isfinite(f)
+    both, rest = rated & scored, scored & ~rated
+    groups, n = len(np.unique(codes[rated])), int(rated.sum())
     if groups < 2:
-        why = "people rated edits of fewer than two groups: their mean has no interval"
+        few = "people rated edits of fewer than two groups: their mean has no interval"
         mean = float(y[rated].mean()) if n else None
-        return Powered(n, rest, mean, None, mean, None, None, None, (why,))
+        return Powered(n, int(rest.sum()), mean, None, mean, None, few, None, None, (few,))
+    human_mean = float(y[rated].mean())
     own = _influence(y, rated, codes)
-    judged = _influence(f, ~rated, codes) - _influence(f, rated, codes) if rest else np.zeros(len(own))
+    helped = rest.any() and both.any()
+    judged = _influence(f, rest, codes) - _influence(f, both, codes) if helped else np.zeros(len(own))
     power = float(judged @ judged)
     weight = min(1.0, max(0.0, -float(own @ judged) / power)) if power > 1e-15 else 0.0
-    change = float(f[~rated].mean() - f[rated].mean()) if rest else 0.0
-    human_mean = float(y[rated].mean())
+    mean = human_mean + (weight * float(f[rest].mean() - f[both].mean()) if helped else 0.0)
     error, alone = _error(own + weight * judged, groups), _error(own, groups)
+    inside = np.unique(codes[rated], return_inverse=True)[1]
+    carried = carrying(y[rated], inside)
+    people = mean_interval(y[rated], inside, ends) if ends else _student(human_mean, alone, carried)
+    ci, why = _student(mean, error, carried) if weight else people
     saved = n * ((alone / error) ** 2 - 1) if error > 0 else None
-    notes = [] if rest else ["every edit was rated: the judge adds nothing"]
+    notes = [] if rest.any() else ["every edit was rated: the judge adds nothing"]
     if missing := int((~scored).sum()):
-        notes.append(f"{missing} edits without a score of the judge are left out")
-    return Powered(
-        n, rest, human_mean, _student(human_mean, alone, groups),
-        human_mean + weight * change, _student(human_mean + weight * change, error, groups),
-        weight, saved, tuple(notes),
-    )  # fmt: skip
+        notes.append(f"{missing} edits without a score of the judge are in people's mean alone")
+    return Powered(n, int(rest.sum()), human_mean, people.ci, mean, ci, why, weight, saved, tuple(notes))
 
 
 def _held_out(x: Floats, y: Floats, fold: Ints) -> tuple[Floats, Floats]:
@@ -157,7 +160,7 @@ def _held_out(x: Floats, y: Floats, fold: Ints) -> tuple[Floats, Floats]:
     return mapped, constant
 
 
-def _influence(values: Floats, keep: np.ndarray[tuple[int], np.dtype[np.bool_]], codes: Ints) -> Floats:
+def _influence(values: Floats, keep: Mask, codes: Ints) -> Floats:
     """What each group contributes to the error of the mean over `keep`."""
     centred = np.where(keep, values - values[keep].mean(), 0.0)
     return np.bincount(codes, weights=centred, minlength=int(codes.max()) + 1) / int(keep.sum())
@@ -167,9 +170,12 @@ def _error(influence: Floats, groups: int) -> float:
     return math.sqrt(float(influence @ influence) * groups / (groups - 1))
 
 
-def _student(mean: float, error: float, groups: int) -> Interval:
-    """With the t of the rated groups: they are few, and the term that they decide is the larger one."""
+def _student(mean: float, error: float, carried: float) -> Limits:
+    """With the t of the rated groups that carry the spread: the term that these few decide is the larger one."""
     from scipy.special import stdtrit
 
-    half = float(stdtrit(groups - 1, 0.975)) * error
-    return Interval(mean - half, mean + half)
+    if carried < FEWEST:
+        few = f"about {carried:.0f} rated groups (source images) carry the spread of ratings"
+        return Limits(None, f"{few}: an interval needs {FEWEST}")
+    half = float(stdtrit(carried - 1, 0.975)) * error
+    return Limits(Interval(mean - half, mean + half), None)

@@ -221,6 +221,10 @@ class Scores(_Rows):
     def ok(self) -> Mask:
         return self.having(OK)
 
+    @property
+    def failed(self) -> Mask:
+        return ~(self.ok | self.having(ABSTAINED))
+
     def having(self, status: str) -> Mask:
         return np.array([label == status for label in self.status.labels] or [False])[self.status.codes]
 
@@ -246,6 +250,24 @@ class Ratings(_Rows):
         table = cls(_column(item), _column(rater), _column(factor), numbers(score))
         _check_lengths(table, len(table.score))
         return table.take(np.isfinite(table.score))
+
+
+def ends_of(scale: Sequence[float] | None) -> tuple[float, float] | None:
+    """The lowest and the highest value of a scale; None where it is not known."""
+    return (float(min(scale)), float(max(scale))) if scale else None
+
+
+def worst_best(scale: Sequence[float] | None) -> tuple[float, float] | None:
+    """The ends of a scale that is given from its worst value to its best one."""
+    return (float(scale[0]), float(scale[-1])) if scale else None
+
+
+def filled(scores: Scores, value: float) -> Scores:
+    """As if every judgement that failed had given this score; one that abstained has none to give."""
+    failed = scores.failed
+    labels = (*scores.status.labels, OK)
+    status = np.where(failed, len(labels) - 1, scores.status.codes).astype(np.int32)
+    return replace(scores, score=np.where(failed, value, scores.score), status=Column(status, labels))
 
 
 def item_means(item: Column, score: Floats) -> Floats:

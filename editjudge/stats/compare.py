@@ -9,18 +9,23 @@ from typing import Literal
 
 import numpy as np
 
-from .answer import Answer, Interval, number, said
-from .bootstrap import DRAWS, group_notes, interval, mean_draws
-from .columns import Column, Floats, Ints, Scores, item_means
+from .answer import Answer, Bounds, Interval, number, said
+from .bootstrap import DRAWS, Ends, difference_interval
+from .columns import ABSTAINED, Column, Floats, Ints, Scores, filled, item_means, worst_best
+from .permutation import ALPHA, holm, holm_of, sign_flip, wilcoxon
 from .spread import within_variance
 
-FLIPS = 20_000
-"""Sign flips: the smallest p is 1/20,001, small enough to survive a correction over a hundred factors."""
-EXACT = 14
-"""Up to 2**14 = 16,384 sign patterns are enumerated, which costs no more than drawing them."""
-ALPHA, POWER = 0.05, 0.80
-
+POWER = 0.80
 On = Literal["item", "pair"]
+
+
+@dataclass(frozen=True)
+class DifferenceBounds(Bounds):
+    """The failures of B at the worst score and those of A at the best, and the other way round."""
+
+    p_worst: float | None
+    p_best: float | None
+    """As `p`, over the edits that have a score or failed on either side."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +39,21 @@ class Difference(Answer):
     """Edits with a score on both sides."""
     groups: int
     only_a: int
-    """Edits with a score on this side alone: they failed, or were not run, on the other."""
+    """Edits with a score on this side alone: on the other they failed, were abstained from, or were not run."""
     only_b: int
+    failed_a: int
+    """Judgements that failed: no score is in any mean, and `bounds` say what they could have changed."""
+    failed_b: int
+    abstained_a: int
+    """Judgements that abstained, which bounds leave out: the claim is about edits that can be scored."""
+    abstained_b: int
     mean_a: float | None
     mean_b: float | None
     difference: float | None
     ci: Interval | None
+    ci_reason: str | None
     p: float | None
-    """Sign flips of whole groups, two-sided."""
+    """Paired permutation test clustered by source image (sign flips of whole groups), two-sided."""
     p_wilcoxon: float | None
     """Wilcoxon's signed ranks of the groups' mean differences: the alternative that few outliers move less."""
     p_holm: float | None
@@ -59,6 +71,11 @@ class Difference(Answer):
     that is compared together: at 5 % over their number, which is what Holm asks of the first."""
     detectable_without_noise: float | None
     """The same if the judge gave the same answer every time; None without repeats."""
+    bounds: DifferenceBounds | None
+    """None where the scale is not known, or nothing could be paired whatever the failures had said."""
+    bounds_reason: str | None
+    overturnable: bool
+    """Whether the verdict is another one with the failures at an end of the scale; true where that is not known."""
     verdict: str
     notes: tuple[str, ...]
 
@@ -69,19 +86,45 @@ def compare(
     *,
     names: tuple[str, str] = ("A", "B"),
     on: On = "pair",
+    scales: Mapping[str, Sequence[float]] | None = None,
     draws: int = DRAWS,
 ) -> list[Difference]:
-    """Factor by factor, repeats averaged first. `on="pair"` for models, `"item"` for judges or runs."""
+    """Factor by factor, repeats averaged first. `on="pair"` for models, `"item"` for judges or runs.
+
+    `scales` gives the legal values of a factor, or its two ends, from the worst to the best: without them nothing
+    bounds what failed.
+    """
     factors = [f for f in a.factor.present() if f in b.factor.present()]
-    found = [_difference(f, a.where(factor=f), b.where(factor=f), names, on, draws=draws) for f in factors]
+    ends = {f: worst_best((scales or {}).get(f)) for f in factors}
+    found = [_difference(f, a.where(factor=f), b.where(factor=f), names, on, ends[f], draws=draws) for f in factors]
     return corrected(found)
 
 
 def corrected(found: Sequence[Difference]) -> list[Difference]:
     """With Holm's correction over all of these, and the verdict that follows from it."""
     tests = sum(d.p is not None for d in found)
-    judged = (replace(_among(d, tests), p_holm=p) for d, p in zip(found, holm([d.p for d in found]), strict=True))
+    judged = [replace(_among(d, tests), p_holm=p) for d, p in zip(found, holm([d.p for d in found]), strict=True)]
+    ps = np.sort([d.p for d in found if d.p is not None])
+    judged = [replace(d, overturnable=_overturnable(d, ps)) for d in judged]
     return [replace(d, verdict=_verdict(d)) for d in judged]
+
+
+def _overturnable(d: Difference, ps: Floats) -> bool:
+    if not d.failed_a + d.failed_b:
+        return False
+    if d.bounds is None:
+        return True
+    others = ps if d.p is None else np.delete(ps, np.searchsorted(ps, d.p))
+    ends = ((d.bounds.worst, d.bounds.p_worst), (d.bounds.best, d.bounds.p_best))
+    at_ends = {_direction(value, None if p is None else holm_of(p, others)) for value, p in ends}
+    return at_ends != {_direction(d.difference, d.p_holm)}
+
+
+def _direction(difference: float | None, p: float | None) -> int | None:
+    """1 for higher, -1 for lower, 0 for inconclusive, None where there is nothing to compare."""
+    if difference is None or p is None:
+        return None
+    return int(np.sign(difference)) if p < ALPHA else 0
 
 
 def _among(d: Difference, tests: int) -> Difference:
@@ -90,50 +133,6 @@ def _among(d: Difference, tests: int) -> Difference:
     if limit and d.detectable and quiet is not None:
         quiet *= limit / d.detectable
     return replace(d, detectable=limit, detectable_without_noise=quiet)
-
-
-def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down correction, which SciPy does not have; undefined p-values are not counted as tests."""
-    order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
-    out: list[float | None] = [None] * len(ps)
-    highest = 0.0
-    for step, (p, i) in enumerate(order):
-        highest = max(highest, min(1.0, p * (len(order) - step)))
-        out[i] = highest
-    return out
-
-
-def sign_flip(values: Floats, groups: Ints, seed: int = 0, flips: int = FLIPS) -> float | None:
-    """The p-value of a mean of zero: how often flipping the signs of whole groups gives as large a sum.
-
-    As SciPy's `permutation_test`, which makes one pattern at a time and is five times slower at 200 groups.
-    """
-    sums = np.bincount(groups, weights=values)
-    sums = sums[np.abs(sums) > 1e-12]
-    if len(values) == 0:
-        return None
-    if len(sums) == 0:
-        return 1.0
-    observed = abs(float(sums.sum())) * (1 - 1e-9)  # equal sums must count as equal after rounding
-    if len(sums) <= EXACT:
-        bits = (np.arange(2 ** len(sums))[:, None] >> np.arange(len(sums))) & 1
-        return float(np.mean(np.abs((1 - 2 * bits) @ sums) >= observed))
-    rng, block, reached = np.random.default_rng(seed), max(1, 4_000_000 // len(sums)), 0
-    for start in range(0, flips, block):
-        signs = 1.0 - 2.0 * rng.integers(0, 2, size=(min(block, flips - start), len(sums)), dtype=np.int8)
-        reached += int(np.sum(np.abs(signs @ sums) >= observed))
-    return (reached + 1) / (flips + 1)
-
-
-def wilcoxon(values: Floats, groups: Ints) -> float | None:
-    """Two-sided, over groups as the independent units; groups without a difference say nothing."""
-    from scipy.stats import wilcoxon as signed_ranks
-
-    if len(values) == 0:
-        return None
-    means = np.bincount(groups, weights=values) / np.bincount(groups)
-    means = np.round(means[np.abs(means) > 1e-12], 9)  # equal means must tie whatever the order of summing
-    return float(signed_ranks(means).pvalue) if len(means) else 1.0
 
 
 def cluster_error(values: Floats, groups: Ints) -> float | None:
@@ -163,35 +162,63 @@ def _edit_means(scores: Scores, on: On) -> tuple[list[str], Floats, list[str]]:
     return list(key.labels), item_means(key, part.score), [part.group.labels[i] for i in group]
 
 
-def _difference(factor: str, a: Scores, b: Scores, names: tuple[str, str], on: On, *, draws: int) -> Difference:
+def _difference(
+    factor: str, a: Scores, b: Scores, names: tuple[str, str], on: On, ends: Ends | None, *, draws: int
+) -> Difference:
     x, y, group, only_a, only_b = paired(a, b, on)
-    delta, codes = y - x, group.codes.astype(np.int64)
-    delta[np.abs(delta) < 1e-12] = 0.0  # means of repeats may differ by rounding alone
+    delta, codes = _exact_zeros(y - x), group.codes.astype(np.int64)
     groups, n = len(group.labels), len(delta)
-    ci = None
-    if n:
-        drawn = mean_draws(delta, np.zeros(n, np.int64), 1, codes, groups, draws=draws)[:, 0]
-        ci = interval(drawn, groups)
+    ci, why = difference_interval(delta, codes, ends, draws=draws)
     spread = float(np.std(delta, ddof=1)) if n > 1 else 0.0
     error = cluster_error(delta, codes) if n else None
     quiet = _quiet_error(error, a, b, n)
+    failed_a, failed_b = int(a.failed.sum()), int(b.failed.sum())
+    mean, p = float(delta.mean()) if n else None, sign_flip(delta, codes)
+    bounds, unknown = DifferenceBounds(mean, mean, p, p) if n else None, None
+    if failed_a + failed_b:
+        bounds, unknown = _bounds(a, b, on, ends)
     return Difference(
         factor, *names, n=n, groups=groups, only_a=only_a, only_b=only_b,
+        failed_a=failed_a, failed_b=failed_b,
+        abstained_a=int(a.having(ABSTAINED).sum()), abstained_b=int(b.having(ABSTAINED).sum()),
         mean_a=float(x.mean()) if n else None,
         mean_b=float(y.mean()) if n else None,
-        difference=float(delta.mean()) if n else None,
+        difference=mean,
         ci=ci,
-        p=sign_flip(delta, codes),
+        ci_reason=why,
+        p=p,
         p_wilcoxon=wilcoxon(delta, codes),
         p_holm=None,
-        effect=number(float(delta.mean()) / spread) if spread > 0 else None,
+        effect=number(mean / spread) if mean is not None and spread > 0 else None,
         wins=int(np.sum(delta > 0)), ties=int(np.sum(delta == 0)), losses=int(np.sum(delta < 0)),
         error=error,
         detectable=detectable(error or None, groups),
         detectable_without_noise=detectable(quiet, groups),
+        bounds=bounds,
+        bounds_reason=unknown,
+        overturnable=False,
         verdict="",
-        notes=_pair_notes(n, groups, spread, only_a + only_b),
+        notes=_pair_notes(n, spread, only_a + only_b, why),
     )  # fmt: skip
+
+
+def _exact_zeros(delta: Floats) -> Floats:
+    """Means of repeats may differ by rounding alone."""
+    return np.where(np.abs(delta) < 1e-12, 0.0, delta)
+
+
+def _bounds(a: Scores, b: Scores, on: On, ends: Ends | None) -> tuple[DifferenceBounds | None, str | None]:
+    if ends is None:
+        return None, "the ends of the scale are not known: nothing bounds what failed judgements would have said"
+    at_ends = []
+    for end, other in (ends, ends[::-1]):
+        x, y, group, *_ = paired(filled(a, other), filled(b, end), on)
+        delta = _exact_zeros(y - x)
+        at_ends.append((float(delta.mean()) if len(delta) else None, sign_flip(delta, group.codes.astype(np.int64))))
+    (worst, p_worst), (best, p_best) = at_ends
+    if worst is None:
+        return None, "no edit was asked of both sides"
+    return DifferenceBounds(worst, best, p_worst, p_best), None
 
 
 def detectable(error: float | None, groups: int, tests: int = 1) -> float | None:
@@ -212,10 +239,10 @@ def _quiet_error(error: float | None, a: Scores, b: Scores, n: int) -> float | N
     return math.sqrt(max(error**2 - noise, 0.0))
 
 
-def _pair_notes(n: int, groups: int, spread: float, unpaired: int) -> tuple[str, ...]:
+def _pair_notes(n: int, spread: float, unpaired: int, why: str | None) -> tuple[str, ...]:
     if n == 0:
         return ("no edit has a score on both sides",)
-    notes = list(group_notes(groups))
+    notes = [why] if why else []
     if n > 1 and spread == 0:
         notes.append("every edit shows the same difference: effect size and detectable difference are undefined")
     if unpaired:
@@ -224,13 +251,18 @@ def _pair_notes(n: int, groups: int, spread: float, unpaired: int) -> tuple[str,
 
 
 def _verdict(d: Difference) -> str:
+    failed = d.failed_a + d.failed_b
+    doubt = f"; {failed} failed judgements could overturn this" if d.overturnable else ""
+    if d.overturnable and d.bounds is not None:
+        doubt += f" (from {d.bounds.worst:+.2f} to {d.bounds.best:+.2f})"
     if d.difference is None or d.p_holm is None:
-        return "cannot be compared: no edit has a score on both sides"
+        return f"cannot be compared: no edit has a score on both sides{doubt}"
+    p = f"Holm-corrected p = {d.p_holm:.2g}"
     if d.p_holm >= ALPHA:
-        limit = f"; a true difference below {d.detectable:.2g} would often be missed" if d.detectable else ""
-        return f"no evidence of a difference (p = {d.p_holm:.2g} over {d.n} edits{limit})"
+        limit = f", MDE at 80 % power {d.detectable:.2g}" if d.detectable else ""
+        return f"inconclusive: no evidence of a difference ({p} over {d.n} edits{limit}){doubt}"
     word = "higher" if d.difference > 0 else "lower"
-    return f"{d.b} scores {word} than {d.a} by {said(abs(d.difference), _ahead(d))} (p = {d.p_holm:.2g})"
+    return f"{d.b} scores {word} than {d.a} by {said(abs(d.difference), _ahead(d))} ({p}){doubt}"
 
 
 def _ahead(d: Difference) -> Interval | None:

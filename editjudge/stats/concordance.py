@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .answer import Interval
-from .bootstrap import DRAWS, interval, weights
+from .bootstrap import DRAWS, FEWEST, FEWEST_MOMENTS, evenly, interval, weights
 from .columns import Floats, Ints
 
 LEVELS = 64
@@ -80,7 +80,11 @@ def intervals(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Clustered intervals of `averaged(strata)`; a figure without one is left out."""
+    """Clustered intervals of `averaged(strata)`; a figure without one is left out, `why_none` says why."""
+    if (enough := carried(strata)) < FEWEST_MOMENTS:
+        names = [name for name in names if name in RANKS and enough >= FEWEST]
+    if not names:
+        return {}
     centre, parts = averaged(strata, names), [_Drawable(pairs, names) for pairs in strata if len(pairs)]
     if not parts:
         return {}
@@ -89,7 +93,7 @@ def intervals(
         each = [part.figures(drawn) for part in parts]
         for name in names:
             rows[name].append(_mean_defined(np.stack([figures[name] for figures in each])))
-    seen = len(np.unique(np.concatenate([pairs.group for pairs in strata])))
+    seen = int(enough)
     binned = averaged([part.binned for part in parts], [n for n in names if n in RANKS])
     out = {}
     for name in names:
@@ -98,6 +102,27 @@ def intervals(
         if found is not None and np.isfinite(centre[name]):
             out[name] = _within(name, found)
     return out
+
+
+def carried(strata: Sequence[Pairs]) -> float:
+    """How many groups carry the spread of the column that fewer carry."""
+    parts = [pairs for pairs in strata if len(pairs)]
+    if not parts:
+        return 0.0
+    group = np.concatenate([pairs.group for pairs in parts])
+    # About each stratum's own median, since that is what its figure is about.
+    columns = zip(*((pairs.x - np.median(pairs.x), pairs.y - np.median(pairs.y)) for pairs in parts), strict=True)
+    return min(evenly(np.bincount(group, weights=np.abs(np.concatenate(off)))) for off in columns)
+
+
+def why_none(strata: Sequence[Pairs]) -> str:
+    """Why a figure of these has no interval."""
+    if not any(map(len, strata)):
+        return "no item has both a score and a rating"
+    if (n := carried(strata)) < FEWEST_MOMENTS:
+        few = f"about {n:.0f} groups (source images) carry the spread of scores or of ratings"
+        return f"{few}: an interval needs {FEWEST} for rank correlations and {FEWEST_MOMENTS} for other figures"
+    return "undefined, or the same in all that was drawn"
 
 
 def correlation_draws(x: Floats, y: Floats) -> dict[str, Floats]:

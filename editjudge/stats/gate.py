@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from editjudge.errors import UsageError, near_miss
 
-from .answer import Answer, Interval
-from .bootstrap import DRAWS, interval, mean_draws
-from .columns import ABSTAINED, Column, Floats, Scores
+from .answer import Answer, Bounds, Interval
+from .bootstrap import DRAWS, Ends, Limits, difference_interval, mean_interval
+from .columns import Column, Floats, Scores, ends_of, filled, joined, worst_best
 from .compare import On, paired
 
 Outcome = Literal["pass", "fail", "not enough evidence"]
@@ -34,25 +34,50 @@ class Check(Answer):
     estimate: float | None
     ci: Interval | None
     """At the level of the whole gate, shared out among its checks."""
+    ci_reason: str | None
     n: int
     groups: int
     failed: int
     """Judgements without a score because they failed: not in the estimate."""
+    failed_baseline: int
+    bounds: Bounds | None
+    """The estimate with every failure at an end of the scale; the baseline's at the other end."""
+    bounds_reason: str | None
+    overturnable: bool
+    """Whether the outcome is another one at either end; true where that is not known."""
     needed: int | None
     """About how many source images would decide, if the mean stayed; None where it is decided, or none would."""
     reason: str
 
 
 @dataclass(frozen=True)
+class Failures(Answer):
+    """Of the judgements that the checks rest on; abstentions are no failures."""
+
+    judgements: int
+    failed: int
+    allowed: float
+    """The largest share that may fail."""
+
+    @property
+    def too_many(self) -> bool:
+        return self.failed > self.allowed * self.judgements * (1 + 1e-12)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**super().as_json(), "too_many": self.too_many}
+
+
+@dataclass(frozen=True)
 class Gate(Answer):
     outcome: Outcome
-    """Fail where any check fails, else not enough evidence where any lacks it, else pass."""
+    """Fail where any check fails or too many judgements did, else not enough evidence where any lacks it, else pass."""
     alpha: float
     """The promised chance that a run which exactly meets every threshold fails."""
     checks: tuple[Check, ...]
     """The worst first."""
     left_out: tuple[str, ...]
     """Factors that are not held against the baseline: no edit has a score on both sides, and none failed."""
+    failures: Failures
 
 
 def gate(
@@ -64,12 +89,14 @@ def gate(
     on: On = "item",
     scales: Mapping[str, Sequence[float]] | None = None,
     alpha: float = 0.05,
+    max_failures: float = 0.0,
     draws: int = DRAWS,
 ) -> Gate:
     """Each factor's mean against `minimum`; with a baseline, its drop on the same edits against `max_drop`.
 
     A check fails only when its interval lies wholly on the wrong side, and passes only when it lies wholly on
     the right one. `alpha` is one-sided and split evenly over the checks, so it holds for the gate as a whole.
+    A larger share of failed judgements than `max_failures` fails the gate whatever the others scored.
     """
     known = scores.factor.present()
     found = [_minimum(scores, f, least, known, (scales or {}).get(f)) for f, least in (minimum or {}).items()]
@@ -89,7 +116,19 @@ def gate(
     draws = max(draws, math.ceil(25 * len(wanted) / alpha))
     checks = [_check(one, level=level, draws=draws) for one in wanted]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
-    return Gate(checks[0].outcome, alpha, tuple(checks), tuple(one.factor for one in drops if one not in held))
+    failures = _failures(scores.where(factor=list(dict.fromkeys(one.factor for one in wanted))), max_failures)
+    outcome = FAIL if failures.too_many else checks[0].outcome
+    left_out = tuple(one.factor for one in drops if one not in held)
+    return Gate(outcome, alpha, tuple(checks), left_out, failures)
+
+
+def _failures(part: Scores, allowed: float) -> Failures:
+    """A judgement of several factors is one; an aggregate fails with the judgements that it is made of."""
+    parts = [part.item, Column.of(part.repeat), *([part.slices["rubric"]] if "rubric" in part.slices else [])]
+    unit = joined(*parts)
+    failed = np.zeros(len(unit.labels), bool)
+    failed[unit.codes[part.failed]] = True
+    return Failures(len(unit.labels), int(failed.sum()), allowed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,101 +140,118 @@ class _Sample:
     limit: float
     values: Floats
     group: Column
+    ends: Ends | None
     failed: int
-    scale: Sequence[float] | None
+    failed_baseline: int = 0
+    difference: bool = False
+    at_ends: tuple[_Sample, _Sample] | None = None
+    """The same with what failed at the worst and at the best; None where nothing did, or the scale is not known."""
 
 
 def _minimum(scores: Scores, factor: str, least: float, known: Sequence[str], scale: Sequence[float] | None) -> _Sample:
     if factor not in known:
         raise UsageError(f"no factor {factor!r} in the run{near_miss(factor, known)}")
-    if scale and not min(scale) <= least <= max(scale):
-        raise UsageError(f"{factor} >= {least:g}: its scale goes from {min(scale):g} to {max(scale):g}")
+    ends = ends_of(scale)
+    if ends and not ends[0] <= least <= ends[1]:
+        raise UsageError(f"{factor} >= {least:g}: its scale goes from {ends[0]:g} to {ends[1]:g}")
     part = scores.where(factor=factor)
-    ok = part.take(part.ok)
-    return _Sample(factor, f"{factor} >= {least:g}", least, ok.score, ok.group.compact(), _failed(part), scale)
+
+    def sample(part: Scores) -> _Sample:
+        ok = part.take(part.ok)
+        return _Sample(factor, f"{factor} >= {least:g}", least, ok.score, ok.group.compact(), ends, failed)
+
+    failed = int(part.failed.sum())
+    at_ends = None
+    if failed and (fills := worst_best(scale)):
+        at_ends = sample(filled(part, fills[0])), sample(filled(part, fills[1]))
+    return replace(sample(part), at_ends=at_ends)
 
 
 def _drop(scores: Scores, baseline: Scores, factor: str, most: float, on: On, scale: Sequence[float] | None) -> _Sample:
-    part = scores.where(factor=factor)
-    before, now, group, *_ = paired(baseline.where(factor=factor), part, on)
-    span = [min(scale) - max(scale), max(scale) - min(scale)] if scale else None
-    return _Sample(factor, f"{factor} drops by at most {most:g}", -most, now - before, group, _failed(part), span)
+    now, before = scores.where(factor=factor), baseline.where(factor=factor)
+    ends = ends_of(scale)
 
+    def sample(before: Scores, now: Scores) -> _Sample:
+        x, y, group, *_ = paired(before, now, on)
+        return _Sample(
+            factor, f"{factor} drops by at most {most:g}", -most, y - x, group, ends, *failed, difference=True
+        )
 
-def _failed(part: Scores) -> int:
-    return len(part) - int(np.sum(part.ok | part.having(ABSTAINED)))
+    failed = int(now.failed.sum()), int(before.failed.sum())
+    at_ends = None
+    if any(failed) and (fills := worst_best(scale)):
+        worst, best = (sample(filled(before, other), filled(now, end)) for end, other in (fills, fills[::-1]))
+        at_ends = worst, best
+    return replace(sample(before, now), at_ends=at_ends)
 
 
 def _check(one: _Sample, *, level: float, draws: int) -> Check:
-    values, limit, n, groups = one.values, one.limit, len(one.values), len(one.group.labels)
-    ci = _limits(values, one.group, one.scale, level=level, draws=draws)
-    mean = float(values.mean()) if n else None
-    outcome = UNSURE if ci is None else FAIL if ci.hi < limit else MET if ci.lo >= limit else UNSURE
+    (ci, why), n, groups = _limits(one, level, draws), len(one.values), len(one.group.labels)
+    mean = float(one.values.mean()) if n else None
+    outcome = _outcome(ci, one.limit)
     needed = _needed(one, ci) if ci and outcome == UNSURE else None
-    reason = _reason(outcome, mean, ci, limit, n, groups, one.failed, needed)
-    return Check(one.factor, one.rule, outcome, mean, ci, n, groups, one.failed, needed, reason)
+    bounds, unknown, overturnable = Bounds(mean, mean) if n else None, None, False
+    if one.at_ends is not None:
+        bounds = Bounds(*(float(end.values.mean()) if len(end.values) else None for end in one.at_ends))
+        overturnable = {_outcome(_limits(end, level, draws).ci, one.limit) for end in one.at_ends} != {outcome}
+    elif one.failed + one.failed_baseline:
+        bounds, unknown, overturnable = None, "the ends of the scale are not known", True
+    check = Check(
+        one.factor, one.rule, outcome, mean, ci, why, n, groups, one.failed, one.failed_baseline,
+        bounds, unknown, overturnable, needed, "",
+    )  # fmt: skip
+    return replace(check, reason=_reason(check, one.limit))
+
+
+def _limits(one: _Sample, level: float, draws: int) -> Limits:
+    of = difference_interval if one.difference else mean_interval
+    return of(one.values, one.group.codes, one.ends, level=level, draws=draws)
+
+
+def _outcome(ci: Interval | None, limit: float) -> Outcome:
+    return UNSURE if ci is None else FAIL if ci.hi < limit else MET if ci.lo >= limit else UNSURE
 
 
 def _needed(one: _Sample, ci: Interval) -> int | None:
-    """An interval shrinks with the root of the number of images; one of equal scores as `_constant_limits` has it."""
+    """An interval shrinks with the root of the number of images; one of equal scores by `1 - p ** (1 / images)`."""
     mean = float(one.values.mean())
     gap = abs(mean - one.limit)
     reach = ci.hi - mean if mean < one.limit else mean - ci.lo
     if gap < 1e-12:
         return None
     times = (reach / gap) ** 2
-    if one.scale and np.ptp(one.values) < 1e-12:
-        room = max(one.scale) - mean if mean < one.limit else mean - min(one.scale)
+    if one.ends and np.ptp(one.values) < 1e-12:
+        room = one.ends[1] - mean if mean < one.limit else mean - one.ends[0]
+        if one.difference:
+            room = (one.ends[1] - one.ends[0]) / 2
         times = math.log1p(-reach / room) / math.log1p(-gap / room)
     return math.ceil(len(one.group.labels) * times) if times <= MOST_TIMES else None
 
 
-def _limits(
-    values: Floats, group: Column, scale: Sequence[float] | None, *, level: float, draws: int
-) -> Interval | None:
-    groups = len(group.labels)
-    if groups < 2:
-        return None
-    if np.ptp(values) < 1e-12:
-        return _constant_limits(float(values[0]), groups, scale, level)
-    cells = np.zeros(len(values), np.int64)
-    drawn = mean_draws(values, cells, 1, group.codes, groups, draws=draws)[:, 0]
-    return interval(drawn, groups, level)
-
-
-def _constant_limits(value: float, groups: int, scale: Sequence[float] | None, level: float) -> Interval | None:
-    """All scores equal: drawing again shows no spread, but a share of other scores may have gone unseen.
-
-    That share is at most 1 - p**(1/G) with confidence 1 - p; in the worst case it sits at the end of the scale.
-    Without a scale nothing bounds it, and there is no evidence either way.
-    """
-    if not scale:
-        return None
-    unseen = 1 - ((1 - level) / 2) ** (1 / groups)
-    return Interval(value - unseen * (value - min(scale)), value + unseen * (max(scale) - value))
-
-
-def _reason(
-    outcome: Outcome,
-    mean: float | None,
-    ci: Interval | None,
-    limit: float,
-    /,
-    n: int,
-    groups: int,
-    failed: int,
-    needed: int | None,
-) -> str:
-    lost = f"; {failed} failed judgements are not in it" if failed else ""
+def _reason(check: Check, limit: float) -> str:
+    mean, ci, outcome, needed = check.estimate, check.ci, check.outcome, check.needed
+    lost = _lost(check)
     if mean is None:
         return f"no scores to decide on{lost}"
     if ci is None:
-        why = "one source image" if groups < 2 else "all scores are equal and the scale is not given"
-        return f"{mean:.3f} over {n} scores, but {why}: no interval{lost}"
+        return f"{mean:.3f} over {check.n} scores, without an interval: {check.ci_reason}{lost}"
     more = f"about {needed:,} source images would decide" if needed else "it is too near for any number to decide"
     where = {
         FAIL: f"wholly below {limit:g}",
         MET: f"wholly at or above {limit:g}",
         UNSURE: f"which holds {limit:g}: {more}",
     }
-    return f"{mean:.3f} over {n} scores, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"
+    return f"{mean:.3f} over {check.n} scores, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"
+
+
+def _lost(check: Check) -> str:
+    """What failed, and what it could have changed."""
+    failed = check.failed + check.failed_baseline
+    if not failed:
+        return ""
+    base = f" ({check.failed_baseline} of the baseline)" if check.failed_baseline else ""
+    words = f"; {failed} failed judgements{base} are not in it"
+    if check.bounds is None or check.bounds.worst is None or check.bounds.best is None:
+        return f"{words}, and could overturn this: {check.bounds_reason or 'nothing bounds them'}"
+    words += f": from {check.bounds.worst:.3f} to {check.bounds.best:.3f} with them at the ends of the scale"
+    return f"{words}, which could overturn this" if check.overturnable else words

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
 
-from .answer import Answer, Interval
-from .bootstrap import DRAWS, folds_of, group_notes, interval, mean_draws, weights
-from .columns import Column, Floats, Ints
+from .answer import Answer, Bounds, Interval
+from .bootstrap import DRAWS, Limits, folds_of, mean_interval, tail, weights
+from .columns import Column, Floats, Ints, Mask
 
 VOTES = ("A", "B", "tie")
-RIDGE = 1e-3
-"""Keeps the strength of a model that won (or lost) everything finite; a thousandth of a game moves nothing else."""
+RIDGE = 1e-6
+"""Fixes the level that a maximum likelihood fit leaves open; a millionth of a game moves nothing else."""
+FEWEST_GROUPS = 10
+"""Source images below which strengths have no interval (docs/statistics.md has the coverage from there on)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,18 @@ class Accuracy(Answer):
     accuracy: float | None
     """Three ways (A, B, tie) over the pairs that the judge answered."""
     ci: Interval | None
+    """Clopper-Pearson's at the effective number of source images; Gaffke's bound where images are right in part."""
+    ci_reason: str | None
     strict: float | None
     """The same over all pairs, an answer that failed counting as wrong."""
     strict_ci: Interval | None
     without_ties: float | None
     """Over the pairs that neither people nor the judge called a tie."""
     without_ties_ci: Interval | None
+    bounds: Bounds | None
+    """The accuracy over all pairs if every answer that failed were wrong, and if every one were right."""
+    overturnable: bool
+    """Whether these bounds reach beyond the interval: what failed could then change what it says."""
     decided: int
     """How many pairs those are."""
     judge_ties: int
@@ -74,8 +83,13 @@ class Strength(Answer):
 
     model: str
     games: int
-    strength: float
+    strength: float | None
+    """None where it is infinite: the model won, or lost, against all that it can be compared with."""
     ci: Interval | None
+    ci_reason: str | None
+    scale: int
+    """Strengths can be compared within one scale only: its models have all won and lost against each other, if by
+    way of others. Scales are numbered from 1, those that won before those that lost to them."""
     notes: tuple[str, ...]
 
 
@@ -85,7 +99,6 @@ def accuracy(
     *,
     group: Iterable[object] | None = None,
     draws: int = DRAWS,
-    seed: int = 0,
 ) -> Accuracy:
     """Votes are A, B or tie; None is an answer that failed."""
     h, j = _votes(human), _votes(judge)
@@ -93,18 +106,21 @@ def accuracy(
     answered = j >= 0
     decided = (h < 2) & (j < 2) & answered
     right = (h == j).astype(float)
-    (acc, ci), (strict, strict_ci), (without, without_ci) = (
-        _share(right, keep, groups, draws=draws, seed=seed) for keep in (answered, h >= 0, decided)
+    (acc, (ci, why)), (strict, (strict_ci, _)), (without, (without_ci, _)) = (
+        _share(right, keep, groups, draws=draws) for keep in (answered, h >= 0, decided)
     )
+    failed = int((~answered).sum())
+    bounds = Bounds(float(right.mean()), float((right.sum() + failed) / len(h))) if len(h) else None
     own, theirs = answered & (j < 2), h < 2
     return Accuracy(
-        n=len(h), answered=int(answered.sum()), failed=int((~answered).sum()),
-        accuracy=acc, ci=ci, strict=strict, strict_ci=strict_ci,
+        n=len(h), answered=int(answered.sum()), failed=failed,
+        accuracy=acc, ci=ci, ci_reason=why, strict=strict, strict_ci=strict_ci,
         without_ties=without, without_ties_ci=without_ci, decided=int(decided.sum()),
+        bounds=bounds, overturnable=bool(failed) and (bounds is None or bounds.beyond(ci)),
         judge_ties=int((j == 2).sum()), human_ties=int((h == 2).sum()),
         first_share=float(np.mean(j[own] == 0)) if own.any() else None,
         human_first_share=float(np.mean(h[theirs] == 0)) if theirs.any() else None,
-        notes=group_notes(len(groups.labels)) if answered.any() else ("the judge answered no pair",),
+        notes=((why,) if why else ()) if answered.any() else ("the judge answered no pair",),
     )  # fmt: skip
 
 
@@ -138,7 +154,11 @@ def bradley_terry(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> list[Strength]:
-    """Strongest first; a tie is half a win for each, a failed vote is left out."""
+    """Strongest first; a tie is half a win for each, a failed vote is left out.
+
+    A maximum likelihood fit is finite, and unique up to its level, among models that have all won and lost against
+    each other, if by way of others (Ford, 1957). Each such set is a scale of its own.
+    """
     v = _votes(vote)
     keep = v >= 0
     names = Column.of([*first, *second])
@@ -152,16 +172,90 @@ def bradley_terry(
     np.add.at(wins, (groups.codes, a, b), share)
     np.add.at(wins, (groups.codes, b, a), 1 - share)
     total = wins.sum(axis=0)
-    strength = _fit(total[None])[0]
-    flat = wins.reshape(len(wins), -1)
-    drawn = np.concatenate([_fit((w @ flat).reshape(-1, m, m)) for w in weights(len(wins), draws, seed, block=400_000)])
-    return [
-        Strength(
-            names.labels[i], int(total[i].sum() + total[:, i].sum()), float(strength[i]),
-            interval(drawn[:, i], len(wins)), _strength_notes(total, i),
-        )
-        for i in np.argsort(-strength, kind="stable")
-    ]  # fmt: skip
+    found: list[Strength] = []
+    scales = _scales(total)
+    for number, members in enumerate(scales, 1):
+        inside = np.ix_(range(len(wins)), members, members)
+        strength, limits = _strengths(wins[inside], draws, seed)
+        alone = _alone(total, members, scales, names.labels)
+        for i in np.argsort(-strength, kind="stable"):
+            model = members[i]
+            games = round(float(total[model].sum() + total[:, model].sum()))
+            value = None if len(members) == 1 else float(strength[i])
+            ci, why = limits[i] if len(members) > 1 else Limits(None, alone[0])
+            found.append(Strength(names.labels[model], games, value, ci, why, number, alone))
+    return found
+
+
+def _scales(total: Floats) -> list[list[int]]:
+    """Models that a finite fit holds together, those that won first (Ford, 1957): its graph is strongly connected."""
+    reach = _reachable(total[None] > 0)[0]
+    together = reach & reach.T
+    scales = [list(map(int, np.flatnonzero(row))) for row in np.unique(together, axis=0)]
+    # Whoever reaches more others by wins stands before them.
+    return sorted(scales, key=lambda members: (-int(reach[members[0]].sum()), members))
+
+
+def _reachable(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which nodes lead to which, by any number of edges (graphs x nodes x nodes)."""
+    reach = edges | np.eye(edges.shape[1], dtype=bool)
+    for _ in range(max(1, edges.shape[1] - 1).bit_length()):
+        reach = np.matmul(reach, reach)
+    return reach
+
+
+def _alone(
+    total: Floats, members: Sequence[int], scales: Sequence[Sequence[int]], labels: Sequence[str]
+) -> tuple[str, ...]:
+    """Why these are not on one scale with the others."""
+    if len(scales) == 1:
+        return ()
+    met = (total + total.T)[members].sum(axis=0) > 0
+    met[list(members)] = False
+    won, lost = total[members].sum(axis=0)[met].sum() > 0, total[:, members].sum(axis=1)[met].sum() > 0
+    subject = "it" if len(members) == 1 else f"the {len(members)} models of this scale"
+    if not met.any():
+        return (f"{subject} never met any other: strengths cannot be compared with theirs",)
+    if won and lost:
+        return (f"{subject} won all against some and lost all against others: how much stronger or weaker is unknown",)
+    how = "never lost" if won else "never won"
+    side = "high" if won else "low"
+    some = ", ".join(label for label, other in zip(labels, met, strict=True) if other)
+    return (f"{subject} {how} against {some}: strength is only known to be {side}, its estimate is infinite",)
+
+
+def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[Limits]]:
+    """Of models that hold together, about their mean, by groups x models x models of wins."""
+    n, m = wins.shape[:2]
+    strength = _fit(wins.sum(axis=0)[None])[0]
+    if m == 1:
+        return strength, [Limits(None, None)]
+    played = int(np.sum(wins.sum(axis=(1, 2)) > 0))
+    if played < FEWEST_GROUPS:
+        why = f"games on {played} source images: an interval of strengths needs {FEWEST_GROUPS}"
+        return strength, [Limits(None, why)] * m
+    flat, drawn = wins.reshape(n, -1), np.empty((draws, m))
+    row = 0
+    for w in weights(n, draws, seed, block=400_000):
+        some = (w @ flat).reshape(-1, m, m)
+        fitted = _fit(some)
+        # A draw in which some never lose has no finite fit: their strengths in it are beyond any limit.
+        reach = _reachable(some > 0)
+        above, below = reach.sum(axis=2), reach.sum(axis=1)
+        loose = ~reach.all(axis=(1, 2))
+        fitted[loose] = np.where(above >= below, np.inf, -np.inf)[loose]
+        drawn[row : row + len(fitted)] = fitted
+        row += len(fitted)
+    return strength, [_strength_limits(drawn[:, i], played) for i in range(m)]
+
+
+def _strength_limits(drawn: Floats, groups: int) -> Limits:
+    p = tail(groups)
+    lo, hi = np.quantile(drawn, [p, 1 - p], method="inverted_cdf")
+    if not (np.isfinite(lo) and np.isfinite(hi)):
+        share = float(np.mean(~np.isfinite(drawn)))
+        return Limits(None, f"in {share:.0%} of drawn sets of images some model never loses: a limit is infinite")
+    return Limits(Interval(float(lo), float(hi)), None)
 
 
 def _votes(votes: Sequence[str | None]) -> Ints:
@@ -171,15 +265,10 @@ def _votes(votes: Sequence[str | None]) -> Ints:
     return np.array([-1 if vote is None else VOTES.index(vote) for vote in votes], dtype=np.int64)
 
 
-def _share(
-    right: Floats, keep: np.ndarray[tuple[int], np.dtype[np.bool_]], groups: Column, *, draws: int, seed: int
-) -> tuple[float | None, Interval | None]:
-    if not keep.any():
-        return None, None
+def _share(right: Floats, keep: Mask, groups: Column, *, draws: int) -> tuple[float | None, Limits]:
     part, values = groups.take(keep).compact(), right[keep]
-    n = len(part.labels)
-    drawn = mean_draws(values, np.zeros(len(values), np.int64), 1, part.codes, n, draws=draws, seed=seed)
-    return float(values.mean()), interval(drawn[:, 0], n)
+    limits = mean_interval(values, part.codes, (0.0, 1.0), draws=draws)
+    return (float(values.mean()) if len(values) else None), limits
 
 
 def _called(difference: Floats, epsilon: float) -> Ints:
@@ -212,11 +301,3 @@ def _fit(wins: Floats) -> Floats:
             break
     centred: Floats = theta - theta.mean(axis=1, keepdims=True)
     return centred
-
-
-def _strength_notes(total: Floats, i: int) -> tuple[str, ...]:
-    if total[i].sum() == 0:
-        return ("never won: its strength is only known to be low",)
-    if total[:, i].sum() == 0:
-        return ("never lost: its strength is only known to be high",)
-    return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
 
-from .answer import Answer, Interval, Z
-from .bootstrap import DRAWS, group_notes, interval, mean_draws
-from .columns import ABSTAINED, FAILED, OK, Column, Floats, Ints, Scores, combinations, joined
+from .answer import Answer, Interval
+from .bootstrap import DRAWS, Limits, mean_interval, mean_intervals
+from .columns import ABSTAINED, FAILED, OK, Column, Floats, Ints, Scores, combinations, ends_of, joined, worst_best
+from .permutation import ALPHA, holm, sign_flips
 
 How = Literal["mean", "geometric", "minimum"]
 
@@ -36,10 +37,12 @@ class Cell(Answer):
     mean: float | None
     median: float | None
     ci: Interval | None
+    ci_reason: str | None
+    """Why there is no interval."""
     distribution: Mapping[str, int]
     """How many judgements gave each score; every value of the scale where it is known."""
     worst_case: float | None
-    """The mean if every failure had the worst score of the scale."""
+    """The mean if every failure had the worst score of the scale; None where the scale is not known."""
     best_case: float | None
     groups: int
     notes: tuple[str, ...]
@@ -74,7 +77,8 @@ class PassRate(Answer):
     passed: int
     rate: float | None
     ci: Interval | None
-    """Wilson's interval at the effective number of judgements, `ok / design_effect`."""
+    """Clopper-Pearson's at the effective number of source images; Gaffke's bound where images are right in part."""
+    ci_reason: str | None
     design_effect: float
     """How many times the variance is larger because judgements share source images; 1 where none do."""
 
@@ -88,6 +92,9 @@ class Rank(Answer):
     rank: int
     """1 is best; models with equal means share a rank."""
     ci: tuple[int, int] | None
+    """Ranks that paired permutation tests clustered by source image, Holm-corrected over all pairs of models, leave
+    open: all ranks of a judge and factor hold together in 95 of 100 runs."""
+    ci_reason: str | None
 
 
 def summarise(
@@ -99,7 +106,8 @@ def summarise(
 ) -> list[Cell]:
     """Every judge x model x factor (x value of the slice `by`) that occurs.
 
-    `scales` gives the legal values of a factor; without it the observed ones stand in, and the cell says so.
+    `scales` gives the legal values of a factor, or its two ends, from the worst to the best; without it there are no
+    bounds, and the cell says so.
     """
     columns = [scores.judge, scores.model, scores.factor]
     if by is not None:
@@ -112,21 +120,18 @@ def summarise(
     statuses = _table(cells, scores.status.codes, len(keys), len(scores.status.labels))
     values, codes = _levels(score)
     counts = _table(cell, codes, len(keys), len(values))
-    drawn = mean_draws(score, cell, len(keys), group, n_groups, draws=draws)
+    ends = [ends_of((scales or {}).get(key[2])) for key in keys]
+    limits = mean_intervals(score, cell, len(keys), group, n_groups, ends, draws=draws)
     groups = _groups_per_cell(cell, len(keys), group, n_groups)
     spreads = [{float(v): int(n) for v, n in zip(values, row, strict=True) if n} for row in counts]
-    observed: dict[str, set[float]] = {}
-    for (_, _, factor, *_), spread in zip(keys, spreads, strict=True):
-        observed.setdefault(factor, set()).update(spread)
     return [
         _cell(
             key,
             {status: int(n) for status, n in zip(scores.status.labels, statuses[i], strict=True) if n},
             spreads[i],
-            interval(drawn[:, i], int(groups[i])),
+            limits[i],
             int(groups[i]),
             scale=(scales or {}).get(key[2]),
-            observed=observed[key[2]],
         )
         for i, key in enumerate(keys)
     ]
@@ -154,35 +159,22 @@ def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
             passed = (ok.score == wanted).astype(float)
             effect = design_effect(passed, ok.group.codes)
             successes, n = int(passed.sum()), len(ok)
-            ci = wilson(successes / effect, n / effect)
+            ci, why = mean_interval(passed, ok.group.compact().codes, (0.0, 1.0))
             rate = successes / n if n else None
             rule = f"{factor} == {wanted:g}"
-            out.append(PassRate(judge, model, factor, rule, len(part), n, successes, rate, ci, effect))
+            out.append(PassRate(judge, model, factor, rule, len(part), n, successes, rate, ci, why, effect))
     return out
 
 
-def rank(scores: Scores, *, draws: int = DRAWS) -> list[Rank]:
-    """Models from best to worst for every judge and factor, with the ranks that other images might give."""
+def rank(scores: Scores) -> list[Rank]:
+    """Models from best to worst for every judge and factor, with the ranks that the evidence leaves open."""
     out = []
     for factor in scores.factor.present():
         for judge in scores.judge.present():
             part = scores.take(scores.factor.where(factor) & scores.judge.where(judge) & scores.ok)
             if len(part):
-                out += _ranks(part, judge, factor, draws)
+                out += _ranks(part, judge, factor)
     return out
-
-
-def wilson(successes: float, n: float) -> Interval | None:
-    """Wilson's score interval of a share; it stays sensible at 0 and 1, where the normal one has no width.
-
-    By hand because SciPy's takes whole numbers, and the effective number of judgements is none.
-    """
-    if n <= 0:
-        return None
-    p, zz = successes / n, Z * Z
-    centre = (p + zz / (2 * n)) / (1 + zz / n)
-    half = Z / (1 + zz / n) * math.sqrt(p * (1 - p) / n + zz / (4 * n * n))
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
 
 
 def design_effect(values: Floats, groups: NDArray[Any]) -> float:
@@ -221,23 +213,23 @@ def _cell(
     key: tuple[str, ...],
     statuses: dict[str, int],
     spread: dict[float, int],
-    ci: Interval | None,
+    limits: Limits,
     groups: int,
     *,
     scale: Sequence[float] | None,
-    observed: Collection[float],
 ) -> Cell:
     judge, model, factor, *part = key
     ok, abstained = statuses.pop(OK, 0), statuses.pop(ABSTAINED, 0)
     failed, failures = statuses, sum(statuses.values())
     total = math.fsum(value * n for value, n in spread.items())
-    values = scale or observed
-    notes = list(group_notes(groups))
-    if ok and len(spread) == 1:
-        notes.append("all scores are equal: an interval without width says nothing about edits not seen")
-    if failures and not scale:
-        notes.append("scale not given: bounds use the lowest and highest score seen")
-    bound = (lambda worst: (total + failures * worst) / (ok + failures)) if ok + failures and values else None
+    ends = worst_best(scale)
+    notes = [limits.reason] if limits.reason else []
+    if failures and ends is None:
+        notes.append("scale not known: nothing bounds what failed judgements would have said")
+    worst, best = (
+        (total + failures * end) / (ok + failures) if end is not None and ok + failures else None
+        for end in (ends or (None, None))
+    )
     return Cell(
         judge,
         model,
@@ -249,10 +241,11 @@ def _cell(
         failed=failed,
         mean=total / ok if ok else None,
         median=_median(spread) if ok else None,
-        ci=ci,
+        ci=limits.ci,
+        ci_reason=limits.reason,
         distribution={f"{v:g}": spread.get(float(v), 0) for v in sorted({*map(float, scale or ()), *spread})},
-        worst_case=bound(min(values)) if bound else None,
-        best_case=bound(max(values)) if bound else None,
+        worst_case=worst,
+        best_case=best,
         groups=groups,
         notes=tuple(notes),
     )
@@ -328,18 +321,28 @@ def stacked(parts: Sequence[Scores]) -> Scores:
     )
 
 
-def _ranks(part: Scores, judge: str, factor: str, draws: int) -> list[Rank]:
+def _ranks(part: Scores, judge: str, factor: str) -> list[Rank]:
+    """As Mogstad, Romano, Shaikh and Wilhelm (2024) do: as many ranks are open as pairs of models are."""
     model, group = part.model.compact(), part.group.compact()
     n, groups = len(model.labels), len(group.labels)
-    drawn = mean_draws(part.score, model.codes, n, group.codes, groups, draws=draws)
     means = np.bincount(model.codes, weights=part.score) / np.bincount(model.codes)
+    key = group.codes.astype(np.int64) * n + model.codes
+    counts = np.bincount(key, minlength=groups * n)
+    each = np.bincount(key, weights=part.score, minlength=groups * n) / np.where(counts, counts, np.nan)
+    first, second = np.triu_indices(n, 1)
+    # An image that one of the two lacks says nothing about their difference.
+    gaps = np.nan_to_num(each.reshape(groups, n)[:, first] - each.reshape(groups, n)[:, second])
+    adjusted = np.array(holm([float(p) for p in sign_flips(gaps)]))
+    side = np.where(adjusted < ALPHA, np.sign(gaps.sum(axis=0)), 0)
+    better = np.bincount(second[side > 0], minlength=n) + np.bincount(first[side < 0], minlength=n)
+    worse = np.bincount(first[side > 0], minlength=n) + np.bincount(second[side < 0], minlength=n)
     # A difference smaller than rounding is a tie, not an order.
-    places = 1 + np.sum(drawn[:, None, :] > drawn[:, :, None] + 1e-6, axis=2)
     ranks = 1 + np.sum(means[None, :] > means[:, None] + 1e-9, axis=1)
-    out = []
-    for i in np.argsort(ranks, kind="stable"):
-        here = places[np.isfinite(drawn[:, i]), i]
-        lo, hi = (int(np.quantile(here, q, method="inverted_cdf")) for q in (0.025, 0.975))
-        ci = (lo, hi) if groups > 1 else None
-        out.append(Rank(judge, factor, model.labels[i], float(means[i]), int(ranks[i]), ci))
-    return out
+    why = None if groups > 1 else "one source image: its ranks may be those of no other"
+    return [
+        Rank(
+            judge, factor, model.labels[i], float(means[i]), int(ranks[i]),
+            (1 + int(better[i]), n - int(worse[i])) if why is None else None, why,
+        )
+        for i in np.argsort(ranks, kind="stable")
+    ]  # fmt: skip

@@ -25,26 +25,30 @@ def test_models_are_paired_by_edit_and_the_verdict_is_in_words(call: Call, store
 
 def test_the_document_names_both_sides_and_all_figures(call: Call, store: Path) -> None:
     document = call("compare", "r", "--a", "poor", "--b", "good", "--store", store, "--json").document
-    assert (document["run"], document["by"], len(document["comparisons"])) == ("r", "model", 3)
-    first = document["comparisons"][0]
+    assert (document["run"], document["by"], len(document["comparisons"])) == ("r", "model", 4)
+    first, *_, overall = document["comparisons"]
+    assert overall["factor"] == "overall" and overall["p_holm"] == overall["p"], "it is no part of the family"
     assert (first["within"], first["a"], first["b"], first["n"]) == ("openai/m", "poor", "good", 24)
     assert first["difference"] > 0 and first["ci"][0] > 0 and first["p_holm"] >= first["p"] > 0
     assert {"wins", "ties", "losses", "effect", "detectable", "p_wilcoxon", "verdict"} <= set(first)
+    assert first["bounds"]["worst"] == first["bounds"]["best"] == first["difference"] and not first["overturnable"]
+    assert first["ci_reason"] is None
 
 
 def test_no_evidence_is_said_to_be_no_evidence(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", Spec(models=("one", "two")))
     done = call("compare", "r", "--store", store)
-    assert "no evidence of a difference on alignment" in done.out and "can show" in done.out
+    assert "inconclusive, no evidence of a difference on" in " ".join(done.out.split()) and "MDE" in done.out
 
 
 def test_what_is_corrected_and_what_is_not_is_said(call: Call, store: Path) -> None:
     told = " ".join(call("compare", "r", "--store", store).out.split())
-    assert "Holm's correction for all 3 that are compared here" in told
-    assert "95 % intervals, each for one comparison alone" in told and "80 times in 100, after the correction" in told
+    assert "Holm-corrected for all 3 that are compared here; overall stands apart" in told
+    assert "95 % CI (Gaffke's bound), each for one comparison alone" in told
+    assert "at 80 % power, after the correction" in told
     assert "d: the difference over its standard deviation" in told and "w/t/l: edits on which b scores higher" in told
     one = " ".join(call("compare", "r", "--factor", "overall", "--store", store).out.split())
-    assert "correction" not in one and "for one comparison alone" not in one
+    assert "orrect" not in one
 
 
 def test_the_correction_counts_every_table(call: Call, tmp_path: Path) -> None:
@@ -122,4 +126,17 @@ def test_sides_without_common_edits_are_told_in_words(call: Call, tmp_path: Path
 @pytest.mark.parametrize("spec", [Spec(per_group=24), Spec(edits=3, per_group=1)], ids=["one image", "three edits"])
 def test_few_images_are_told_in_words(call: Call, tmp_path: Path, spec: Spec) -> None:
     done = call("compare", "r", "--store", made(tmp_path / "s.db", spec))
-    assert done.code == 0 and ("one group" in done.out or "only 3 groups" in done.out) and "nan" not in done.out
+    assert done.code == 0 and "inconclusive" in done.out and "nan" not in done.out
+    assert ("one group" in done.out) == (spec.per_group == 24)
+
+
+def test_what_failed_on_one_side_stands_beside_the_difference(call: Call, tmp_path: Path) -> None:
+    def hidden(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str:
+        return "refused" if model == "poor" and n % 3 == 0 else quality(model, n, judge, factor, repeat)
+
+    store = made(tmp_path / "s.db", say=hidden)
+    first = call("compare", "r", "--store", store, "--json").document["comparisons"][0]
+    assert (first["n"], first["failed_a"], first["failed_b"]) == (16, 0, 8)
+    assert first["bounds"]["worst"] < first["difference"] < first["bounds"]["best"]
+    done = call("compare", "r", "--store", store)
+    assert "0+8" in done.out and "bounds" in done.out and done.widest <= 100

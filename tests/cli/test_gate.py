@@ -153,7 +153,7 @@ def test_several_judges_must_be_told_apart_and_several_models_may_be(call: Call,
     assert done.code == 2 and "--judge" in done.err
     asked = ("gate", "r", "--min", "alignment=4.7", "--judge", "openai/m", "--store", store)
     assert "2 models are pooled" in call(*asked).out
-    assert call(*asked, "--model", "poor").code == 100
+    assert call(*asked, "--model", "poor", "--alpha", "0.2").code == 100
 
 
 def test_failures_are_told_beside_the_estimate(call: Call, tmp_path: Path) -> None:
@@ -170,23 +170,41 @@ def test_many_checks_that_wait_for_more_images_are_told_in_one_line(call: Call, 
     names = ("alignment", "completeness", "plausibility", "unchanged_regions")
     minima = [word for name in names for word in ("--min", f"{name}=5.4")]
     few = " ".join(call("gate", "r", *minima[:6], "--store", store).out.split())
-    assert few.count("which holds 5.4: about") == 3
+    assert few.count("which holds 5.4: ") == 3
     many = " ".join(call("gate", "r", *minima, "--store", store).out.split())
     assert "which holds" not in many
-    assert "4 intervals hold their limits; source images that would decide: alignment >= 5.4 about" in many
+    assert "4 intervals hold their limits; source images that would decide: completeness >= 5.4 about" in many
 
 
 def test_a_gate_without_a_single_score_does_not_pass_by_silence(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", say=lambda *_: "unreachable")
     asked = ("gate", "r", "--min", "alignment=4", "--store", store)
     done = call(*asked)
+    assert done.code == 100 and "48 of 48 judgements failed, more than --max-failures 0" in " ".join(done.out.split())
+    allowed = (*asked, "--max-failures", "1")
+    done = call(*allowed)
     assert done.code == 1 and "nothing to decide on" in done.err and "not enough evidence" in done.out
-    assert call(*asked, "--if-unsure", "pass").code == 0
-    assert call(*asked, "--if-unsure", "fail").code == 100
+    assert call(*allowed, "--if-unsure", "pass").code == 0
+    assert call(*allowed, "--if-unsure", "fail").code == 100
+
+
+def test_a_gate_of_refusals_fails_with_their_count_unless_they_are_allowed(call: Call, tmp_path: Path) -> None:
+    def mostly(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str:
+        return 7 if n < 30 else "refused"
+
+    store = made(tmp_path / "s.db", Spec(models=("good",), edits=300, per_group=1), mostly)
+    asked = ("gate", "r", "--min", "alignment=5", "--store", store)
+    done = call(*asked, "--json")
+    assert done.code == 100 and done.document["outcome"] == "fail"
+    assert done.document["failures"] == {"judgements": 300, "failed": 270, "allowed": 0.0, "too_many": True}
+    (check,) = done.document["checks"]
+    assert check["bounds"] == {"worst": pytest.approx((30 * 7 + 270) / 300), "best": 7} and check["overturnable"]
+    allowed = call(*asked, "--max-failures", "0.9")
+    assert allowed.code == 0 and "could overturn: alignment >= 5" in " ".join(allowed.out.split())
 
 
 def test_one_source_image_and_equal_scores_are_not_enough_evidence(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "one.db", Spec(models=("good",), per_group=24))
-    assert "one source image" in call("gate", "r", "--min", "alignment=4", "--store", store).out
+    assert "one group (source image)" in call("gate", "r", "--min", "alignment=4", "--store", store).out
     store = made(tmp_path / "equal.db", Spec(models=("good",), edits=4, per_group=1), lambda *_: 7)
     assert call("gate", "r", "--min", "alignment=6", "--store", store, "--if-unsure", "fail").code == 100

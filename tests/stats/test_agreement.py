@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
-from editjudge.stats.agreement import agree, halo
+from editjudge.stats.agreement import agree, halo, spearman_bounds
 from editjudge.stats.columns import Ratings, Scores
+from editjudge.stats.concordance import Pairs, estimate
 
 from .made import likert, valid_json
 
@@ -115,7 +119,7 @@ def test_a_judge_that_gives_one_score_is_told_so() -> None:
 def test_a_factor_that_nobody_rated_has_no_pairs_and_says_so() -> None:
     people = Ratings.of("ab", "rr", "ff", [1, 2])
     found = agree(people, Scores.of("ab", "gg", [1, 2], judge="jj")).factors["g"]["j"]
-    assert found.n == 0 and found.spearman is None and found.ci == {}
+    assert found.n == 0 and found.spearman is None and set(found.ci.values()) == {None}
     assert found.notes == ("no item has both a score and a rating",)
 
 
@@ -141,3 +145,57 @@ def test_one_impression_for_all_factors_is_a_halo() -> None:
     found = agree(people, judged, draws=50).halo
     assert found.people is not None and 0 < found.people < 1
     assert found.judges["j"] is not None
+
+
+@given(
+    st.sampled_from([(0, 1), (1, 3, 5)]),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=6),
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+)
+@settings(max_examples=40, deadline=None)
+def test_bounds_of_spearman_are_those_of_all_fills(
+    scale: tuple[int, ...], known: list[tuple[int, int]], missing: list[int]
+) -> None:
+    x, y = np.array([[scale[i % len(scale)], rating] for i, rating in known], float).T
+    worst, best, exact = spearman_bounds(x, y, np.array(missing, float), scale)
+    every = [
+        estimate(Pairs(np.r_[x, fill], np.r_[y, missing], np.arange(len(x) + len(missing))))["spearman"]
+        for fill in itertools.product(scale, repeat=len(missing))
+    ]
+    defined = [rho for rho in every if np.isfinite(rho)]
+    assert exact
+    if defined:
+        assert (worst, best) == pytest.approx((min(defined), max(defined)))
+
+
+def half_failed(n: int) -> tuple[Ratings, Scores]:
+    rating = np.random.default_rng(0).integers(1, 8, n).astype(float)
+    items = [f"i{k}" for k in range(n)]
+    given = [None if k % 2 else r for k, r in enumerate(rating)]
+    return Ratings.of(items, ["r"] * n, ["f"] * n, rating), Scores.of(items, ["f"] * n, given, judge=["j"] * n)
+
+
+def test_scores_that_failed_bound_what_agreement_may_be() -> None:
+    people, scores = half_failed(80)
+    found = agree(people, scores, scales={"f": range(1, 8)}).factors["f"]["j"]
+    assert found.spearman == pytest.approx(1) and found.failed == 40
+    assert found.bounds is not None and found.bounds.worst is not None
+    assert found.bounds.best is not None and 0.85 < found.bounds.best < 1
+    assert found.bounds.worst < 0.1 and found.overturnable and not found.bounds_exact
+    assert found.mae_bounds is not None and found.mae_bounds.best == 0 and (found.mae_bounds.worst or 0) > 1.5
+
+
+def test_without_a_scale_failed_scores_have_no_bounds_and_may_overturn() -> None:
+    found = agree(*half_failed(80)).factors["f"]["j"]
+    assert found.bounds is None and found.bounds_reason and found.overturnable
+    none_failed = agree(half_failed(80)[0], Scores.of(["i0", "i1", "i2"], "fff", [1, 2, 3], judge="jjj"))
+    assert not none_failed.factors["f"]["j"].overturnable
+
+
+def test_perfect_agreement_has_no_interval_without_width() -> None:
+    people, _ = half_failed(80)
+    scores = Scores.of(people.item, people.factor, people.score, judge=["j"] * 80)
+    found = agree(people, scores, scales={"f": range(1, 8)}).factors["f"]["j"]
+    assert found.spearman == pytest.approx(1) and found.ci["spearman"] is None and found.ci_reason["spearman"]
+    assert found.ci["exact"] is not None and found.ci["exact"].lo == pytest.approx(0.025 ** (1 / 80))
+    assert found.ci["mae"] is not None and found.ci["mae"].hi > 0.1

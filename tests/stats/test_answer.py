@@ -48,6 +48,7 @@ def test_a_figure_reads_with_its_interval() -> None:
     assert said(None) == "undefined"
 
 
+SCALES = dict.fromkeys("fg", range(1, 8))
 rows = st.lists(
     st.tuples(
         st.sampled_from("abc"), st.sampled_from("fg"), st.one_of(st.none(), st.integers(1, 3)),
@@ -67,11 +68,12 @@ def test_whatever_goes_in_valid_json_comes_out_without_a_warning(
     ratings = Ratings.of(item, judge, factor, score)
     half = np.arange(len(item)) % 2 == 0
     valid_json(summarise(scores, draws=20))
-    valid_json(rank(scores, draws=20))
+    valid_json(rank(scores))
     valid_json(noise(scores))
-    valid_json(compare(scores.take(half), scores.take(~half), draws=20))
-    valid_json(agree(ratings, scores, draws=20))
+    valid_json(compare(scores.take(half), scores.take(~half), scales=SCALES, draws=20))
+    valid_json(agree(ratings, scores, scales=SCALES, draws=20))
     valid_json(gate(scores, {factor[0]: 2}, draws=20))
+    valid_json(gate(scores, {factor[0]: 2}, scales=SCALES, draws=20))
 
 
 def test_importing_the_package_imports_neither_numpy_nor_scipy() -> None:

@@ -123,3 +123,20 @@ def test_where_all_is_rated_the_judge_adds_nothing() -> None:
     found = powered_mean([1, 2, 3], [1, 2, 4])
     assert found.mean == pytest.approx(7 / 3)
     assert (found.weight, found.saved) == (0, 0)
+
+
+def test_people_alone_are_all_whom_they_rated_whether_or_not_the_judge_failed() -> None:
+    human = np.r_[np.tile([1.0, 3.0], 20), np.tile([5.0, 7.0], 20), np.full(40, np.nan)]
+    judge = np.r_[np.full(40, np.nan), np.tile([5.0, 7.0], 20), np.tile([5.0, 7.0], 20)]
+    found = powered_mean(judge, human, ends=(1, 7))
+    assert (found.rated, found.scored_only) == (80, 40)
+    assert found.human_mean == pytest.approx(4) and found.mean == pytest.approx(4)
+    assert "40 edits without a score" in found.notes[0]
+
+
+def test_equal_ratings_have_an_interval_of_some_width_or_none() -> None:
+    human = np.r_[np.full(30, 7.0), np.full(70, np.nan)]
+    known = powered_mean(np.tile([6.0, 7.0], 50), human, ends=(1, 7))
+    assert known.human_ci == pytest.approx((7 - 6 * (1 - 0.025 ** (1 / 30)), 7), abs=0.01)
+    unknown = powered_mean(np.tile([6.0, 7.0], 50), human)
+    assert unknown.human_ci is None and unknown.ci is None and "carry the spread" in str(unknown.ci_reason)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import permutation_test
 
+from editjudge.stats import permutation
 from editjudge.stats.columns import Scores
-from editjudge.stats.compare import cluster_error, compare, corrected, detectable, holm, paired, sign_flip, wilcoxon
+from editjudge.stats.compare import cluster_error, compare, corrected, detectable, paired
+from editjudge.stats.permutation import holm, sign_flip, wilcoxon
 
 from .made import clustered, scores_of, valid_json
 
@@ -35,7 +39,7 @@ def test_edits_scored_on_one_side_only_are_counted_and_left_out() -> None:
 
 def test_no_pairs_are_answered_in_words() -> None:
     (found,) = compare(*two([1, None], [None, 2]))
-    assert found.verdict == "cannot be compared: no edit has a score on both sides"
+    assert found.verdict.startswith("cannot be compared: no edit has a score on both sides")
     assert found.p is None and found.difference is None and found.ci is None
     valid_json(found)
 
@@ -44,8 +48,8 @@ def test_noise_alone_is_no_evidence_of_a_difference() -> None:
     rng = np.random.default_rng(4)
     a, b = clustered(rng, 40, 1).ravel(), clustered(rng, 40, 1).ravel()
     (found,) = compare(*two(list(a), list(b)))
-    assert found.verdict.startswith("no evidence of a difference")
-    assert "would often be missed" in found.verdict
+    assert found.verdict.startswith("inconclusive: no evidence of a difference")
+    assert "MDE at 80 % power" in found.verdict
 
 
 def test_a_real_difference_is_said_with_its_direction_and_size() -> None:
@@ -60,7 +64,7 @@ def test_a_real_difference_is_said_with_its_direction_and_size() -> None:
 def test_three_edits_cannot_show_anything() -> None:
     (found,) = compare(*two([1, 1, 1], [7, 7, 7]))
     assert found.p == 0.25
-    assert found.verdict.startswith("no evidence of a difference")
+    assert found.verdict.startswith("inconclusive: no evidence of a difference")
     assert any("same difference" in note for note in found.notes)
 
 
@@ -188,3 +192,81 @@ def test_wilcoxon_ranks_groups_and_agrees_with_the_library_where_each_edit_is_it
     assert doubled == pytest.approx(wilcoxon(values, np.arange(40)))
     assert wilcoxon(np.zeros(5), np.arange(5)) == 1.0
     assert wilcoxon(np.zeros(0), np.arange(0)) is None
+
+
+SEVEN = {"f": range(1, 8)}
+
+
+def two_models(a: Sequence[float | None], b: Sequence[float | None], status: str = "refused") -> list[Scores]:
+    pairs = [f"p{n}" for n in range(len(a))]
+    return [
+        Scores.of(pairs, ["f"] * len(pairs), side, group=pairs, pair=pairs,
+                  status=["ok" if score is not None else status for score in side])
+        for side in (a, b)
+    ]  # fmt: skip
+
+
+def test_an_edit_that_failed_on_one_side_is_counted_and_bounds_the_difference() -> None:
+    (found,) = compare(*two_models([4.0] * 9 + [7.0], [4.0] * 9 + [None]), scales=SEVEN)
+    assert (found.n, found.failed_a, found.failed_b) == (9, 0, 1)
+    assert found.bounds is not None
+    assert (found.bounds.worst, found.bounds.best) == pytest.approx((-0.6, 0))
+
+
+def test_of_two_equal_models_the_one_whose_bad_edits_were_refused_is_not_simply_better() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(1, 8, 60).astype(float), rng.integers(1, 8, 60).astype(float)
+    better = np.where(b < a, np.nan, b)
+    (found,) = compare(*two_models(list(a), [None if np.isnan(x) else float(x) for x in better]), scales=SEVEN)
+    assert "scores higher" in found.verdict and found.overturnable
+    assert "failed judgements could overturn this" in found.verdict
+
+
+def test_a_difference_that_no_failure_can_change_says_so() -> None:
+    (found,) = compare(*two_models([1.0, 2.0] * 50, [6.0, 7.0] * 49 + [6.0, None]), scales=SEVEN)
+    assert "scores higher" in found.verdict and not found.overturnable and "overturn" not in found.verdict
+
+
+def test_an_abstention_is_counted_and_in_no_bound() -> None:
+    (found,) = compare(*two_models([4.0] * 20, [5.0] * 10 + [None] * 10, "abstained"), scales=SEVEN)
+    assert (found.abstained_b, found.failed_b, found.only_a) == (10, 0, 10)
+    assert found.bounds is not None and found.bounds.worst == found.bounds.best == found.difference
+    assert not found.overturnable
+
+
+def test_nothing_but_failures_is_no_verdict_but_has_bounds() -> None:
+    (found,) = compare(*two_models([None] * 12, [None] * 12), scales=SEVEN)
+    assert found.n == 0 and found.difference is None and found.ci is None and found.ci_reason
+    assert found.bounds is not None and (found.bounds.worst, found.bounds.best) == (-6, 6)
+    assert found.overturnable
+    valid_json(found)
+
+
+def test_without_a_scale_what_failed_may_overturn_anything() -> None:
+    (found,) = compare(*two_models([1.0, 2.0] * 50, [6.0, 7.0] * 49 + [6.0, None]))
+    assert found.bounds is None and found.bounds_reason and found.overturnable
+
+
+def test_equal_differences_have_an_interval_of_some_width_or_none() -> None:
+    (known,) = compare(*two_models([4.0] * 30, [5.0] * 30), scales=SEVEN)
+    assert known.ci == pytest.approx((1 - 3 * (1 - 0.025 ** (1 / 30)), 1 + 3 * (1 - 0.025 ** (1 / 30))), abs=0.01)
+    (unknown,) = compare(*two_models([4.0] * 30, [5.0] * 30))
+    assert unknown.ci is None and "equal" in str(unknown.ci_reason)
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=9))
+@settings(max_examples=30, deadline=None)
+def test_signed_ranks_of_few_images_are_scipys_exact_test(values: list[int]) -> None:
+    d = np.array(values, float)
+    moved = d[d != 0]
+    theirs = stats.wilcoxon(moved, method=stats.PermutationMethod(n_resamples=np.inf)).pvalue if len(moved) else 1.0
+    assert wilcoxon(d, np.arange(len(d))) == pytest.approx(theirs)
+
+
+def test_the_normal_law_stands_in_for_flips_where_thousands_of_images_carry_a_difference() -> None:
+    rng = np.random.default_rng(1)
+    for shift in (0.0, 0.03, 0.05):
+        d = rng.integers(-3, 4, 3_500) + shift
+        drawn = permutation._flipped(d[:, None], 0, permutation.FLIPS)[0]
+        # Four standard errors of 20,000 flips.
+        assert sign_flip(d, np.arange(len(d))) == pytest.approx(drawn, abs=4 * np.sqrt(max(drawn, 1e-4) / 20_000))

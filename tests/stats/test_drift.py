@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from editjudge.stats.columns import Scores
-from editjudge.stats.drift import drift
+from editjudge.stats.drift import corrected_together, drift
 
 from .made import scores_of, valid_json
 
@@ -20,7 +21,7 @@ def test_a_judge_that_moved_is_caught() -> None:
 
 
 def test_a_judge_that_only_wavers_is_not() -> None:
-    assert drift(anchor(0, 1), anchor(0, 2)).verdict == "no evidence of drift in 1 factors"
+    assert drift(anchor(0, 1), anchor(0, 2)).verdict == "inconclusive: no evidence of drift in 1 factors"
 
 
 def test_what_changed_about_the_judging_comes_before_what_moved() -> None:
@@ -48,3 +49,17 @@ def test_factors_of_one_side_are_named() -> None:
     then, now = Scores.of("ab", "fg", [1, 2]), Scores.of("ab", "fh", [1, 2])
     found = drift(then, now)
     assert (found.only_then, found.only_now) == (("g",), ("h",))
+
+
+def test_shifts_of_several_judges_are_corrected_together() -> None:
+    rng = np.random.default_rng(3)
+    drifts = []
+    for judge in range(10):
+        then = rng.integers(1, 8, 40).astype(float)
+        now = np.clip(then + (rng.random(40) < 0.25) * (judge == 0), 1, 7)
+        sides = (Scores.of(range(40), ["f"] * 40, side) for side in (then, now))
+        drifts.append(drift(*sides, scales={"f": range(1, 8)}))
+    alone = drifts[0].shifts[0]
+    together = corrected_together(drifts)[0].shifts[0]
+    assert alone.p_holm == alone.p and alone.p is not None
+    assert together.p_holm == pytest.approx(min(1.0, 10 * alone.p))

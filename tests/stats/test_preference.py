@@ -86,7 +86,7 @@ def test_strengths_are_those_of_logistic_regression() -> None:
     model = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-10).fit(design[:, 1:], np.array(vote) == "A")
     theirs = np.r_[0, model.coef_[0]]
     ours = {s.model: s.strength for s in bradley_terry(first, second, vote, draws=20)}
-    np.testing.assert_allclose([ours[m] for m in ("m0", "m1", "m2")], theirs - theirs.mean(), atol=2e-3)
+    np.testing.assert_allclose([float(ours[m] or 0) for m in ("m0", "m1", "m2")], theirs - theirs.mean(), atol=2e-3)
 
 
 def test_intervals_of_strengths_hold_the_truth() -> None:
@@ -100,11 +100,50 @@ def test_intervals_of_strengths_hold_the_truth() -> None:
     assert hits / 180 >= 0.9
 
 
-def test_a_model_that_never_lost_is_finite_and_said_to_be_unbounded() -> None:
+def test_a_model_that_never_lost_has_no_strength_and_no_interval_but_its_place() -> None:
     found = bradley_terry(["x", "x", "y"], ["y", "z", "z"], ["A", "A", "A"])
     assert [s.model for s in found] == ["x", "y", "z"]
-    assert "never lost" in found[0].notes[0] and "never won" in found[-1].notes[0]
+    assert [(s.strength, s.ci) for s in found] == [(None, None)] * 3
+    assert "never lost" in str(found[0].ci_reason) and "never won" in str(found[-1].ci_reason)
     valid_json(found)
+
+
+def test_twelve_wins_of_twelve_are_no_strength_of_the_ridge() -> None:
+    for one in bradley_terry(["x"] * 12, ["y"] * 12, ["A"] * 12):
+        assert one.strength is None and one.ci is None and one.ci_reason
+
+
+def test_models_that_never_met_are_not_on_one_scale() -> None:
+    first, second = list("aabb" * 10 + "ccdd" * 10), list("bbaa" * 10 + "ddcc" * 10)
+    found = {s.model: s for s in bradley_terry(first, second, list("AABA" * 20))}
+    assert found["a"].scale == found["b"].scale != found["c"].scale == found["d"].scale
+    assert "never met" in found["a"].notes[0]
+    alone = {s.model: s.strength for s in bradley_terry(first[:40], second[:40], list("AABA" * 10))}
+    assert {m: found[m].strength for m in "ab"} == pytest.approx(alone)
+
+
+def test_a_limit_that_would_be_infinite_is_not_given() -> None:
+    found = bradley_terry(["x"] * 30, ["y"] * 30, ["A"] * 29 + ["B"])
+    assert found[0].strength is not None and found[0].ci is None
+    assert "infinite" in str(found[0].ci_reason)
+
+
+def test_few_source_images_give_strengths_without_an_interval() -> None:
+    found = bradley_terry(["x"] * 40, ["y"] * 40, ["A", "B"] * 20, group=[n % 5 for n in range(40)])
+    assert found[0].ci is None and "5 source images" in str(found[0].ci_reason)
+
+
+def test_twelve_right_of_twelve_is_clopper_pearsons_interval() -> None:
+    found = accuracy(["A"] * 12, ["A"] * 12)
+    assert found.ci == pytest.approx((0.7354, 1), abs=1e-4)
+
+
+def test_answers_that_failed_bound_an_accuracy_and_may_overturn_it() -> None:
+    found = accuracy(["A"] * 40, ["A"] * 30 + ["B"] * 5 + [None] * 5)
+    assert found.bounds is not None
+    assert (found.bounds.worst, found.bounds.best) == (30 / 40, 35 / 40) and not found.overturnable
+    many = accuracy(["A"] * 40, ["A"] * 10 + [None] * 30)
+    assert many.overturnable and many.bounds is not None and many.bounds.worst == 0.25
 
 
 def test_ties_are_half_a_win_for_each() -> None:

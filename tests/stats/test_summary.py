@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from editjudge.errors import UsageError
+from editjudge.stats.bootstrap import clopper_pearson
 from editjudge.stats.columns import Scores
-from editjudge.stats.summary import Aggregate, aggregate, design_effect, pass_rates, rank, summarise, wilson
+from editjudge.stats.summary import Aggregate, aggregate, design_effect, pass_rates, rank, summarise
 
 from .made import clustered, scores_of, valid_json
 
@@ -34,10 +35,10 @@ def test_bounds_put_every_failure_at_either_end_and_leave_abstentions_out() -> N
     assert cell.best_case == pytest.approx((15 + 3 * 7) / 6)
 
 
-def test_without_a_scale_the_bounds_say_that_they_use_what_was_seen() -> None:
+def test_without_a_scale_nothing_bounds_what_failed() -> None:
     (cell,) = summarise(seven_rows())
-    assert cell.worst_case == pytest.approx((15 + 3 * 2) / 6)
-    assert any("scale not given" in note for note in cell.notes)
+    assert (cell.worst_case, cell.best_case) == (None, None)
+    assert any("scale not known" in note for note in cell.notes)
 
 
 def test_the_distribution_shows_values_that_nobody_gave() -> None:
@@ -107,18 +108,38 @@ def test_repeats_are_aggregated_each_on_its_own() -> None:
 
 
 @given(st.integers(0, 40), st.integers(1, 40))
-def test_wilson_is_scipys(successes: int, n: int) -> None:
+def test_clopper_pearson_is_scipys(successes: int, n: int) -> None:
     successes = min(successes, n)
-    theirs = binomtest(successes, n).proportion_ci(method="wilson")
-    assert wilson(successes, n) == pytest.approx((theirs.low, theirs.high))
+    theirs = binomtest(successes, n).proportion_ci(method="exact")
+    assert clopper_pearson(successes / n, n) == pytest.approx((theirs.low, theirs.high))
 
 
-def test_pass_rates_of_unshared_images_are_plain_wilson_intervals() -> None:
+def test_pass_rates_of_unshared_images_are_clopper_pearsons_intervals() -> None:
     scores = Scores.of(range(10), ["effect_score"] * 10, [5] * 7 + [3, 1, None])
     (found,) = pass_rates(scores, {"effect_score": 5})
     assert (found.n, found.ok, found.passed, found.rate) == (10, 9, 7, 7 / 9)
     assert found.design_effect == 1
-    assert found.ci == pytest.approx(wilson(7, 9))
+    theirs = binomtest(7, 9).proportion_ci(method="exact")
+    assert found.ci == pytest.approx((theirs.low, theirs.high))
+
+
+def test_300_passes_on_three_images_are_three_passes() -> None:
+    scores = Scores.of(range(300), ["f"] * 300, [5] * 300, group=[n % 3 for n in range(300)])
+    (found,) = pass_rates(scores, {"f": 5})
+    theirs = binomtest(3, 3).proportion_ci(method="exact")
+    assert found.ci == pytest.approx((theirs.low, theirs.high))
+    (one,) = pass_rates(Scores.of(range(9), ["f"] * 9, [5] * 9, group=["g"] * 9), {"f": 5})
+    assert one.ci is None and "one group" in str(one.ci_reason)
+
+
+def test_equal_models_are_hardly_ever_certain_of_their_rank() -> None:
+    rng, certain, runs = np.random.default_rng(4), 0, 400
+    for _ in range(runs):
+        score = rng.integers(1, 8, (3, 5)).astype(float)
+        table = Scores.of(range(15), ["f"] * 15, score.ravel(), model=np.repeat(list("abc"), 5),
+                          group=np.tile(np.arange(5), 3))  # fmt: skip
+        certain += any(r.ci != (1, 3) for r in rank(table))
+    assert certain / runs <= 0.05
 
 
 def test_shared_images_widen_a_pass_rate() -> None:
