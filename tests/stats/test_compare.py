@@ -266,7 +266,7 @@ def test_signed_ranks_of_few_images_are_scipys_exact_test(values: list[int]) -> 
 def test_the_normal_law_stands_in_for_flips_where_thousands_of_images_carry_a_difference() -> None:
     rng = np.random.default_rng(1)
     for shift in (0.0, 0.03, 0.05):
-        d = rng.integers(-3, 4, 3_500) + shift
+        d = rng.integers(-3, 4, 3_500).astype(np.float64) + shift
         drawn = permutation._flipped(d[:, None], 0, permutation.FLIPS)[0]
         # Four standard errors of 20,000 flips.
         assert sign_flip(d, np.arange(len(d))) == pytest.approx(drawn, abs=4 * np.sqrt(max(drawn, 1e-4) / 20_000))
