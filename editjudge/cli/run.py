@@ -310,6 +310,11 @@ def _lists(name: str, place: str) -> str:
     return safe(shlex.join(["editjudge", "export", name, "-o", name, *elsewhere]))
 
 
+def _glance(mean: float) -> str:
+    """A mean of decimals below .1, such as an error of pixels, would be 0.00."""
+    return f"{mean:.2f}" if abs(mean) >= 0.1 or not mean else f"{mean:.2g}"
+
+
 def glances(summary: Summary) -> list[Table]:
     """A table for each judge: a row for each factor, a column for each model, or long where that is too wide."""
     from editjudge.report.tables import WIDTH, Figure, Table
@@ -320,7 +325,7 @@ def glances(summary: Summary) -> list[Table]:
         models = list(dict.fromkeys(model for model, *_ in cells))
         factors = list(dict.fromkeys(place[1:] for place in cells))
         shown = {
-            place: Figure(c.mean, text=f"{'-' if c.mean is None else f'{c.mean:.2f}'} {c.ok}/{c.n}")
+            place: Figure(c.mean, text=f"{'-' if c.mean is None else _glance(c.mean)} {c.ok}/{c.n}")
             for place, c in cells.items()
         }
         caption = f"mean and ok/n by {judge}"

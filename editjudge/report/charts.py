@@ -64,7 +64,8 @@ def heat(title: str, cells: Mapping[tuple[str, str], float], low: float, high: f
             value, x = cells.get((row, column)), _LABEL + wide * c
             step = "none" if value is None else f"{round((value - low) / (high - low) * 8)}"
             parts.append(tag("rect", x=x + 1, y=y + 1, width=wide - 2, height=tall - 2, rx=2, class_=f"heat h{step}"))
-            text = "–" if value is None else f"{value:.1f}"
+            # A scale as narrow as a share has its differences behind the first decimal.
+            text = "–" if value is None else f"{value:.1f}" if high - low > 2 else f"{value:.3g}"
             parts.append(tag("text", text, x=x + wide / 2, y=y + 17, class_=f"cell t{step}"))
     return _figure(title, (), _WIDTH, head + tall * len(rows) + 2, parts)
 

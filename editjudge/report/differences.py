@@ -9,7 +9,17 @@ from typing import Literal
 
 from editjudge.content import Match
 from editjudge.errors import UsageError, near_miss
-from editjudge.report.scored import OVERALL, SPEC, Judged, aggregates, common_judges, pair_runs, shared
+from editjudge.report.scored import (
+    FALLS,
+    FALLS_NOTE,
+    OVERALL,
+    SPEC,
+    Judged,
+    aggregates,
+    common_judges,
+    pair_runs,
+    shared,
+)
 from editjudge.report.tables import Cell, Figure, Table, between, in_line, noted, p_value
 from editjudge.stats.answer import plain
 from editjudge.stats.columns import Column, Scores
@@ -26,9 +36,11 @@ class Compared:
 
     within: str
     difference: Difference
+    direction: Literal["up", "down"] = "up"
+    """`down` where a lower score is the better one."""
 
     def as_json(self) -> dict[str, object]:
-        return {"within": self.within, **self.difference.as_json()}
+        return {"within": self.within, **self.difference.as_json(), "direction": self.direction}
 
 
 def differences(
@@ -53,17 +65,21 @@ def differences(
             a_side, b_side = (scores.take(names.where(name) & within.where(context)) for name in pair)
             if len(a_side) and len(b_side):
                 found += [(context, d) for d in compare(a_side, b_side, names=pair, on=on, scales=scales)]
-    return _families(found)
+    return _families(found, judged)
 
 
-def _families(found: Sequence[tuple[str, Difference]]) -> list[Compared]:
+def _families(found: Sequence[tuple[str, Difference]], judged: Judged) -> list[Compared]:
     factors = [one for one in found if one[1].factor != OVERALL]
     apart = [one for one in found if one[1].factor == OVERALL]
     return [
-        Compared(context, d)
+        _falling(context, d) if d.factor in judged.falling else Compared(context, d)
         for family in (factors, apart)
         for (context, _), d in zip(family, corrected([d for _, d in family]), strict=True)
     ]
+
+
+def _falling(context: str, d: Difference) -> Compared:
+    return Compared(context, replace(d, verdict=f"{d.verdict}; lower is better") if _evident(d) else d, "down")
 
 
 def run_differences(a: Judged, b: Judged, *, factors: Sequence[str] = ()) -> tuple[list[Compared], Match]:
@@ -71,7 +87,7 @@ def run_differences(a: Judged, b: Judged, *, factors: Sequence[str] = ()) -> tup
     judges = common_judges(a, b)
     a_scores, b_scores, found = pair_runs(a, b, "task")
     a, b = replace(a, scores=shared(a_scores)), replace(b, scores=shared(b_scores))
-    return _families(_between(a, b, judges, factors)), found
+    return _families(_between(a, b, judges, factors), b), found
 
 
 def _between(a: Judged, b: Judged, judges: Mapping[str, str], factors: Sequence[str]) -> list[tuple[str, Difference]]:
@@ -136,23 +152,35 @@ def compare_tables(found: Sequence[Compared], by: By) -> list[Table]:
     """One table for each judge (or what else both sides share), and the verdicts in words."""
     tables = []
     for context in dict.fromkeys(one.within for one in found):
-        here = [one.difference for one in found if one.within == context]
+        here = [_marked(one) for one in found if one.within == context]
+        falls = [FALLS_NOTE] if any(one.direction == "down" for one in found if one.within == context) else []
         shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[by]
         caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
         tests = _tests([one.difference for one in found])
-        tables.append(_table(here, caption, (*_verdicts(here), *_notes(here, tests)), tests))
+        tables.append(_table(here, caption, (*_verdicts(here), *falls, *_notes(here, tests)), tests))
     return tables
+
+
+def _marked(one: Compared) -> Difference:
+    """As tables name it."""
+    d = one.difference
+    return replace(d, factor=f"{d.factor} {FALLS}") if one.direction == "down" else d
 
 
 def _table(found: Sequence[Difference], caption: str, notes: Sequence[str], tests: int) -> Table:
     columns = ("a", "b", "factor", "edits", "failed", "mean a", "mean b", "b - a", "bounds", "p", "d", "w/t/l", "MDE")
     digits = in_line(d.ci for d in found)  # all of them are told as the differences are
+    own = {f: in_line(d.ci for d in found if d.factor == f) for f in {d.factor for d in found}}
+    if max(own.values(), default=0) - min(own.values(), default=0) < 2:  # else they are on scales of different width
+        own = {}
     rows: list[tuple[Cell, ...]] = [
         (
-            d.a, d.b, d.factor, d.n, _failed(d), _rounded(d.mean_a, digits), _rounded(d.mean_b, digits),
-            Figure(d.difference, d.ci, sign=True), between(d.bounds, digits, sign=True) if _failed(d) else None,
+            d.a, d.b, d.factor, d.n, _failed(d),
+            *(_rounded(mean, own.get(d.factor, digits)) for mean in (d.mean_a, d.mean_b)),
+            Figure(d.difference, d.ci, sign=True, digits=own.get(d.factor)),
+            between(d.bounds, own.get(d.factor, digits), sign=True) if _failed(d) else None,
             p_value(d.p_holm), Figure(d.effect, sign=True),
-            Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}"), _rounded(d.detectable, digits),
+            Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}"), _rounded(d.detectable, own.get(d.factor, digits)),
         )
         for d in found
     ]  # fmt: skip

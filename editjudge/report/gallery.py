@@ -71,7 +71,9 @@ def _levels(judged: Judged) -> tuple[Floats, Floats]:
     for n, factor in enumerate(scores.factor.labels):
         mine = scores.score[scores.factor.codes == n]
         scale = judged.scales.get(factor) or (np.nanmin(mine), np.nanmax(mine)) if np.isfinite(mine).any() else (0, 1)
-        low[n], high[n] = min(scale), max(*scale, min(scale) + 1)
+        low[n], high[n] = min(scale), max(scale) if max(scale) > min(scale) else min(scale) + 1
+        if factor in judged.falling:
+            low[n], high[n] = high[n], low[n]
     value = (scores.score - low[scores.factor.codes]) / (high - low)[scores.factor.codes]
     place = scores.item.codes.astype(np.int64) * len(low) + scores.factor.codes
     size = len(scores.item.labels) * len(low)
@@ -80,7 +82,9 @@ def _levels(judged: Judged) -> tuple[Floats, Floats]:
     np.maximum.at(most, place[good], value[good])
     np.minimum.at(least, place[good], value[good])
     gap = np.where(most >= least, most - least, 0.0).reshape(-1, len(low)) if size else np.zeros((0, 1))
-    return item_means(scores.item, value), gap.max(axis=1, initial=0.0)
+    # Nobody looked at what a computed figure says nothing of: the least change is not the best edit.
+    computed = np.array([factor in judged.computed for factor in scores.factor.labels] or [False])[scores.factor.codes]
+    return item_means(scores.item, np.where(computed, np.nan, value)), gap.max(axis=1, initial=0.0)
 
 
 def _top(names: Sequence[str], value: Floats, least: float = -np.inf) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from editjudge.judgement import DONE
 from editjudge.report.differences import Compared, differences
-from editjudge.report.scored import Judged
+from editjudge.report.scored import FALLS_NOTE, Judged
 from editjudge.report.tables import Cell as Shown
 from editjudge.report.tables import Figure, Table, between, covered, in_line
 from editjudge.stats.answer import Bounds, plain
@@ -22,6 +22,9 @@ from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates,
 
 FEW_VALUES = 3
 """A scale of so few values is a decision, and gets a pass rate: the share of its best value."""
+
+MOST_VALUES = 21
+"""A table of how often each score was given has no more columns: 0 to 10 in halves."""
 
 COMPARED = 4
 """Models that a report compares pair by pair: of five, ten pairs of tables are nothing to read."""
@@ -70,7 +73,7 @@ def measure(judged: Judged, by: Sequence[str] = (), *, width: float | None = Non
         [cell for cell in cells if cell.factor in names],
         list(dict.fromkeys(one.formula for wanted in added.values() for one in wanted)),
         pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
-        rank(every) if len(scores.model.present()) > 1 else [],
+        rank(every, falling=judged.falling) if len(scores.model.present()) > 1 else [],
         _headlines(cells, added),
         noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
         width,
@@ -81,12 +84,12 @@ def tables(means: Means, *, full: bool = False) -> list[Table]:
     """For people; `full` adds what is too long for a terminal: distributions, and every factor of every slice."""
     found = [coverage(means.judged)]
     if means.aggregates:
-        found.append(_means(means.aggregates, "Aggregates", notes=means.formulas, ranks=means.ranks))
-    found.append(_means(means.factors, "Scores by factor"))
+        found.append(_means(means.judged, means.aggregates, "Aggregates", notes=means.formulas, ranks=means.ranks))
+    found.append(_means(means.judged, means.factors, "Scores by factor"))
     found += [_passes(means.passes)] if means.passes else []
     for name, cells in means.slices.items():
         shown = cells if full else [c for c in cells if (c.judge, c.factor) in means.headline]
-        found.append(_means(shown, f"Scores by {name}", slice_name=name))
+        found.append(_means(means.judged, shown, f"Scores by {name}", slice_name=name))
     found += [_noise(means)] if means.noise else []
     found += [contradicted(means.judged)] if means.judged.contradictions else []
     if full:
@@ -193,6 +196,7 @@ def coverage(judged: Judged) -> Table:
 
 
 def _means(
+    judged: Judged,
     cells: Sequence[Cell],
     caption: str,
     *,
@@ -203,10 +207,13 @@ def _means(
     places = {(r.judge, r.factor, r.model): r for r in ranks}
     ordered = _ordered(cells)
     digits = in_line(c.ci for c in cells)
+    own = {f: in_line(c.ci for c in cells if c.factor == f) for f in judged.continuous}
+    notes = (*notes, *([FALLS_NOTE] if any(c.factor in judged.falling for c in cells) else []))
     rows = [
         (
-            c.factor, c.slice or "", c.judge, c.model, covered(c.ok, c.n), c.abstained or None,
-            sum(c.failed.values()) or None, _bounds(c, digits), Figure(c.mean, c.ci), _half(c.median),
+            judged.label(c.factor), c.slice or "", c.judge, c.model, covered(c.ok, c.n), c.abstained or None,
+            sum(c.failed.values()) or None, _bounds(c, own.get(c.factor, digits)),
+            Figure(c.mean, c.ci, digits=own.get(c.factor)), _half(c.median, own.get(c.factor)),
             _rank(places.get((c.judge, c.factor, c.model))),
         )
         for c in ordered
@@ -231,7 +238,9 @@ def _bounds(c: Cell, digits: int) -> Figure:
     return between(Bounds(c.worst_case, c.best_case), digits)
 
 
-def _half(median: float | None) -> Figure:
+def _half(median: float | None, digits: int | None = None) -> Figure:
+    if digits is not None:
+        return Figure(median, digits=digits)
     return Figure(median, text="-" if median is None else f"{median:g}" if median == round(median, 2) else None)
 
 
@@ -295,6 +304,8 @@ def _distributions(cells: Sequence[Cell]) -> list[Table]:
     """One table for each scale: how many judgements gave each score."""
     scales: dict[tuple[str, ...], list[Cell]] = {}
     for cell in _ordered(cells):
+        if len(cell.distribution) > MOST_VALUES:  # decimals: each occurs about once
+            continue
         scales.setdefault(tuple(cell.distribution), []).append(cell)
     found = []
     for values, alike in scales.items():

@@ -15,7 +15,7 @@ from editjudge.report.charts import SERIES, Dot
 from editjudge.report.differences import compare_tables
 from editjudge.report.gallery import Choice, Look, choices, galleries
 from editjudge.report.markup import ROWS, Child, Markup, clipped, table, tag
-from editjudge.report.means import COMPARED, Means, contradicted, tables
+from editjudge.report.means import COMPARED, MOST_VALUES, Means, contradicted, tables
 from editjudge.report.tables import Table
 from editjudge.stats.summary import Cell
 from editjudge.store.store import Item, Store
@@ -182,14 +182,14 @@ def _drawn(scale: tuple[float, ...], cells: Sequence[Cell]) -> list[Child]:
     low, high = scale[0], scale[-1]
     dots = [Dot(c.factor, c.model or "–", c.mean, c.ci) for c in cells if c.mean is not None]
     means = {(c.model or "–", c.factor): c.mean for c in cells if c.mean is not None}
-    spread = {(c.factor, c.model or "–"): c.distribution for c in cells}
+    spread = {(c.factor, c.model or "–"): c.distribution for c in cells if len(c.distribution) <= MOST_VALUES}
     title = f"Distribution of scores {low:g} to {high:g}, left to right, as shares of verdicts"
     return [
         charts.dots(
             f"Mean by factor and model, scale {low:g} to {high:g}, with 95 % intervals", dots, low, high, scale
         ),
         charts.heat("Mean by model and factor", means, low, high),
-        _fold(title, charts.histograms(title, spread)),
+        _fold(title, charts.histograms(title, spread)) if spread else None,
     ]
 
 

@@ -28,6 +28,9 @@ OWN = ("rubric", "edit_type")
 """Columns that every run can be sliced by."""
 
 OVERALL = "overall"
+FALLS = "\u2193"
+"""Stands after a factor of which lower scores are better."""
+FALLS_NOTE = f"{FALLS}: lower is better"
 SPEC = "spec"
 """The slice that holds a judge's own name, without the rubric that tells it apart."""
 
@@ -88,6 +91,10 @@ class Judged:
     def sums(self) -> tuple[str, ...]:
         """The names of all that factors add up to, by any judge."""
         return tuple(dict.fromkeys(one.name for j in self.scores.judge.present() for one in aggregates(self, j)))
+
+    def label(self, factor: str) -> str:
+        """A factor as tables name it: an arrow where lower is better, which a note explains."""
+        return f"{factor} {FALLS}" if factor in self.falling else factor
 
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
         """Checked and contradicted verdicts, added up by these fields of a count."""

@@ -32,6 +32,8 @@ class Figure:
     sign: bool = False
     text: str | None = None
     """What people read instead of the rounded number."""
+    digits: int | None = None
+    """Decimals of its own, where its column holds figures on different scales."""
 
     def __str__(self) -> str:
         return self.rounded(decimals(self.ci))
@@ -39,6 +41,7 @@ class Figure:
     def rounded(self, digits: int) -> str:
         if self.text is not None:
             return self.text
+        digits = digits if self.digits is None else self.digits
         return "-" if self.value is None else said(self.value, self.ci, sign=self.sign, digits=digits)
 
 
@@ -206,7 +209,7 @@ class Table:
 
     def _digits(self, column: int) -> int:
         cells = (row[column] for row in self.rows)
-        return in_line(cell.ci for cell in cells if isinstance(cell, Figure))
+        return in_line(cell.ci for cell in cells if isinstance(cell, Figure) and cell.digits is None)
 
     def markdown(self) -> str:
         def line(cells: Iterable[str]) -> str:
@@ -324,6 +327,7 @@ def _wrapped(text: str, width: int, joints: str = "_/-") -> list[str]:
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{char: f"\\{char}" for char in "{}$&#%_"},
+    "\u2193": r"$\downarrow$",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -166,14 +166,19 @@ def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
     return out
 
 
-def rank(scores: Scores) -> list[Rank]:
-    """Models from best to worst for every judge and factor, with the ranks that the evidence leaves open."""
+def rank(scores: Scores, *, falling: Collection[str] = ()) -> list[Rank]:
+    """Models from best to worst for every judge and factor, with the ranks that the evidence leaves open.
+
+    Of the factors in `falling` lower scores are better.
+    """
     out = []
     for factor in scores.factor.present():
         for judge in scores.judge.present():
             part = scores.take(scores.factor.where(factor) & scores.judge.where(judge) & scores.ok)
             if len(part):
-                out += _ranks(part, judge, factor)
+                sign = -1.0 if factor in falling else 1.0
+                ranks = _ranks(replace(part, score=sign * part.score), judge, factor)
+                out += [replace(one, mean=sign * one.mean) for one in ranks]
     return out
 
 

@@ -4,7 +4,7 @@ Pixels are RGB from 0 to 1. SSIM is that of Wang et al. (2004): Gaussian windows
 variances, without the border of 5 pixels where a window would leave the picture. scikit-image computes the same with
 `gaussian_weights=True, use_sample_covariance=False`; torchmetrics counts the border too, with mirrored pixels. MS-SSIM,
 which scikit-image lacks, is that of torchmetrics, whose last scale has the border. By hand here because four blurs by
-OpenCV are many times faster (bench/measured.py), and torch is not installed; the tests compare.
+OpenCV are faster (bench/metrics.py), and torch is not needed; the tests compare.
 """
 
 from __future__ import annotations

@@ -132,3 +132,34 @@ def test_a_rubric_of_ones_own_takes_the_metrics_that_it_names(tmp_path: Path) ->
     assert found.abstained == {"beauty": 'no metric is called "beauty"'}
     with pytest.raises(UsageError, match="only --judge metrics"):
         ej.judge(judge="measured", rubrics=str(path), **encoded)
+
+
+def test_tables_mark_what_is_better_when_lower_and_round_each_factor_by_itself(store: Path) -> None:
+    report = editjudge("report", "m", "--store", store).out
+    assert "l1 \u2193" in report and "ssim \u2193" not in report and "\u2193: lower is better" in report
+    lines = {line.split()[0]: line for line in report.splitlines() if line.startswith(("psnr ", "mse "))}
+    assert "0.00 [" not in lines["mse"] and len(lines["psnr"].split("[")[0].split()[-1].split(".")[1]) < 4
+
+
+def test_compare_says_in_words_and_fields_which_direction_is_better(store: Path) -> None:
+    words = ("compare", "m", "--a", "near", "--b", "far", "--factor", "l1", "--factor", "psnr", "--store", store)
+    answer = json.loads(editjudge(*words, "--json").out)
+    found = {one["factor"]: one for one in answer["comparisons"]}
+    assert found["l1"]["direction"] == "down" and found["psnr"]["direction"] == "up"
+    assert found["l1"]["verdict"].startswith("far scores higher than near")
+    assert found["l1"]["verdict"].endswith("; lower is better")
+    assert found["psnr"]["verdict"].startswith("far scores lower than near")
+    assert "l1 \u2193" in editjudge("compare", "m", "--store", store).out
+
+
+def test_ranks_follow_the_direction(store: Path) -> None:
+    ranks = json.loads(editjudge("report", "m", "--json", "--store", store).out)["ranks"]
+    first = {one["factor"]: one["model"] for one in ranks if one["rank"] == 1}
+    assert {first[factor] for factor in ("l1", "mse", "psnr", "ssim", "l1_truth")} == {"near"}
+
+
+def test_a_page_has_no_best_edits_by_what_did_not_look_at_the_instruction(store: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    assert editjudge("report", "m", "--store", store, "-o", page).code == 0
+    text = page.read_text()
+    assert 'id="best"' not in text and 'id="worst"' not in text and "ms_ssim" in text
