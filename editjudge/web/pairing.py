@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import numpy as np
 import sqlalchemy as sa
 
+from editjudge.content import Content
 from editjudge.errors import UsageError
 from editjudge.store.schema import items
 from editjudge.store.store import Item, Run, Store
@@ -81,8 +82,9 @@ class Pairing:
         columns = [column for column in left.columns if column in right.columns]
         what = (left, right, *(side.model for side in sides))
         if self._last[0] != what:
-            # Models of one run edit the same inputs under other ids; two runs of one manifest have the same ids.
-            keys = (self._keys(run, x, rows, a.id != b.id) for run, x, rows in ((a, left, first), (b, right, second)))
+            # As `compare` pairs them: by what was to be edited, within a model that both sides have.
+            by_model = a.id != b.id and not any(s.model for s in sides) and bool({*left.models} & {*right.models})
+            keys = (self._keys(run, x, rows, by_model) for run, x, rows in ((a, left, first), (b, right, second)))
             self._last = (what, _matched(*keys))
         rows_a, rows_b = self._last[1]
         scores_a, scores_b = _picked(left, columns, rows_a), _picked(right, columns, rows_b)
@@ -99,18 +101,20 @@ class Pairing:
     def _side(self, run: Run, model: str) -> tuple[Listing | None, Array, float]:
         return self._browser.order(run, replace(Query(), model=model))
 
-    def _keys(self, run: Run, listing: Listing, rows: Array, by_id: bool) -> tuple[Array, Array]:
+    def _keys(self, run: Run, listing: Listing, rows: Array, by_model: bool) -> tuple[Array, Array]:
         """Each row, and 64 bits of what it is paired by."""
         wanted = np.zeros(len(listing.there), np.bool_)
         wanted[rows] = True
-        what = [items.c.item] if by_id else [items.c.item, items.c.group, items.c.instruction]
+        what = [items.c[name] for name in Item.__slots__]
         query = sa.select(items.c.position, *what).where(items.c.run_id == run.id).order_by(items.c.position)
         found, keys = [], []
-        for position, item, *content in self._store._stream(query):
-            row = listing.ids.get(item, position)
+        for position, *values in self._store._stream(query):
+            item = Item(*values)
+            row = listing.ids.get(item.item, position)
             if wanted[row]:
                 found.append(row)
-                text = repr(content or item).encode("utf-8", "surrogatepass")
+                content = Content.of(item)
+                text = f"{content.key('task')} {content.model if by_model else ''}".encode("utf-8", "surrogatepass")
                 keys.append(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True))
         return np.array(found, np.int64), np.array(keys, np.int64)
 

@@ -351,7 +351,7 @@ def test_a_difference_is_b_less_a_as_on_the_command_line(page: Page, sample: Ser
     assert gap == b - a > 0
 
 
-def test_two_runs_are_compared_by_id(page: Page, sample: Served) -> None:
+def test_two_runs_are_compared_by_what_was_to_be_edited(page: Page, sample: Served) -> None:
     opened(page, sample, "/compare?a=1&b=2")
     expect(page.get_by_role("status")).to_contain_text("12 pairs")
 
