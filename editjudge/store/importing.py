@@ -50,6 +50,13 @@ class _Item(_Row):
     images: dict[Text, dict[Text, Text | None]]
     metadata: Document
 
+    @model_validator(mode="after")
+    def a_picture_lies_somewhere(self) -> _Item:
+        for role, image in self.images.items():
+            if image.get("source") is None:
+                raise ValueError(f"images.{role!r:.80} has no source")
+        return self
+
 
 class _Judgement(_Row):
     item: Text

@@ -30,7 +30,7 @@ JOIN_CODE = "[A-Za-z0-9_-]{24}"
 _OPEN = re.compile(rf"{SIGN_IN}|/healthz|/static/.*|/rate/{JOIN_CODE}(/.*)?", re.DOTALL)
 """Paths that need no token: the form that takes it, whether the server lives, and links that are secrets themselves."""
 _SERVICE = re.compile(r"/(v1|d)/.*|/openapi\.json", re.DOTALL)
-_IN_PATH = re.compile(r"/t/([^/]+)(/.*)", re.DOTALL)
+_IN_PATH = re.compile(r"/t/([^/]+)(/.*)?", re.DOTALL)
 _MOST = {"/v1/": 512 * 2**20, "/d/": 512 * 2**20, SIGN_IN: 2**14, "": 2**20}
 """Bytes of a body, by the path's beginning: a batch of pictures, a token, or a form."""
 _PATIENCE = 20.0
@@ -66,8 +66,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        started = False
+
         async def sending(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
@@ -76,16 +80,22 @@ class Guard:
         headers = Headers(scope=scope)
         role = self._role(headers)
         if in_path := _IN_PATH.fullmatch(scope["path"]):
-            # What stands behind never sees the token, so that it cannot end up in a log or in an answer.
-            raw = b"/" + scope["raw_path"].split(b"/", 3)[3]
-            scope = {**scope, "path": in_path[2], "raw_path": raw}
+            # What stands behind never sees the token, so that it cannot end up in a log or in an answer. Where slashes
+            # are quoted, the raw path has other parts than this one.
+            rest = in_path[2] or "/"
+            scope = {**scope, "path": rest, "raw_path": quote(rest).encode()}
             role = "service" if _is(in_path[1], self._site.service_token) else "nobody"
         path, method = scope["path"], scope["method"]
         most = next(size for start, size in _MOST.items() if path.startswith(start))
         if refusal := self._refusal(headers, path, method, most) or self._unwelcome(role, headers, path, method):
             await refusal(scope, receive, sending)
-        else:
+            return
+        try:
             await self._app(scope, _bounded(receive, most), sending)
+        except asyncio.CancelledError:  # the server ends, and has waited long enough: no fault to be logged
+            if not started:
+                stopped = JSONResponse({"error": "the server is being stopped"}, 503, {"connection": "close"})
+                await stopped(scope, receive, sending)
 
     def _refusal(self, headers: Headers, path: str, method: str, most: int) -> Response | None:
         """Why a request is not taken, whoever makes it."""

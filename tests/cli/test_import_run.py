@@ -147,6 +147,15 @@ def test_a_row_that_contradicts_is_refused_with_file_and_number_and_nothing_is_k
         assert opened.runs() == [] and opened.rubrics() == {}
 
 
+@pytest.mark.parametrize("picture", [{}, {"source": None, "digest": None}])
+def test_a_picture_that_lies_nowhere_is_refused(
+    folder: Path, tmp_path: Path, call: Call, picture: dict[str, None]
+) -> None:
+    changed(folder, lambda rows: rows[1]["images"].update(edited=picture), "items")
+    assert "images.'edited' has no source" in call("import-run", folder, "--store", tmp_path / "new.db").err
+    assert list(tmp_path.glob("new.db*")) == []
+
+
 def test_another_spec_under_the_same_name_is_refused(folder: Path, tmp_path: Path, call: Call) -> None:
     made(tmp_path / "new.db", Spec(spec={"repeats": 7}))
     told = call("import-run", folder, "--store", tmp_path / "new.db")
