@@ -10,11 +10,12 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from editjudge import images
 from editjudge.edit import IMAGE_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError
+from editjudge.judges import measured
 from editjudge.manifest import LABELS, LineError, Reader, Row, rows
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def audit(
 ) -> Audit:
     """Look at every line and every picture, and collect what is wrong instead of stopping at it.
 
-    `pixels` decodes each picture, which finds damage behind a sound header and edits that changed bytes but no pixel.
+    `pixels` decodes each picture, which finds damage behind a sound header, edits that changed bytes but no pixel, and
+    outputs that are no edit at all; the last needs the extra `measured`, and says so where it is not installed.
     Of each kind at most `listed` findings are kept; all are counted.
     """
     from concurrent.futures import ThreadPoolExecutor
@@ -69,9 +71,11 @@ def audit(
     look = _Look(done, listed, reader)
     with ThreadPoolExecutor() as threads:
         facts = _Facts(threads, pixels)
-        waiting: deque[tuple[int, Edit, dict[str, Future[_Fact]]]] = deque()
+        if pixels and not facts.measuring:
+            done.notices.append("outputs that are no edit were not looked for: pip install 'editjudge[measured]'")
+        waiting: deque[tuple[int, Edit, dict[str, Future[_Fact]], Future[_Oddities]]] = deque()
         for line, edit in _collecting(reader, rows(path, reader), look):
-            waiting.append((line, edit, facts.of(edit)))
+            waiting.append((line, edit, facts.of(edit), facts.oddities(edit)))
             if len(waiting) > 64:  # enough to keep the threads busy, few enough for memory
                 look.at(*waiting.popleft())
         while waiting:
@@ -113,11 +117,15 @@ class _Facts:
 
     def __init__(self, threads: ThreadPoolExecutor, pixels: bool) -> None:
         self._threads, self._pixels = threads, pixels
+        self.measuring = not measured.missing()
         self._files: OrderedDict[Path, Future[_Fact]] = OrderedDict()
 
     def of(self, edit: Edit) -> dict[str, Future[_Fact]]:
         sources = {role: getattr(edit, role) for role in IMAGE_ROLES}
         return {role: self._fact(source) for role, source in sources.items() if source is not None}
+
+    def oddities(self, edit: Edit) -> Future[_Oddities]:
+        return self._threads.submit(_oddities, edit if self._pixels and self.measuring else None)
 
     def _fact(self, source: ImageSource) -> Future[_Fact]:
         if not isinstance(source, Path):
@@ -148,6 +156,31 @@ def _fact(source: ImageSource, pixels: bool) -> _Fact:
         return _Fact(problem=str(error))
 
 
+_Oddities: TypeAlias = list[tuple[str, str, str]]
+"""Kind, field and words of what makes a picture no input or no edit."""
+
+
+def _oddities(edit: Edit | None) -> _Oddities:
+    """Of an edit whose pictures can be read; those that cannot are findings already."""
+    if edit is None or edit.edited is None:
+        return []
+    import numpy as np
+
+    from editjudge.judges.measured.degenerate import find_degenerate, find_flat
+
+    try:
+        edited, before = (
+            None if source is None or isinstance(source, str) else np.asarray(images.decode(images.read(source)))
+            for source in (edit.edited, edit.input)
+        )
+    except (ImageError, OSError):
+        return []
+    blank = None if before is None else find_flat(before)
+    output = None if edited is None else find_degenerate(before, edited, edit.instruction)
+    odd = [("flat", "input", blank)] if blank else []
+    return odd + ([(output.kind, "edited", output.words)] if output else [])
+
+
 class _Look:
     """What is odd about one edit, by itself and beside those before it."""
 
@@ -163,7 +196,7 @@ class _Look:
         if counts[kind] <= self._listed:
             self._audit.findings.append(Finding(kind, line, identifier, name, message))
 
-    def at(self, line: int, edit: Edit, looked: Mapping[str, Future[_Fact]]) -> None:
+    def at(self, line: int, edit: Edit, looked: Mapping[str, Future[_Fact]], oddities: Future[_Oddities]) -> None:
         facts = {role: future.result() for role, future in looked.items()}
         self._count(edit)
         if not edit.instruction.strip():
@@ -179,6 +212,8 @@ class _Look:
             self._repeated(line, edit, edited)
             if source and source.digest:
                 self._pair(line, edit, source, edited)
+        for kind, name, words in oddities.result():
+            self.add(kind, line, edit.id, name, words)
 
     def _count(self, edit: Edit) -> None:
         self._audit.edits += 1

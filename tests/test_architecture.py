@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "pictures": {"edit", "errors", "images", "sniffing"},
     "manifest": {"edit", "errors", "images"},
     "layouts": {"errors"},
-    "audit": {"edit", "errors", "images", "manifest"},
+    "audit": {"edit", "errors", "images", "judges", "manifest"},
     "rubrics": {"edit", "errors"},
     "judgement": {"rubrics"},
     "judges": {"edit", "errors", "images", "judgement", "pictures", "rubrics"},

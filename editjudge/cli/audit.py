@@ -20,8 +20,9 @@ _SHOWN = 50
 def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
     """Look a manifest over before it is judged.
 
-    Finds missing and broken files, duplicate ids and pictures, edits that changed nothing, changed sizes, empty
-    instructions and contradictory labels. Exits with 1 if there is a finding.
+    Finds missing and broken files, duplicate ids and pictures, changed sizes, empty instructions and contradictory
+    labels, and outputs that are no edit: flat, near_flat, noise, unrelated, unchanged, mirrored, upscaled, tile. Exits
+    with 1 if there is a finding.
     """
     from editjudge.audit import audit
 

@@ -13,6 +13,7 @@ import numpy as np
 from editjudge.errors import ImageError
 from editjudge.judges.measured import evidence, factors, reference
 from editjudge.judges.measured.calibration import Calibration
+from editjudge.judges.measured.degenerate import Degenerate, find_degenerate, worst
 from editjudge.judges.measured.finding import Finding, abstain, on_scale
 from editjudge.judges.measured.lettering import Line, Reading, Request, compare_all, read_lines, request
 from editjudge.judges.measured.measures import Measures, measure
@@ -97,6 +98,16 @@ class Subject:
         return reference.find_target(before, truth, edited, self.pictures.get("mask"))
 
     @cached_property
+    def degenerate(self) -> Degenerate | None:
+        """Why the edited picture is no edit at all."""
+        if self.tiny:
+            return None
+        online = "input" in self.pictures
+        nothing = (self.online if online else self.offline).change.nothing
+        before = self.pictures["input" if online else "ground_truth"]
+        return find_degenerate(before, self.pictures["edited"], self.instruction, nothing=nothing)
+
+    @cached_property
     def wishes(self) -> tuple[Request, ...]:
         return request(self.instruction)
 
@@ -135,6 +146,10 @@ def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assess
 def _find(factor: str, offline: bool, subject: Subject, calibration: Calibration) -> Finding:
     if subject.tiny:
         return _tiny(factor, offline, subject)
+    # What equals the ground truth is as it should be, blank or not.
+    equal = offline and subject.offline.change.nothing
+    if subject.degenerate and not equal and (spoilt := worst(subject.degenerate, factor)):
+        return spoilt
     if factor == "Contextual_Preservation":
         return _relit(subject)
     if factor in factors.MEASURED:
@@ -188,6 +203,8 @@ def _evidence(asked: list[str], offline: bool, subject: Subject, calibration: Ca
     if subject.tiny:
         return {}
     found = evidence.numbers(subject.offline if offline else subject.online, calibration, asked)
+    if subject.degenerate:
+        found["degenerate"] = {"kind": subject.degenerate.kind, "words": subject.degenerate.words}
     if subject._lines:
         found["lettering"] = evidence.lettering_evidence(subject.lines("input"), subject.lines("edited"))
     return found
