@@ -18,6 +18,6 @@ def hold_against_evidence(store: Store, run: Run) -> int:
 
 def _checks(store: Store, run: Run) -> Iterator[Check]:
     for pair in pairs(store, run, RULES):
-        found = contradictions(pair.scores, pair.justifications, pair.evidence)
+        found = contradictions(pair.scores, pair.justifications, pair.evidence, pair.scales)
         held = [(one.factor, one.says, one.measured) for one in found]
         yield Check(pair, RULES, [factor for factor in pair.scores if factor in FACTORS], held)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
+from editjudge.rubrics.model import Scale
 from editjudge.store.schema import checks, contradictions, items, judgements, tasks, upsert
 from editjudge.store.store import Run, Store, _chunks
 
@@ -33,6 +34,8 @@ class Pair:
     justifications: Mapping[str, str]
     evidence_key: str
     evidence: Mapping[str, Any]
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    """Of the rubric that was asked, by factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,12 @@ def runs_alike(store: Store, run: Run) -> list[Run]:
 
 def pairs(store: Store, run: Run, rules: int) -> Iterator[Pair]:
     """Verdicts of other judges that were not held against their evidence by these rules yet, each with it."""
-    shown = {hash_: set(kept["content"]["images"]) for hash_, kept in store.rubrics().items()}
-    fitting = [hash_ for hash_, images in shown.items() if images == _SEEN]
+    scales = {
+        hash_: {factor["key"]: Scale.of(factor["scale"]) for factor in kept["content"]["factors"]}
+        for hash_, kept in store.rubrics().items()
+        if set(kept["content"]["images"]) == _SEEN
+    }
+    fitting = list(scales)
     names = [name for name, hash_ in dict(run.spec.get("rubrics", {})).items() if hash_ in fitting]
     sources = [one.id for one in runs_alike(store, run) if _has_evidence(store, one.id)]
     if not sources or not names:
@@ -83,7 +90,8 @@ def pairs(store: Store, run: Run, rules: int) -> Iterator[Pair]:
         evidence = {key: row.evidence for key, row in _said(store, set(new.values()))}
         for key, row in _said(store, set(new)):
             if row.status == "ok":
-                yield Pair(key, row.scores, row.justifications or {}, new[key], evidence[new[key]])
+                verdict, proof = (row.scores, row.justifications or {}), (new[key], evidence[new[key]])
+                yield Pair(key, *verdict, *proof, scales[row.rubric_hash])
 
 
 def keep(store: Store, found: Iterable[Check]) -> int:
@@ -194,7 +202,7 @@ def _alike(mine: _Images, theirs: _Images) -> bool:
 
 
 def _said(store: Store, keys: set[str]) -> Iterator[tuple[str, sa.Row[Any]]]:
-    names = ("key", "status", "scores", "justifications", "evidence")
+    names = ("key", "status", "scores", "justifications", "evidence", "rubric_hash")
     query = sa.select(*(judgements.c[name] for name in names)).where(judgements.c.key.in_(keys))
     for row in store._stream(query) if keys else ():
         yield row.key, row

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+from judges.measured.made import photograph, recoloured
+from judges.measured.test_degenerate import CASES
+from PIL import Image
 from run.made import editjudge, edits, rows_of, write_manifest
 
 
@@ -66,3 +71,29 @@ def test_a_manifest_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     told = editjudge("audit", tmp_path / "gone.jsonl")
     assert told.code == 1
     assert told.err.startswith("editjudge: ") and "gone.jsonl" in told.err
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (name, CASES[name][0])
+        for name in ("black", "gradient", "noise", "the input", "mirrored", "16 pixels", "two by two")
+    ],
+)
+def test_an_output_that_is_no_edit_is_found_and_counted(name: str, kind: str, tmp_path: Path) -> None:
+    pictures = {"input": photograph(), "edited": CASES[name][1](photograph()), "good": recoloured(photograph())}
+    for role, picture in pictures.items():
+        Image.fromarray(np.ascontiguousarray(picture)).save(tmp_path / f"{role}.png")
+    rows = [{"id": role, "input": "input.png", "edited": f"{role}.png", "instruction": "make the cup blue"}
+            for role in ("edited", "good")]  # fmt: skip
+    told = editjudge("audit", write_manifest(tmp_path, rows), "--json")
+    assert (told.code, told.json["counts"][kind]) == (1, 1)
+    assert {finding["id"] for finding in told.json["findings"]} == {"edited"}
+
+
+def test_an_input_that_shows_nothing_is_found(tmp_path: Path) -> None:
+    Image.fromarray(photograph() * 0).save(tmp_path / "input.png")
+    Image.fromarray(photograph()).save(tmp_path / "edited.png")
+    rows = [{"id": "a", "input": "input.png", "edited": "edited.png", "instruction": "draw a cup"}]
+    (finding,) = editjudge("audit", write_manifest(tmp_path, rows), "--json").json["findings"]
+    assert (finding["kind"], finding["field"]) == ("flat", "input")

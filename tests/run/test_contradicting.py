@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from editjudge.judges.measured.contradictions import RULES
 from editjudge.run.contradicting import hold_against_evidence
 from editjudge.run.job import Job, Manner, execute
 from editjudge.store.contradictions import counts, of_verdicts, pairs
@@ -70,9 +71,9 @@ def test_holding_twice_is_holding_once(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         done = run(store, manifest(tmp_path), replies(tmp_path), "measured")
         before = counts(store, done)
-        assert list(pairs(store, done, 1)) == [] and hold_against_evidence(store, done) == 0
+        assert list(pairs(store, done, RULES)) == [] and hold_against_evidence(store, done) == 0
         assert counts(store, done) == before
-        assert len(list(pairs(store, done, 2))) == 2, "other rules hold anew"
+        assert len(list(pairs(store, done, RULES + 1))) == 2, "other rules hold anew"
 
 
 def test_evidence_of_another_run_over_the_same_pictures_counts_whichever_came_first(tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from editjudge.judges.measured.finding import SPOILT
+from editjudge.rubrics.model import Scale
+
 
 @dataclass(frozen=True)
 class Contradiction:
@@ -30,10 +33,25 @@ class _Rule:
     measured: str
 
 
+def _praises(share: float) -> bool:
+    """6 and 7 of 7, and the best of any short scale."""
+    return share >= 5 / 6 - 1e-9
+
+
+def _condemns(share: float) -> bool:
+    """1 to 3 of 7."""
+    return share <= 2 / 6 + 1e-9
+
+
+def _half(share: float) -> bool:
+    """4 of 7, 3 of 5/3/1, 1 of 0/1."""
+    return share >= 0.5
+
+
 _RULES = (
     _Rule(
         "unchanged_regions",
-        lambda score: score >= 6,
+        _praises,
         "nothing outside the edit changed",
         "change.visible outside",
         lambda share: share >= 0.15,
@@ -41,7 +59,7 @@ _RULES = (
     ),
     _Rule(
         "unchanged_regions",
-        lambda score: score <= 3,
+        _condemns,
         "much outside the edit changed",
         "change.visible share",
         lambda share: share < 0.002,
@@ -49,7 +67,7 @@ _RULES = (
     ),
     _Rule(
         "global_consistency",
-        lambda score: score >= 6,
+        _praises,
         "the palette stayed",
         "change.tint",
         lambda units: units >= 15,
@@ -57,7 +75,7 @@ _RULES = (
     ),
     _Rule(
         "identity_preservation",
-        lambda score: score >= 6,
+        _praises,
         "everything is still recognisable",
         "structure.lost outside",
         lambda share: share >= 0.4,
@@ -65,7 +83,7 @@ _RULES = (
     ),
     _Rule(
         "image_quality",
-        lambda score: score >= 6,
+        _praises,
         "the picture is technically sound",
         "overall.blur",
         lambda octaves: octaves >= 1.2,
@@ -73,7 +91,7 @@ _RULES = (
     ),
     _Rule(
         "image_quality",
-        lambda score: score >= 6,
+        _praises,
         "the picture is technically sound",
         "overall.noise",
         lambda octaves: octaves >= 2.5,
@@ -81,49 +99,74 @@ _RULES = (
     ),
     _Rule(
         "seamlessness",
-        lambda score: score >= 6,
+        _praises,
         "no seam can be seen",
         "seam.step",
         lambda units: units >= 6,
         "colours step by {:.1f} units within a pixel along the rim",
     ),
 )
-_NOTHING_DONE = {"alignment": 4, "completeness": 4, "effect_score": 3}
-"""Least score that claims something was done."""
-FACTORS = frozenset({*(rule.factor for rule in _RULES), *_NOTHING_DONE})
+_DONE = ("alignment", "completeness", "effect_score")
+"""Those that claim that something was done."""
+FACTORS = frozenset({*(rule.factor for rule in _RULES), *_DONE, *(f for some in SPOILT.values() for f in some)})
 """Those that some rule speaks of."""
-RULES = 1
+RULES = 2
 """Raised when the same verdict and evidence come to contradict each other in another way."""
+_LIKERT = Scale(tuple(range(1, 8)))
+_USUAL = {"effect_score": Scale((5, 3, 1)), "Contextual_Preservation": Scale((0, 1))}
+"""Scales of the built-in rubrics, for verdicts that come without their own."""
 _NOTHING_CHANGED = re.compile(
     r"\b(?:no|without|not any)\s+(?:visible\s+|detectable\s+)?(?:changes?|differences?)\b", re.IGNORECASE
 )
 
 
 def contradictions(
-    scores: Mapping[str, float], justifications: Mapping[str, str], evidence: Mapping[str, Any]
+    scores: Mapping[str, float],
+    justifications: Mapping[str, str],
+    evidence: Mapping[str, Any],
+    scales: Mapping[str, Scale] | None = None,
 ) -> list[Contradiction]:
-    """Every claim of a verdict that the measured evidence of the same edit refutes."""
+    """Every claim of a verdict that the measured evidence of the same edit refutes.
+
+    `scales` are those of the verdict's rubric, by factor; without them those of the built-in rubrics are meant.
+    """
     if not evidence.get("measures"):
         return []
-    return [*_by_score(scores, evidence), *_by_words(scores, justifications, evidence)]
+    known = {**_USUAL, **(scales or {})}
+    placed = {factor: known.get(factor, _LIKERT).share(score) for factor, score in scores.items()}
+    shares = {factor: share for factor, share in placed.items() if share is not None}
+    output = evidence.get("degenerate") or {}
+    if output.get("kind") in SPOILT:  # nothing but its own fault was measured, so that nothing refutes who finds fault
+        return _by_output(shares, output)
+    return [*_by_score(shares, evidence), *_by_words(shares, justifications, evidence)]
 
 
-def _by_score(scores: Mapping[str, float], evidence: Mapping[str, Any]) -> Iterator[Contradiction]:
+def _by_output(shares: Mapping[str, float], output: Mapping[str, str]) -> list[Contradiction]:
+    """Praise of a picture that is no edit at all."""
+    praised = [factor for factor, share in shares.items() if factor in SPOILT[output["kind"]] and _half(share)]
+    return [Contradiction(factor, "it is at least half good", f"the output {output['words']}") for factor in praised]
+
+
+def _by_score(shares: Mapping[str, float], evidence: Mapping[str, Any]) -> Iterator[Contradiction]:
     for rule in _RULES:
-        found = evidence["measures"].get(rule.measure)
-        if rule.factor in scores and found and rule.claims(scores[rule.factor]) and rule.refuted(found["value"]):
-            yield Contradiction(rule.factor, rule.says, rule.measured.format(found["value"]))
+        measure = evidence["measures"].get(rule.measure)
+        claimed = rule.factor in shares and rule.claims(shares[rule.factor])
+        if claimed and measure and rule.refuted(measure["value"]):
+            yield Contradiction(rule.factor, rule.says, rule.measured.format(measure["value"]))
+    output = evidence.get("degenerate") or {}
+    if output.get("kind") == "mirrored" and _praises(shares.get("unchanged_regions", 0.0)):
+        yield Contradiction("unchanged_regions", "nothing outside the edit changed", f"the output {output['words']}")
     if evidence.get("nothing changed"):
-        for factor, least in _NOTHING_DONE.items():
-            if scores.get(factor, 0) >= least:
+        for factor in _DONE:
+            if _half(shares.get(factor, 0.0)):
                 yield Contradiction(factor, "what was asked for was done", "nothing visible changed")
 
 
 def _by_words(
-    scores: Mapping[str, float], justifications: Mapping[str, str], evidence: Mapping[str, Any]
+    shares: Mapping[str, float], justifications: Mapping[str, str], evidence: Mapping[str, Any]
 ) -> Iterator[Contradiction]:
     """A reason that says nothing changed, about a picture in which much did."""
     share = evidence["measures"].get("change.visible share", {}).get("value", 0.0)
-    for factor in ("alignment", "completeness", "effect_score"):
-        if share >= 0.05 and scores.get(factor) == 1 and _NOTHING_CHANGED.search(justifications.get(factor, "")):
+    for factor in _DONE:
+        if share >= 0.05 and shares.get(factor) == 0 and _NOTHING_CHANGED.search(justifications.get(factor, "")):
             yield Contradiction(factor, "nothing changed", f"{share:.0%} of the picture visibly did")

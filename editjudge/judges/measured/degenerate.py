@@ -17,7 +17,7 @@ import numpy as np
 
 from editjudge.judges.measured.change import find_change
 from editjudge.judges.measured.colours import COLOURS, share_of
-from editjudge.judges.measured.finding import Finding, abstain
+from editjudge.judges.measured.finding import SPOILT, Finding, abstain
 from editjudge.judges.measured.scene import Array, compose, shrink, to_lab, too_small
 
 Kind = Literal["flat", "near_flat", "noise", "upscaled", "unchanged", "mirrored", "tile", "unrelated"]
@@ -57,21 +57,10 @@ def worst(output: Degenerate, factor: str) -> Finding | None:
     """The finding on a factor where the picture itself is the fault; None where the factor is measured as ever."""
     if output.kind in SHOWN:
         return None
-    reason = f"The edited picture {output.words}."
-    if factor == "Contextual_Preservation":
-        return Finding(1.0, f"The edited picture {output.words}: not allowed")
-    if factor in _KEPT or (factor in _MADE and output.kind != "unrelated"):
-        return Finding(1.0, reason)
-    if factor in _DONE and output.kind in ("flat", "near_flat", "noise"):
-        return Finding(1.0, reason)
-    return abstain(f"the edited picture {output.words}")
-
-
-_KEPT = ("unchanged_regions", "global_consistency", "identity_preservation")
-_MADE = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
-"""Of a picture that has nothing to do with the input, but may be a good one, these are not scored."""
-_DONE = ("alignment", "completeness", "effect_score")
-"""What was asked may have been done in a tile or a thumbnail; in a picture that shows nothing it was not."""
+    if factor not in SPOILT[output.kind]:
+        return abstain(f"the edited picture {output.words}")
+    lighting = factor == "Contextual_Preservation"  # whose reasons are a list of differences, each with its mark
+    return Finding(1.0, f"The edited picture {output.words}{': not allowed' if lighting else '.'}")
 
 
 def find_flat(picture: Array) -> str | None:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from editjudge.rubrics.model import Scale
+
+_PRESERVED = frozenset({"unchanged_regions", "global_consistency", "identity_preservation", "Contextual_Preservation"})
+_MADE = frozenset({"texture_and_detail", "image_quality", "color_and_lighting", "seamlessness"})
+_DONE = frozenset({"alignment", "completeness", "effect_score"})
+SPOILT: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("flat", "near_flat", "noise"), _PRESERVED | _MADE | _DONE),
+    # What was asked may have been done in a tile or a thumbnail.
+    **dict.fromkeys(("tile", "upscaled"), _PRESERVED | _MADE),
+    # A picture that has nothing to do with the input may be a good one.
+    "unrelated": _PRESERVED,
+}
+"""By what makes an output no edit, the factors that it gets the worst score on; the others are not scored."""
 
 
 @dataclass(frozen=True)

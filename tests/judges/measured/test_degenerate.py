@@ -195,6 +195,21 @@ def test_an_almost_empty_input_that_comes_back_is_unchanged() -> None:
     assert output is not None and output.kind == "unchanged"
 
 
+def test_one_small_digit_is_an_edit() -> None:
+    pages = []
+    for digit in "45":
+        page = np.full((768, 768, 3), 250, np.uint8)
+        cv2.putText(
+            page, f"ISSUED IN 202{digit}", (300, 400), cv2.FONT_HERSHEY_SIMPLEX, 0.4, (20, 20, 20), 1, cv2.LINE_AA
+        )
+        cv2.rectangle(page, (60, 450), (700, 700), (120, 60, 30), -1)
+        pages.append(page)
+    assert find_degenerate(pages[0], pages[1], "change the year on the page to 2025") is None
+    for again in (jpeg(pages[0], 70), pages[0]):
+        output = find_degenerate(pages[0], again, "change the year on the page to 2025")
+        assert output is not None and output.kind == "unchanged"
+
+
 def test_a_picture_too_small_to_be_measured_is_not_reported() -> None:
     dot = np.zeros((8, 8, 3), np.uint8)
     assert find_degenerate(dot, dot, ASKED) is None and find_flat(dot) is None

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from editjudge.judges.measured import contradictions
+from editjudge.judges.measured.assess import Subject, assess
+from editjudge.judges.measured.calibration import load
 from editjudge.judges.measured.change import find_change
 from editjudge.judges.measured.colours import asked_colour, missing_colour
 from editjudge.judges.measured.finding import on_scale
 from editjudge.judges.measured.relighting import differences
 from editjudge.judges.measured.scene import compose
 from editjudge.judges.measured.words import bounded, percent, place
+from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Scale
 
 from .made import Picture, jpeg, mix, photograph, recoloured, region, scores
@@ -140,6 +143,59 @@ def test_a_verdict_is_held_against_the_evidence() -> None:
 def test_nothing_changed_refutes_that_something_was_done() -> None:
     idle = _evidence(change__share=0.0) | {"nothing changed": True}
     assert [c.factor for c in contradictions({"alignment": 6, "completeness": 1}, {}, idle)] == ["alignment"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "praise", "fair"),
+    [
+        (Scale(tuple(range(1, 8))), 6, 5),
+        (Scale((0, 1)), 1, 0),
+        (Scale((5, 3, 1)), 5, 3),
+        (Scale(range=(0, 100)), 84, 70),
+        (Scale(range=(0, 1), direction="down"), 0.1, 0.3),
+    ],
+)
+def test_a_claim_is_read_from_its_place_on_its_own_scale(scale: Scale, praise: float, fair: float) -> None:
+    leaking = _evidence(**{"change__visible outside": 0.34})
+    scales = {"unchanged_regions": scale}
+    assert len(contradictions({"unchanged_regions": praise}, {}, leaking, scales)) == 1
+    assert contradictions({"unchanged_regions": fair}, {}, leaking, scales) == []
+
+
+def test_a_perfect_one_of_zero_and_one_is_no_condemnation() -> None:
+    small = _evidence(**{"change__visible share": 0.001})
+    scales = {"unchanged_regions": Scale((0, 1))}
+    assert contradictions({"unchanged_regions": 1}, {}, small, scales) == []
+    assert len(contradictions({"unchanged_regions": 0}, {}, small, scales)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "factors"),
+    [
+        ("flat", {"unchanged_regions", "image_quality", "alignment", "effect_score", "Contextual_Preservation"}),
+        ("near_flat", {"unchanged_regions", "image_quality", "alignment", "effect_score", "Contextual_Preservation"}),
+        ("noise", {"unchanged_regions", "image_quality", "alignment", "effect_score", "Contextual_Preservation"}),
+        ("tile", {"unchanged_regions", "image_quality", "Contextual_Preservation"}),
+        ("upscaled", {"unchanged_regions", "image_quality", "Contextual_Preservation"}),
+        ("unrelated", {"unchanged_regions", "Contextual_Preservation"}),
+        ("mirrored", {"unchanged_regions"}),
+    ],
+)
+def test_praise_of_an_output_that_is_no_edit_is_contradicted_and_blame_is_not(kind: str, factors: set[str]) -> None:
+    evidence = _evidence(change__share=0.0) | {"degenerate": {"kind": kind, "words": "is no edit"}}
+    best = {"unchanged_regions": 7, "image_quality": 7, "alignment": 7, "effect_score": 5, "Contextual_Preservation": 1}
+    worst = dict.fromkeys(best, 1) | {"Contextual_Preservation": 0}
+    assert {c.factor for c in contradictions(best, {}, evidence)} == factors
+    assert contradictions(worst, {}, evidence) == []
+
+
+def test_who_rightly_fails_a_black_frame_is_not_contradicted() -> None:
+    (asked,) = resolve(["preservation"])
+    before = photograph()
+    evidence = assess(asked, Subject({"input": before, "edited": before * 0}, "make the cup blue"), load()).evidence
+    failed = dict.fromkeys(("unchanged_regions", "global_consistency", "identity_preservation"), 1)
+    assert contradictions(failed, dict.fromkeys(failed, "no difference can be seen"), evidence) == []
+    assert len(contradictions(dict.fromkeys(failed, 7), {}, evidence)) == 3
 
 
 def test_a_clean_edit_is_contradicted_by_nobody_who_praises_it() -> None:
