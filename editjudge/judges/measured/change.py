@@ -28,8 +28,8 @@ _SAME = 2.0
 """A colour difference that is not seen even side by side."""
 
 _SPECK = 40.0
-"""Levels of 255 over 5 x 5 pixels. Pages of text saved as JPEG at quality 70 stay below 8, scaled down by a quarter and up
-again below 27; a 4 that became a 5 in small print has 74."""
+"""Levels of 255 over 5 x 5 pixels. Pages of text saved as JPEG at quality 70 stay below 8, scaled down by a quarter and
+up again below 27; a 4 that became a 5 in small print has 74."""
 
 
 @dataclass(frozen=True)

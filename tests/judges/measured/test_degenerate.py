@@ -191,8 +191,9 @@ def test_what_the_input_is_already_is_not_held_against_the_edit() -> None:
 
 
 def test_an_almost_empty_input_that_comes_back_is_unchanged() -> None:
-    output = find_degenerate(marked(), marked(), "add a red dot")
-    assert output is not None and output.kind == "unchanged"
+    for empty in (marked(), flat(255, 255, 255)):
+        output = find_degenerate(empty, empty, "add a red dot")
+        assert output is not None and output.kind == "unchanged"
 
 
 def test_one_small_digit_is_an_edit() -> None:
