@@ -164,16 +164,11 @@ def _oddities(edit: Edit | None) -> _Oddities:
     """Of an edit whose pictures can be read; those that cannot are findings already."""
     if edit is None or edit.edited is None:
         return []
-    import numpy as np
-
-    from editjudge.judges.measured.degenerate import find_degenerate, find_flat
+    from editjudge.judges.measured.degenerate import find_degenerate, find_flat, glance
 
     try:
-        edited, before = (
-            None if source is None or isinstance(source, str) else np.asarray(images.decode(images.read(source)))
-            for source in (edit.edited, edit.input)
-        )
-    except (ImageError, OSError):
+        before, edited = glance(edit.input), glance(edit.edited)
+    except ImageError:
         return []
     blank = None if before is None else find_flat(before)
     output = None if edited is None else find_degenerate(before, edited, edit.instruction)

@@ -19,6 +19,11 @@ _TERMS = (
     click.option("--allow-rubric", "more_rubrics", multiple=True, help="That a request may name besides; repeatable."),
     click.option("--formula", help="How scores become a reward: mean, min, product, geometric_mean."),
     click.option("--weight", "weights", multiple=True, metavar="FACTOR=W", help="Factor of a reward; repeatable."),
+    click.option(
+        "--degenerate",
+        type=click.Choice(["null", "worst"]),
+        help="Reward of an output that is no edit: null [default], or worst, which is 0.",
+    ),
     click.option("--max-waiting", type=click.IntRange(1), help="Edits taken in and not judged yet."),
     click.option("--deadline", type=Finite(min=0.1), help="Seconds that a request may wait."),
     click.option("--drain", type=Finite(min=0), help="Seconds to finish what was taken in when the server is stopped."),
@@ -27,7 +32,7 @@ _TERMS = (
 )
 
 _NAMES = (
-    *("judges", "rubrics", "more_rubrics", "formula", "weights"),
+    *("judges", "rubrics", "more_rubrics", "formula", "weights", "degenerate"),
     *("max_waiting", "deadline", "drain", "concurrency", "pictures"),
 )
 

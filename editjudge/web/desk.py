@@ -18,12 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import JudgeError, StoreError
 from editjudge.images import Bounds
 from editjudge.judgement import DONE, Judgement, Task
+from editjudge.judges import measured
 from editjudge.judges.registry import open_judge
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Digests, Known, Pictures
@@ -42,6 +43,9 @@ from editjudge.web.sent import Refused
 from editjudge.web.site import Site
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from editjudge.judges.measured.degenerate import Degenerate
 
 _AHEAD = 8
 """Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
@@ -62,6 +66,8 @@ class Asked:
     item: Item
     answers: dict[str, Judgement] = field(default_factory=dict)
     """By key."""
+    degenerate: Degenerate | None = None
+    """Why its output is no edit, so that nobody is asked about it."""
 
     @property
     def judgements(self) -> list[Judgement | None]:
@@ -143,8 +149,11 @@ class Desk:
         seconds = math.ceil(self.edits / self._rate) if self._rate else 1
         return Refused(429, f"{self.edits} edits are waiting already", wait=min(60, max(1, seconds)))
 
-    def take(self, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, hold: _Hold) -> Batch:
-        """Begin to judge; `Batch.wait` says what has come of it."""
+    def take(
+        self, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, hold: _Hold, *, screened: bool = False
+    ) -> Batch:
+        """Begin to judge; `Batch.wait` says what has come of it. Where it is `screened`, outputs that are no edit are
+        set aside."""
         if self.closing:
             raise Refused(503, "the server is being stopped")
         if self.edits + len(edits) > self._site.terms.max_waiting:
@@ -152,18 +161,25 @@ class Desk:
         self.edits += len(edits)
         hold.edits, hold.passed_on = len(edits), True
         batch = Batch(_unplanned(edits, rubrics, spec))
-        batch.task = self._start(self._serve(batch, edits, rubrics, spec), self._batches)
+        batch.task = self._start(self._serve(batch, edits, rubrics, spec, screened), self._batches)
         batch.task.add_done_callback(lambda _: hold.release())
         batch.task.add_done_callback(batch.finish)
         return batch
 
-    async def _serve(self, batch: Batch, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> None:
+    async def _serve(
+        self, batch: Batch, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, screened: bool
+    ) -> None:
         line = await self._line(spec)
         line.try_again()
-        asked = await self.threaded(partial(self._plan, line, edits, rubrics))
-        batch.asked = asked
+        planned = await self.threaded(partial(self._plan, line, edits, rubrics))
+        if screened:
+            outputs = await asyncio.gather(*(self.threaded(partial(_screen, edit)) for edit in edits))
+            for one, output in zip(planned, outputs, strict=True):
+                one.degenerate = output
+        batch.asked = planned
+        asked = [one for one in planned if one.degenerate is None]
         tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
-        batch.run = await self._keep(line, [a.item for a in asked], tasks)
+        batch.run = await self._keep(line, [one.item for one in planned], tasks)
         batch.planned.set()
         answers = await self._ask(line, [work for a in asked for work in a.works])
         for one in asked:
@@ -226,7 +242,8 @@ class Desk:
             if line.run is None or store.run_of(line.run.id) is None:
                 line.run = self._run(line.judge.spec)
             store.append(line.run, items)
-            store.append(line.run, tasks)
+            if tasks:  # none where no output is an edit
+                store.append(line.run, tasks)
             return line.run
 
         return await self._writer.also(keep)
@@ -429,6 +446,15 @@ class Batch:
             raise Refused(503, "the server is being stopped")
         if self.task.done():
             self.task.result()
+
+
+def _screen(edit: Edit) -> Degenerate | None:
+    """None too where the extra `measured`, which has the detector, is not installed."""
+    if measured.missing():
+        return None
+    from editjudge.judges.measured.degenerate import screen
+
+    return screen(edit)
 
 
 def _unplanned(edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> list[Asked]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -25,6 +25,9 @@ from editjudge.web.openapi import document
 from editjudge.web.reduction import Reduction, failure, labels, names
 from editjudge.web.sent import Refused
 from editjudge.web.site import Site
+
+if TYPE_CHECKING:
+    from editjudge.judges.measured.degenerate import Degenerate
 
 _PENDING = Remark("deadline", "not judged in time; it goes on, and asking again finds the answer")
 
@@ -113,7 +116,7 @@ class _Service:
             asked = await desk.threaded(partial(self._models.read, body, rewards=rewards))
             del body
             judge = asked.judge or self._judge
-            batch: Batch = desk.take(sent.edits(asked), self._asked_for(asked), judge, hold)
+            batch: Batch = desk.take(sent.edits(asked), self._asked_for(asked), judge, hold, screened=rewards)
         await batch.wait((asked.deadline or terms.deadline) - (time.monotonic() - begun))
         return asked, batch
 
@@ -132,6 +135,8 @@ class _Service:
 
     def _rewarded(self, one: Asked, reduction: Reduction, called: Any, batch: Batch) -> dict[str, Any]:
         """One number, or none with the reason why."""
+        if one.degenerate is not None:
+            return self._set_aside(one, one.degenerate)
         rows = [_row(one, number, batch) for number in range(len(one.works))]
         scores = {
             called[row["rubric"], key]: (self._factors[f"{row['rubric']}.{key}"][1], score)
@@ -149,6 +154,22 @@ class _Service:
             "reasons": [{"rubric": row["rubric"], **reason} for row in rows for reason in row["reasons"]],
             "keys": {row["rubric"]: row["key"] for row in rows if row["key"]},
             "cached": all(row["cached"] for row in rows),
+            "stored_as": one.stored_as or None,
+        }
+
+    def _set_aside(self, one: Asked, output: Degenerate) -> dict[str, Any]:
+        """Of an output that is no edit: nobody was asked, so that there are no scores."""
+        reason = {"code": output.kind, "factor": None, "message": f"no edit: the output {output.words}"}
+        worst = self._terms.degenerate == "worst"
+        return {
+            "id": one.edit.id,
+            "reward": 0.0 if worst else None,
+            "status": "ok" if worst else "abstained",
+            "scores": {} if worst else None,
+            "abstained": {},
+            "reasons": [{"rubric": work.rubric.name, **reason} for work in one.works],
+            "keys": {},
+            "cached": False,
             "stored_as": one.stored_as or None,
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from editjudge.web.reduction import Formula
 
@@ -20,6 +21,8 @@ class Terms:
     formula: Formula = "mean"
     weights: Mapping[str, float] = field(default_factory=dict)
     """How scores become a reward where a request does not say."""
+    degenerate: Literal["null", "worst"] = "null"
+    """The reward of an output that is no edit, about which no judge is asked: none, or 0."""
     max_edits: int = 64
     max_picture: int = 16 * 2**20
     max_body: int = 128 * 2**20

@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx
 import pytest
+from judges.measured.made import encoded, photograph, recoloured
+from judges.measured.test_degenerate import CASES
 from run.made import ONLINE, canned, editjudge, edits, expected, picture, rows_of, run, start, stub, until
 
 from bench.stub import Behaviour, Stub
@@ -106,6 +108,36 @@ def test_the_pages_of_rewards_count_and_list_each_edit_once(served: Served) -> N
     assert browse.count(served.store, run) == len(listing.build(served.store, run).there) == 3
     page = served.client.get(f"{served.url}/runs/{run.id}").text
     assert [page.count(f">{name}-") for name in ("e0", "e1", "e2")] == [1, 1, 1] and "3 edits" in page
+
+
+NO_EDIT = ("black", "black with a watermark", "noise", "32 pixels, smooth", "two by two")
+
+
+def outputs(*pictures: Any) -> list[dict[str, Any]]:
+    sent = {"input": base64_of(encoded(photograph())), "instruction": "make the cup blue"}
+    return [{"id": str(n), "edited": base64_of(encoded(p)), **sent} for n, p in enumerate(pictures)]
+
+
+def test_an_output_that_is_no_edit_has_no_reward_and_nobody_is_asked_about_it(served: Served, judge: Stub) -> None:
+    sent = outputs(*(CASES[name][1](photograph()) for name in NO_EDIT), photograph(1))
+    rewards = served.rewards(*sent, rubrics=["preservation"])
+    assert [(r["reward"], r["status"], r["scores"]) for r in rewards] == [(None, "abstained", None)] * 6
+    kinds = [reason["code"] for r in rewards for reason in r["reasons"]]
+    assert kinds == [*(CASES[name][0] for name in NO_EDIT), "unrelated"]
+    assert judge.ledger.requests == 0
+    assert served.rewards(*outputs(recoloured(photograph())), rubrics=["preservation"])[0]["reward"] is not None
+
+
+def test_an_output_that_is_no_edit_may_get_the_worst_reward(judge: Stub, tmp_path: Path) -> None:
+    with serving(tmp_path / "s.db", terms=Terms(degenerate="worst")) as served:
+        black, good = served.rewards(*outputs(photograph() * 0, recoloured(photograph())), rubrics=["preservation"])
+    assert (black["reward"], black["status"], black["reasons"][0]["code"]) == (0.0, "ok", "flat")
+    assert good["reward"] is not None and good["scores"]
+
+
+def test_the_input_returned_is_judged_as_ever(served: Served) -> None:
+    (same,) = served.rewards(*outputs(photograph()), rubrics=["preservation"])
+    assert same["status"] == "ok" and same["scores"]
 
 
 def test_strict_answers_503_with_the_same_body(served: Served) -> None:

@@ -15,6 +15,9 @@ from typing import Literal, get_args
 import cv2
 import numpy as np
 
+from editjudge.edit import Edit, ImageSource
+from editjudge.errors import ImageError
+from editjudge.images import BOUNDS, Decoding, decode, name_of, probe, read
 from editjudge.judges.measured.change import find_change
 from editjudge.judges.measured.colours import COLOURS, share_of
 from editjudge.judges.measured.finding import SPOILT, Finding, abstain
@@ -53,6 +56,29 @@ def find_degenerate(
     return None
 
 
+def glance(source: ImageSource | None) -> Array | None:
+    """A picture no larger than is looked at; None where it is absent or lies at an address. Raises `ImageError`."""
+    if source is None or isinstance(source, str):
+        return None
+    data = read(source)
+    info = probe(data, name=name_of(source))
+    with _ROOM.room(info.width * info.height):
+        return shrink(np.asarray(decode(data, name=name_of(source))), _SIDE)
+
+
+def screen(edit: Edit) -> Degenerate | None:
+    """Why the output of an edit is none, found before anybody is asked about it; None also where it cannot be read.
+
+    The input returned or mirrored can be judged, and is left to the judge.
+    """
+    try:
+        before, edited = glance(edit.input), glance(edit.edited)
+    except ImageError:
+        return None
+    output = None if edited is None else find_degenerate(before, edited, edit.instruction, nothing=False)
+    return None if output is None or output.kind in SHOWN else output
+
+
 def worst(output: Degenerate, factor: str) -> Finding | None:
     """The finding on a factor where the picture itself is the fault; None where the factor is measured as ever."""
     if output.kind in SHOWN:
@@ -70,6 +96,7 @@ def find_flat(picture: Array) -> str | None:
 
 _SIDE = 1024
 """Longest side that is looked at, as everywhere in this judge."""
+_ROOM = Decoding(BOUNDS.max_pixels // 2)
 
 
 _UNCHANGED = "shows no visible difference from the input anywhere"
