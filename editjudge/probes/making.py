@@ -9,12 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
+
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.images import digest
 
 from . import painting
 from .defects import BASES, FAMILIES, Base, Scene
-from .photographs import NAMES, Picture, Place, photograph
+from .photographs import NAMES, Picture, Place, load, photograph
 
 CRAFT = ("preservation", "quality", "fidelity", "reference")
 REQUEST = (*CRAFT, "compliance")
@@ -79,6 +82,7 @@ def _of(scene: Scene, about: Container[str]) -> Iterator[Probe]:
             made = maker.probe(f"{family.name}-{dose}", family.make(scene, clean, amount), family.base)
             yield replace(made, family=family.name, rubrics=rubrics, dose=dose)
     yield from maker.controls()
+    yield from maker.no_edits()
     yield from maker.injections()
 
 
@@ -100,6 +104,15 @@ _UNDONE: Expected = {
     "fidelity.alignment": (1, 2), "fidelity.completeness": (1, 2), "compliance.effect_score": (1, 1),
     "preservation.unchanged_regions": (6, 7),
 }  # fmt: skip
+_KEPT_BADLY: Expected = {f"preservation.{f}": (1, 2) for f in ("unchanged_regions", "identity_preservation")}
+_MADE_BADLY: Expected = {f"quality.{f}": (1, 2) for f in ("texture_and_detail", "image_quality")}
+_NOT_DONE: Expected = {"fidelity.alignment": (1, 2), "fidelity.completeness": (1, 2), "compliance.effect_score": (1, 1)}
+_BLANK: Expected = {
+    **_KEPT_BADLY, **_MADE_BADLY, **_NOT_DONE, "preservation.global_consistency": (1, 2),
+    "quality.color_and_lighting": (1, 2), "quality.seamlessness": (1, 3), "fidelity.plausibility": (1, 3),
+    "reference.image_quality": (1, 2), "reference.alignment": (1, 2),
+}  # fmt: skip
+"""Of a picture that shows nothing."""
 _BY_NAME = {family.name: family for family in FAMILIES}
 _KEPT = "lighting.Contextual_Preservation"
 
@@ -152,6 +165,23 @@ class _Maker:
         yield self._control("re-encoded", again, {k: _GOOD[k] for k in _GOOD if k.startswith("preservation")})
         yield self._control("swapped", self._input, _UNDONE, input=self._truths["recolour"])
 
+    def no_edits(self) -> Iterator[Probe]:
+        """Outputs that are no edit at all; the input returned is among the controls."""
+        picture, index = self._scene.picture, self._scene.index
+        height, width = picture.shape[:2]
+        noise = np.random.default_rng(self._scene.seed + index)
+        other = load(photograph((index + 1) % len(NAMES), self._scene.seed))
+        half, thumbnail = (_resized(picture, w, h) for w, h in ((width // 2, height // 2), (32, 32 * height // width)))
+        dark = np.abs(noise.normal(0.01, 0.015, picture.shape)).astype(picture.dtype)
+        yield self._control("black", np.zeros_like(picture), _BLANK)
+        yield self._control("nearly black", dark, _BLANK)
+        yield self._control("noise", noise.uniform(0, 1, picture.shape).astype(picture.dtype), _BLANK)
+        yield self._control("another picture", _resized(other, width, height), {**_KEPT_BADLY, **_NOT_DONE})
+        yield self._control("tiles", np.tile(half, (2, 2, 1)), {"preservation.unchanged_regions": (1, 2), **_NOT_DONE})
+        yield self._control("thumbnail", _resized(thumbnail, width, height), {**_MADE_BADLY, **_NOT_DONE})
+        mirrored: Expected = {"preservation.unchanged_regions": (1, 4), **_NOT_DONE}
+        yield self._control("mirrored", np.ascontiguousarray(picture[:, ::-1]), mirrored)
+
     def lights(self) -> Iterator[Probe]:
         scene, p = self._scene, self._scene.photograph
         stops = 1.6 * painting.slope(scene.picture.shape, p.target.place.grown(3), p.light)
@@ -184,6 +214,14 @@ class _Maker:
 
     def _attempt(self, name: str, edited: Picture, **edit: Any) -> Probe:
         return replace(self.probe(f"injection-{name}", edited, **edit), family="injection")
+
+
+def _resized(picture: Picture, width: int, height: int) -> Picture:
+    smaller = width < picture.shape[1]
+    resized: Picture = cv2.resize(
+        picture, (width, height), interpolation=cv2.INTER_AREA if smaller else cv2.INTER_LINEAR
+    )
+    return resized
 
 
 def _banner(picture: Picture, lines: tuple[str, str]) -> Picture:

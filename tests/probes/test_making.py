@@ -15,6 +15,8 @@ import pytest
 from editjudge import manifest
 from editjudge.edit import IMAGE_ROLES
 from editjudge.images import decode
+from editjudge.judges.measured import calibration
+from editjudge.judges.measured.assess import Subject, assess
 from editjudge.probes import painting
 from editjudge.probes.defects import FAMILIES, Family, Scene
 from editjudge.probes.judging import PLATES, lay_out
@@ -120,6 +122,33 @@ def test_controls_are_what_they_are_called() -> None:
     assert by_name["clean recolour"].edited == by_name["clean recolour"].ground_truth
     assert by_name["arrow, light only"].input != by_name["light only"].input
     assert by_name["arrow, light only"].edited == by_name["light only"].edited
+
+
+NO_EDITS = {
+    "black": "flat",
+    "nearly black": "near_flat",
+    "noise": "noise",
+    "another picture": "unrelated",
+    "tiles": "tile",
+    "thumbnail": "upscaled",
+    "mirrored": "mirrored",
+    "no-op": "unchanged",
+}
+
+
+@pytest.mark.parametrize(("control", "kind"), NO_EDITS.items())
+def test_an_output_that_is_no_edit_is_a_control_that_the_embedded_judge_passes(control: str, kind: str) -> None:
+    probe = next(probe for probe in one_photograph() if probe.control == control)
+    pictures = {role: np.asarray(decode(getattr(probe.edit, role))) for role in ("input", "edited")}
+    subject = Subject(pictures, probe.edit.instruction)
+    assert subject.degenerate is not None and subject.degenerate.kind == kind
+    checked = 0
+    for rubric in ("preservation", "quality", "fidelity", "compliance"):
+        for factor, score in assess(load(rubric), subject, calibration.load()).scores.items():
+            least, most = probe.expected.get(f"{rubric}.{factor}", (score, score))
+            assert least <= score <= most, factor
+            checked += f"{rubric}.{factor}" in probe.expected
+    assert checked
 
 
 def test_what_is_expected_can_be_said() -> None:
