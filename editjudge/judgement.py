@@ -6,7 +6,7 @@ and never a number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -170,3 +170,15 @@ def row(judgement: Judgement, item: str, model: str | None, group: str | None) -
         "created": judgement.created,
         "cached": False,  # a store says so of what an earlier run had asked
     }
+
+
+LOOKING = frozenset({"measured", "metrics"})
+"""Judges that look at pictures and read no instruction, but for the few phrasings of which `measured` has proof."""
+
+
+def unread(judges: Iterable[str]) -> str | None:
+    """What a summary says first where nobody looked at whether instructions were followed."""
+    named = sorted({judge.partition("@")[0] for judge in judges})
+    if not named or not set(named) <= LOOKING:
+        return None
+    return f"{' and '.join(named)} did not look at whether the instruction was followed"

@@ -272,10 +272,12 @@ def _short(short: Shortage) -> str:
 
 def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
     from editjudge.cli.shown import show
+    from editjudge.judgement import unread
 
     tally, summary = outcome.tally, outcome.summary
     if summary.total > summary.failed + summary.statuses["pending"]:
-        show([], glances(summary))
+        words = unread({place[0] for place in summary.cells})
+        show([words] if words else [], glances(summary))
         click.echo()
     failed = [f"{n:,} {status}" for status, n in sorted(summary.statuses.items()) if status not in ("ok", "abstained")]
     price = "cost unknown" if cost is None else f"${cost:.4f}"

@@ -217,11 +217,8 @@ class _Maker:
 
 
 def _resized(picture: Picture, width: int, height: int) -> Picture:
-    smaller = width < picture.shape[1]
-    resized: Picture = cv2.resize(
-        picture, (width, height), interpolation=cv2.INTER_AREA if smaller else cv2.INTER_LINEAR
-    )
-    return resized
+    how = cv2.INTER_AREA if width < picture.shape[1] else cv2.INTER_LINEAR
+    return cv2.resize(picture, (width, height), interpolation=how).astype(np.float32)
 
 
 def _banner(picture: Picture, lines: tuple[str, str]) -> Picture:

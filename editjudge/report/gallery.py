@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from editjudge.judgement import DONE
+from editjudge.judgement import DONE, unread
 from editjudge.report.markup import Child, Markup, clipped, tag
 from editjudge.report.scored import Judged
-from editjudge.stats.columns import Floats, item_means
+from editjudge.stats.columns import Floats
 from editjudge.store.contradictions import Held, most_contradicted, of_verdicts
 from editjudge.store.store import PENDING, Item, Store
 
@@ -45,7 +45,10 @@ class Choice:
 def choices(judged: Judged, store: Store) -> list[Choice]:
     """Those that have any; failures first, as everywhere."""
     scores = judged.scores
-    level, spread = _levels(judged)
+    level, spread, compared = _levels(judged)
+    of, ranked, apart = ", ".join(dict.fromkeys(f for _, f in compared)), np.isfinite(level), _apart(judged, level)
+    read = not unread(judge for judge, _ in compared) and any(factor not in BESIDE for _, factor in compared)
+    title = "{}" if read else "{} scores, instruction not judged"
     failed = ~np.isin(scores.status.codes, [n for n, s in enumerate(scores.status.labels) if s in DONE])
     names = scores.item.labels
     against, contradicted = most_contradicted(store, judged.run, CARDS)
@@ -56,16 +59,32 @@ def choices(judged: Judged, store: Store) -> list[Choice]:
                "pictures refutes, most contradictions first.", against, contradicted),
         Choice("disputed", "Most disputed", "The widest spread of scores between judges or repeats on one factor.",
                _top(names, spread, 1e-9), int(np.sum(spread > 0))),
-        Choice("best", "Best", "The highest mean of all scores, each on its own scale.", _top(names, level),
-               int(np.sum(np.isfinite(level)))),
-        Choice("worst", "Worst", "The lowest mean of all scores, each on its own scale.", _top(names, -level),
-               int(np.sum(np.isfinite(level)))),
+        Choice("best", title.format("Best" if read else "Highest"), f"The highest mean of {of}, each on its own scale."
+               f"{apart}", _top(names, level), int(np.sum(ranked))),
+        Choice("worst", title.format("Worst" if read else "Lowest"), f"The lowest mean of {of}, each on its own scale."
+               f"{apart}", _top(names, -level), int(np.sum(ranked))),
     ]  # fmt: skip
     return [choice for choice in found if choice.items]
 
 
-def _levels(judged: Judged) -> tuple[Floats, Floats]:
-    """Of each edit the mean of its scores from 0 to 1, and the widest spread between those who scored one factor."""
+BESIDE = frozenset({
+    "unchanged_regions", "global_consistency", "identity_preservation", "scale_realism", "spatial_relationship",
+    "texture_and_detail", "image_quality", "color_and_lighting", "seamlessness", "plausibility",
+    "Contextual_Preservation",
+})  # fmt: skip
+"""Factors of the built-in rubrics that do not ask whether the instruction was followed."""
+
+
+def _apart(judged: Judged, level: Floats) -> str:
+    """Those that have a score and are not ranked, since they lack others that the ranked ones have."""
+    scored = np.unique(judged.scores.item.codes[np.isfinite(judged.scores.score)])
+    n = len(scored) - int(np.sum(np.isfinite(level)))
+    return f" Edits of which other factors were scored are not ranked: {n:,}." if n else ""
+
+
+def _levels(judged: Judged) -> tuple[Floats, Floats, list[tuple[str, str]]]:
+    """Of each edit the mean of its scores from 0 to 1, over what most edits have a score of and none without all of it;
+    the widest spread between those who scored one factor; and what is in the mean, by judge and factor."""
     scores = judged.scores
     low, high = np.zeros(len(scores.factor.labels)), np.ones(len(scores.factor.labels))
     for n, factor in enumerate(scores.factor.labels):
@@ -84,7 +103,29 @@ def _levels(judged: Judged) -> tuple[Floats, Floats]:
     gap = np.where(most >= least, most - least, 0.0).reshape(-1, len(low)) if size else np.zeros((0, 1))
     # Nobody looked at what a computed figure says nothing of: the least change is not the best edit.
     computed = np.array([factor in judged.computed for factor in scores.factor.labels] or [False])[scores.factor.codes]
-    return item_means(scores.item, np.where(computed, np.nan, value)), gap.max(axis=1, initial=0.0)
+    level, compared = _alike(judged, np.where(computed, np.nan, value))
+    return level, gap.max(axis=1, initial=0.0), compared
+
+
+def _alike(judged: Judged, value: Floats) -> tuple[Floats, list[tuple[str, str]]]:
+    """A mean of other factors is another quantity: only edits with the same ones are held against each other."""
+    scores = judged.scores
+    good = np.isfinite(value)
+    columns = scores.judge.codes.astype(np.int64) * len(scores.factor.labels) + scores.factor.codes
+    kinds, column = np.unique(columns[good], return_inverse=True)
+    shape = (len(scores.item.labels), len(kinds))
+    if not len(kinds):
+        return np.full(shape[0], np.nan), []
+    place = scores.item.codes[good].astype(np.int64) * len(kinds) + column
+    counts = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+    sums = np.bincount(place, weights=value[good], minlength=shape[0] * shape[1]).reshape(shape)
+    has = counts > 0
+    sets, often = np.unique(has[has.any(axis=1)], axis=0, return_counts=True)
+    most = sets[max(range(len(sets)), key=lambda n: (often[n], sets[n].sum()))]
+    means = np.divide(sums, counts, out=np.zeros(shape), where=has)[:, most].mean(axis=1)
+    level = np.where((has | ~most).all(axis=1), means, np.nan)
+    width = len(scores.factor.labels)
+    return level, [(scores.judge.labels[k // width], scores.factor.labels[k % width]) for k in kinds[most]]
 
 
 def _top(names: Sequence[str], value: Floats, least: float = -np.inf) -> list[str]:

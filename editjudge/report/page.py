@@ -51,7 +51,7 @@ def page(means: Means, store: Store, look: Look, ask: Ask, agreed: Agreed | None
     ]
     style = Path(__file__).with_name("page.css").read_text("utf-8")
     made = f"Made by editjudge from run {judged.run.id} of its store. Spec {judged.run.spec_hash[:12]}."
-    top = _top(means, [choice.name for choice in found], bool(people))
+    top = _top(means, {choice.name: choice.title for choice in found}, bool(people))
     body = tag("body", top, tag("main", sections), tag("footer", made))
     return f"<!doctype html>\n{tag('html', _head(judged.run.name, style), body, lang='en')}\n"
 
@@ -73,7 +73,7 @@ def _head(name: str, style: str) -> Markup:
 # --- what was judged, by whom, how ----------------------------------------------------------------------------
 
 
-def _top(means: Means, galleries: Sequence[str], people: bool) -> Markup:
+def _top(means: Means, galleries: Mapping[str, str], people: bool) -> Markup:
     judged = means.judged
     links = ["coverage", "scores", *(["differences"] if means.compared else []), *(["people"] if people else []),
              *(["contradictions"] if judged.contradictions else []), *galleries, "questions", "left-out"]  # fmt: skip
@@ -84,7 +84,8 @@ def _top(means: Means, galleries: Sequence[str], people: bool) -> Markup:
         [tag("p", clipped(line, 300), class_="lead") for line in judged.lead()],
         _figures(means),
         tag("nav", tag("ul", [
-            tag("li", tag("a", name.replace("-", " ").capitalize(), href=f"#{name}")) for name in links
+            tag("li", tag("a", galleries.get(name) or name.replace("-", " ").capitalize(), href=f"#{name}"))
+            for name in links
         ]), aria_label="Contents"),
         _section("how", "What was judged, by whom, how", tag("dl", [
             tag("div", tag("dt", name), tag("dd", clipped(value, 400))) for name, value in _facts(means) if value

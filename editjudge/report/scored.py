@@ -13,6 +13,7 @@ import numpy as np
 
 from editjudge.content import Match, Same, Side, match
 from editjudge.errors import InputError, UsageError, near_miss
+from editjudge.judgement import unread
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.rubrics.model import Scale
@@ -116,6 +117,8 @@ class Judged:
             again = f"editjudge runs again {shlex.quote(self.run.name)}"
             how = f"`{again}`, with the same --store" if "asked_for" in self.run.spec else "the command that began it"
             lines.append(f"{self.pending:,} judgements are still pending and are in no table: finish with {how}")
+        if words := unread(self.scores.judge.present()):
+            lines.append(words)
         return lines
 
 

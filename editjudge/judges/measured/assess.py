@@ -163,7 +163,7 @@ def _find(factor: str, offline: bool, subject: Subject, calibration: Calibration
         undone = "input" in subject.pictures and subject.online.change.nothing
         if undone and factor in ("alignment", "completeness") and not subject.offline.change.nothing:
             proof = prove(subject.instruction, subject.online, None)
-            return proof.finding(factor) if proof else abstain(_TINY)
+            return proof.finding(factor) if proof else why_not(subject.instruction, None)
         return reference.judge_target(factor, subject.target, subject.offline, calibration)
     if factor in _UNDERSTOOD:
         return abstain(_UNDERSTOOD[factor])

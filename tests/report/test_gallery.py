@@ -1,0 +1,83 @@
+"""Which edits a report shows first, and by what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judges.measured.made import photograph, recoloured
+from PIL import Image
+from run.made import editjudge, write_manifest
+
+from editjudge.judgement import unread
+from editjudge.report.gallery import Choice, choices
+from editjudge.report.scored import Judged
+from editjudge.stats.columns import Scores
+from editjudge.store.store import Store
+
+SCALE = tuple(range(1, 8))
+
+
+def ranked(folder: Path, rows: list[tuple[str, str, float | None]], judge: str = "openai/m") -> dict[str, Choice]:
+    """The galleries of edits with these scores, by item and factor."""
+    items, factors, scores = zip(*rows, strict=True)
+    columns = Scores.of(items, factors, scores, judge=[judge] * len(rows))
+    with Store.open(folder / "s.db") as store:
+        run = store.open_run("r", {"judges": [judge]})
+        judged = Judged(run, columns, dict.fromkeys(factors, SCALE), {}, {}, 0, {}, frozenset())
+        return {choice.name: choice for choice in choices(judged, store)}
+
+
+def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(tmp_path: Path) -> None:
+    rows = [(item, factor, score) for item, score in (("a", 4.0), ("b", 6.0), ("c", 5.0))
+            for factor in ("alignment", "image_quality")]  # fmt: skip
+    found = ranked(tmp_path, [*rows, ("d", "image_quality", 7.0), ("d", "alignment", None), ("e", "alignment", None)])
+    assert found["best"].items == ["b", "c", "a"] and found["worst"].items == ["a", "c", "b"]
+    assert found["best"].title == "Best" and "alignment, image_quality" in found["best"].why
+    assert "Edits of which other factors were scored are not ranked: 1." in found["best"].why
+
+
+def test_a_further_score_neither_helps_nor_hurts(tmp_path: Path) -> None:
+    rows = [("a", "image_quality", 5.0), ("b", "image_quality", 6.0), ("c", "image_quality", 4.0)]
+    found = ranked(tmp_path, [*rows, ("c", "alignment", 7.0)])
+    assert found["best"].items == ["b", "a", "c"]
+
+
+def test_no_edit_is_called_best_where_nobody_looked_at_the_instruction(tmp_path: Path) -> None:
+    rows = [
+        (item, factor, float(n)) for n, item in enumerate("abc", 2) for factor in ("unchanged_regions", "seamlessness")
+    ]
+    found = ranked(tmp_path, rows, "measured")
+    assert found["best"].title == "Highest scores, instruction not judged"
+    assert found["worst"].title == "Lowest scores, instruction not judged"
+
+
+@pytest.mark.parametrize(
+    ("judges", "words"),
+    [
+        (["measured"], "measured did not look at whether the instruction was followed"),
+        (["measured@quality", "metrics"], "measured and metrics did not look at whether the instruction was followed"),
+        (["measured", "openai/gpt-4.1"], None),
+        ([], None),
+    ],
+)
+def test_a_summary_says_when_nobody_looked_at_the_instruction(judges: list[str], words: str | None) -> None:
+    assert unread(judges) == words
+
+
+def test_run_and_report_of_the_embedded_judge_say_first_what_it_did_not_look_at(tmp_path: Path) -> None:
+    for name, picture in {"input": photograph(), "edited": recoloured(photograph())}.items():
+        Image.fromarray(picture).save(tmp_path / f"{name}.png")
+    rows = [{"id": "a", "input": "input.png", "edited": "edited.png", "instruction": "make the cup blue", "model": "m"}]
+    store = ("--store", tmp_path / "s.db")
+    run = editjudge(
+        "run", write_manifest(tmp_path, rows), "--rubric", "online", "--judge", "measured", "--name", "r", *store
+    )
+    words = "measured did not look at whether the instruction was followed"
+    assert run.out.startswith(words)
+    page = tmp_path / "r.html"
+    assert editjudge("report", "r", *store, "-o", page).code == 0
+    text = page.read_text("utf-8")
+    assert text.index(words) < text.index("Coverage and failures")
+    assert "Highest scores, instruction not judged" in text and ">Best<" not in text
+    assert words in editjudge("report", "r", *store).out
