@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from editjudge.store.store import Store
 SCALE = tuple(range(1, 8))
 
 
-def ranked(folder: Path, rows: list[tuple[str, str, float | None]], judge: str = "openai/m") -> dict[str, Choice]:
+def ranked(folder: Path, rows: Sequence[tuple[str, str, float | None]], judge: str = "openai/m") -> dict[str, Choice]:
     """The galleries of edits with these scores, by item and factor."""
     items, factors, scores = zip(*rows, strict=True)
     columns = Scores.of(items, factors, scores, judge=[judge] * len(rows))
