@@ -261,7 +261,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
 
 def _short(short: Shortage) -> str:
     """Each start of a command has the whole budget, which helps where that is enough for a question."""
-    feared = f"the next question may cost ${short.next:.4f}"
+    feared = f"the next question may cost up to ${short.next:.4f}"
     if short.next > short.budget:
         return f"{feared}; --budget {short.budget:g} is too little for it: give more"
     return (
