@@ -74,7 +74,20 @@ class Reply:
     request_id: str | None = None
 
 
-ProblemKind = Literal["rate limit", "server", "timeout", "connection", "request", "key", "model", "refusal", "schema"]
+ProblemKind = Literal[
+    "rate limit",
+    "server",
+    "timeout",
+    "connection",
+    "request",
+    "context",
+    "image",
+    "grammar",
+    "key",
+    "model",
+    "refusal",
+    "schema",
+]
 
 
 class Problem(Exception):
@@ -88,16 +101,20 @@ class Problem(Exception):
         status: int | None = None,
         retry_after: float | None = None,
         cut_off: bool = False,
+        words: str = "",
     ) -> None:
         super().__init__(message)
         self.kind = kind
         """`rate limit`, `server`, `timeout`, `connection`: worth another try. `request`: this question was refused as
         malformed. `key`, `model`: no question will fare better. `refusal`: declined before a model saw it.
-        `schema`: the server does not take the JSON schema."""
+        `schema`: the server does not take the JSON schema. `context`: the question does not fit. `image`: a picture
+        was rejected. `grammar`: a reply was made, and the server refuses it for breaking the schema."""
         self.status = status
         self.retry_after = retry_after
         self.cut_off = cut_off
         """Whether the request was sent, and its answer broke off or never came."""
+        self.words = words
+        """The words of the server that the kind rests on; empty where it rests on a status or a named field."""
 
     @property
     def passing(self) -> bool:
@@ -111,5 +128,40 @@ class Problem(Exception):
 
     def saying(self, message: str) -> Problem:
         """The same in other words."""
-        cut_off = self.cut_off
-        return Problem(self.kind, message, status=self.status, retry_after=self.retry_after, cut_off=cut_off)
+        return self._with(self.kind, message)
+
+    def not_from(self, text: str) -> Problem:
+        """As its status alone says, where the words it rests on are quoted from this text, which was sent."""
+        quoted = self.words and " ".join(self.words.split()).casefold() in " ".join(text.split()).casefold()
+        return self._with(kind_of(self.status), str(self)) if quoted and self.status is not None else self
+
+    def _with(self, kind: ProblemKind, message: str) -> Problem:
+        words = self.words if kind == self.kind else ""
+        return Problem(
+            kind, message, status=self.status, retry_after=self.retry_after, cut_off=self.cut_off, words=words
+        )
+
+
+_KINDS: dict[int, ProblemKind] = {
+    401: "key",
+    402: "key",  # no credit left
+    403: "key",
+    404: "model",
+    405: "model",  # nothing at this address takes questions
+    408: "timeout",
+    409: "server",
+    425: "server",
+    429: "rate limit",
+    499: "server",  # a proxy says that we hung up, which we did not
+    504: "timeout",
+    524: "timeout",
+}
+
+
+def kind_of(status: int) -> ProblemKind:
+    """What an HTTP status says of a request."""
+    if status in _KINDS:
+        return _KINDS[status]
+    if 300 <= status < 400:
+        return "model"  # redirects are not followed with a key in hand; the base URL is wrong
+    return "request" if 400 <= status < 500 else "server"

@@ -20,6 +20,7 @@ from editjudge.judges.providers import Endpoint
 from editjudge.judges.purse import MOST_OUTPUT, Funds, Most, Purse
 from editjudge.judges.replay import verdict_of
 from editjudge.judges.unexpected import unexpected
+from editjudge.judges.wire.errors import context_advice
 from editjudge.judges.work import Load, Pacing, Work
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
 from editjudge.rubrics.model import Rubric
@@ -65,7 +66,8 @@ class _Bill:
         """None where a price, or what a server counted, is unknown."""
         if self.price is None:
             return None if self.exchanges or self.lost else 0.0
-        costs = [self.price.of(exchange.usage) for exchange in self.exchanges]
+        # One that the server refused to hand out has no count of its own.
+        costs = [self.price.of(exchange.usage) for exchange in self.exchanges if exchange.finish != "error"]
         return None if None in costs else sum(filter(None, costs)) + self.estimated
 
     def notes(self) -> Iterator[Remark]:
@@ -106,6 +108,8 @@ class Talker:
         self._strict = strict
         self._want_schema = want_schema
         self._schema_mode: SchemaMode = endpoint.schema_mode if want_schema else "prompt only"
+        self._schema_refused: set[str] = set()
+        """Keys of the tasks whose question was taken without the schema, and only so."""
         self._price, self._funds = price, funds or Purse()
         left_out = sorted(name for name in endpoint.unsupported if getattr(parameters, name) is not None)
         self.warnings = (*endpoint.warnings, *(f"{spec} has no {name}: it is left out" for name in left_out))
@@ -121,6 +125,7 @@ class Talker:
         """The same judge, asked another way: the questions, the contract and the keys are the same."""
         other = copy.copy(self)
         other._transport, other.pace, other._funds = transport, pace, funds
+        other._schema_refused = set()
         return other
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
@@ -148,15 +153,23 @@ class Talker:
         turns: tuple[Turn, ...] = ()
         outcome: Verdict | Failure | None = None
         mode = self._mode(work.rubric)
-        for _ in range(1 + self._reasks):
+        mismatches = 0
+        for ask in range(1 + self._reasks):
+            # A model that cannot keep to the schema may keep to the question.
+            free = mismatches > 1 or (mismatches and ask == self._reasks)
+            mode = "prompt only" if free else self._mode(work.rubric)
             try:
-                outcome, mode = await self._exchange(work, question, pictures, turns, bill)
+                outcome, mode = await self._exchange(work, question, pictures, turns, bill, mode)
                 if isinstance(outcome, Verdict):
                     break
                 if text := exchanges[-1].text:  # an empty turn is refused by some servers, and says nothing
                     turns = (*turns, Turn(text[:_QUOTED], reask(outcome, question)))
             except Problem as problem:
-                return self._no_reply(work, problem, exchanges, self._mode(work.rubric))
+                if problem.kind != "grammar":
+                    return self._no_reply(work, problem, exchanges, mode)
+                mismatches += 1
+                outcome = Failure("invalid", (Remark("grammar_mismatch", str(problem)),))
+                exchanges.append(Exchange("", "invalid", finish="error", reasons=outcome.reasons))
             except BudgetReached:
                 if outcome is None:
                     raise  # nothing was said, so that the task stays to be judged
@@ -176,9 +189,10 @@ class Talker:
         pictures: Mapping[str, Picture],
         turns: tuple[Turn, ...],
         bill: _Bill,
+        mode: SchemaMode,
     ) -> tuple[Verdict | Failure, SchemaMode]:
         """Ask once more. The reply is on the bill before it is looked at: it is paid for, whatever comes."""
-        reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill)
+        reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill, mode)
         exchange = Exchange(
             text=reply.text,
             outcome="error",
@@ -204,8 +218,8 @@ class Talker:
         pictures: Mapping[str, Picture],
         turns: tuple[Turn, ...],
         bill: _Bill,
+        mode: SchemaMode,
     ) -> tuple[Reply, float | None, int, SchemaMode]:
-        mode = self._mode(work.rubric)
         schema = answer_schema(work.rubric) if mode != "prompt only" else None
         conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name)
         wanted = self._parameters.max_tokens or MOST_OUTPUT
@@ -224,7 +238,7 @@ class Talker:
             try:
                 # A question that takes longer than it may takes no less the next time.
                 response = await self._transport.post(*self.endpoint.address(sent), sent.body, 2.0**timeouts)
-                reply = self.heard(response)
+                reply = self.heard(response, work)
             except Problem as problem:
                 timeouts += problem.kind == "timeout"
                 if problem.may_be_billed:
@@ -243,8 +257,9 @@ class Talker:
             (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
         except Problem as problem:
             if problem.kind == "schema" and schema is not None:
-                self._schema_mode = "prompt only"  # for this judge from now on, and recorded with every answer
-                return await self._send(work, question, pictures, turns, bill)
+                answered = await self._send(work, question, pictures, turns, bill, "prompt only")
+                self._refuse_schema(work, problem)
+                return answered
             raise
         except BudgetReached:
             if bill.problem:  # asked in vain, and not to be asked again
@@ -252,14 +267,24 @@ class Talker:
             raise
         return reply, seconds, retries, mode
 
-    def heard(self, response: Response) -> Reply:
+    def _refuse_schema(self, work: Work, problem: Problem) -> None:
+        """A question was taken without the schema that it was rejected with. For this judge that holds from now on if
+        a named field said so, or the errors of two questions did in words of the server's own."""
+        if problem.not_from(_own_words(work)) is problem:
+            self._schema_refused.add(work.task.key)
+            if not problem.words or len(self._schema_refused) > 1:
+                self._schema_mode = "prompt only"
+
+    def heard(self, response: Response, work: Work | None = None) -> Reply:
         """What the server answered; raises `Problem` where it did not. Neither holds a key, whatever the server says
         back: this is the one place through which replies and errors come, live and from batches."""
         body = self.endpoint.redacted_body(response.body)
         try:
             reply = self.endpoint.reply(response.status, response.headers, body)
         except Problem as problem:
-            raise self._without_key(problem, response) from None
+            problem = self._without_key(problem, response)
+            # Without the schema a question is asked again in any case, so that a quotation does no harm there.
+            raise problem if work is None or problem.kind == "schema" else problem.not_from(_own_words(work)) from None
         # Once more: only now is what JSON wrote with escapes, and what stood in headers, in plain.
         return dataclasses.replace(
             reply,
@@ -306,9 +331,31 @@ class Talker:
     def _no_reply(self, work: Work, problem: Problem, exchanges: list[Exchange], mode: SchemaMode) -> Judgement:
         if problem.kind in ("key", "model"):
             raise JudgeError(f"{self.spec}: {problem}") from None
-        code = problem.kind.replace(" ", "_")
-        reason = Remark(code, str(problem))
-        status: Status = "refused" if problem.kind == "refusal" else "unreachable"
+        status, code = _outcome(problem)
+        message = str(problem)
+        if problem.kind == "context":
+            message = context_advice(self.endpoint.provider, message)
+        reason = Remark(code, message)
         failed = Exchange("", status, finish="error", reasons=(reason,))
         kept = (*exchanges, failed)
         return work.judgement(status, reasons=(reason,), exchanges=kept, schema_mode=mode)
+
+
+def _outcome(problem: Problem) -> tuple[Status, str]:
+    """The status and the code of a question that brought no reply."""
+    match problem.kind:
+        case "refusal":
+            return "refused", "refusal"
+        case "image":
+            return "bad_image", "bad_image"
+        case "context":
+            return "error", "context_too_small"
+        case "request" | "schema":
+            return "error", "request_rejected"
+    rejected = problem.status is not None and 400 <= problem.status < 500 and problem.kind == "server"
+    return ("error", "request_rejected") if rejected else ("unreachable", problem.kind.replace(" ", "_"))
+
+
+def _own_words(work: Work) -> str:
+    """What a stranger wrote into the question, which a server may quote."""
+    return "\n".join(str(getattr(work.edit, role)) for role in work.rubric.texts)

@@ -103,7 +103,7 @@ class Circuit:
             self._absent = time.monotonic() if self._absent is None else self._absent
             if time.monotonic() - self._absent >= self.absence:
                 raise self.end(f"{self.judge} cannot be reached: {problem}. {_ELSEWHERE} {_NOTHING_LOST}")
-        if problem.kind == "request" and self._failures >= threshold:
+        if problem.kind in ("request", "context") and self._failures >= threshold:
             raise self.end(f"{self.judge} refused {self._failures} questions in a row: {problem}")
         if self._opened is None and self._failures >= threshold:
             self._opened = time.monotonic()
@@ -307,9 +307,9 @@ class Pace(Persistence):
             # For a round trip. For a time instead, a steady 10 % of 5xx would never let it grow again, and with 20 %
             # of 429 beside it one request would be left in flight (8 answers a second where there are 20 now).
             self._calm = int(self.limit)
-        declined = problem.kind in ("refusal", "schema")
+        declined = problem.kind in ("refusal", "schema", "image", "grammar")
         # Where no question was ever taken, all are malformed; where some were, it is for what this one shows.
-        if declined or (problem.kind == "request" and self._has_answered):
+        if declined or (problem.kind in ("request", "context") and self._has_answered):
             self.circuit.succeeded()  # an answer, if not the one that was hoped for
         elif problem.kind in ("key", "model"):
             self.circuit.end(f"{self.judge}: {problem}")

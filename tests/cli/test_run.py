@@ -110,11 +110,11 @@ def test_a_run_ends_with_the_commonest_reason_of_each_status_and_an_edit_that_ha
         told = judge(manifest, store, "--rubric", "quality", "--rubric", "fidelity")
         document = judge(manifest, store, "--rubric", "quality", "--rubric", "fidelity", "--json").json
     assert "  4 missing_output, 2 of them: edited-1.png is not there (e1)" in told.out.splitlines()
-    (line,) = [line for line in told.out.splitlines() if line.startswith("  4 unreachable: HTTP 400: This is no")]
+    (line,) = [line for line in told.out.splitlines() if line.startswith("  4 error: HTTP 400: This is no")]
     assert line.endswith("... (e0)") and "\x1b" not in line and len(line) < 300
     assert [(r["status"], r["count"], r["item"]) for r in document["reasons"]] == [
         ("missing_output", 2, "e1"),
-        ("unreachable", 4, "e0"),
+        ("error", 4, "e0"),
     ]
 
 

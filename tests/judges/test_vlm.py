@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +224,7 @@ def test_a_server_that_repeats_the_key_does_not_get_it_into_the_store(pad: int, 
     said = (form % ("x" * pad + " you sent canary0123canary0123 to us")).encode()
     with canned(lambda *_: (400, {}, said), key), environment({"OPENAI_API_KEY": f"{key}{key}"}):
         done = run(edits(tmp_path, 1), tmp_path / "s.db", rubrics=("fidelity",))
-    assert done.statuses() == {"unreachable": 1}
+    assert done.statuses() == {"error": 1}
     assert "HTTP 400" in done.rows[0]["reasons"][0]["message"]
     assert "canary" not in json.dumps(done.rows) + str(done.replies)
 
@@ -251,3 +251,127 @@ def test_replies_before_a_silence_are_kept(tmp_path: Path) -> None:
         ("unreachable", ""),
     ]
     assert done.rows[0]["usage"]["output_tokens"] > 0
+
+
+# --- what a server rejects ------------------------------------------------------------------------------------
+
+
+class Rejecting(Server):
+    """Rejects the requests that a test picks, and answers the others."""
+
+    def __init__(self, status: int, error: Any, when: Callable[[int, dict[str, Any]], bool] = lambda *_: True) -> None:
+        super().__init__("openai")
+        self._rejection, self._when = (status, {}, json.dumps({"error": error}).encode()), when
+
+    def __call__(self, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        answer = super().__call__(headers, body)
+        return self._rejection if self._when(len(self.asked), self.asked[-1]) else answer
+
+    @property
+    def schemas(self) -> list[bool]:
+        return ["response_format" in body for body in self.asked]
+
+
+def rejected(folder: Path, server: Rejecting, count: int = 1, **job: Any) -> Done:
+    with canned(server), pacing(tries=3):
+        return run(edits(folder, count), folder / "s.db", rubrics=("fidelity",), **job)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "expected"),
+    [
+        (400, {"message": "temperature must be 1"}, ("error", "request_rejected")),
+        (413, {"message": "Payload Too Large"}, ("error", "request_rejected")),
+        (422, {"message": "Unprocessable"}, ("error", "request_rejected")),
+        (409, {"message": "conflict"}, ("error", "request_rejected")),
+        (
+            400,
+            {"type": "exceed_context_size_error", "message": "no room", "n_ctx": 4096},
+            ("error", "context_too_small"),
+        ),
+        (400, {"message": "Could not process image"}, ("bad_image", "bad_image")),
+        (503, {"message": "overloaded"}, ("unreachable", "server")),
+    ],
+)
+def test_a_rejected_question_has_the_status_of_its_reason(
+    status: int, error: dict[str, Any], expected: tuple[str, str], tmp_path: Path
+) -> None:
+    (row,) = rejected(tmp_path, Rejecting(status, error)).rows
+    assert (row["status"], row["reasons"][0]["code"]) == expected
+    assert row["scores"] is None
+
+
+def test_a_question_that_does_not_fit_names_the_limit_and_the_setting(tmp_path: Path) -> None:
+    message = "request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it"
+    server = Rejecting(400, {"type": "exceed_context_size_error", "message": message})
+    (row,) = rejected(tmp_path, server).rows
+    assert "8,192 tokens" in row["reasons"][0]["message"] and "context length" in row["reasons"][0]["message"]
+    assert len(server.asked) == 1
+
+
+GRAMMAR = {"code": 500, "message": "The model produced output that does not match the expected peg-native format"}
+
+
+def test_a_reply_that_breaks_the_grammar_is_asked_again_and_at_last_without_the_schema(tmp_path: Path) -> None:
+    server = Rejecting(500, GRAMMAR, lambda number, _: number < 3)
+    done = rejected(tmp_path, server)
+    assert (done.statuses(), server.schemas) == ({"ok": 1}, [True, True, False])
+    assert (done.rows[0]["schema_mode"], done.rows[0]["attempts"]) == ("prompt only", 3)
+
+
+def test_a_reply_that_breaks_the_grammar_every_time_is_invalid_and_no_transport_error(tmp_path: Path) -> None:
+    server = Rejecting(500, GRAMMAR)
+    (row,) = rejected(tmp_path, server).rows
+    assert (row["status"], row["reasons"][0]["code"], row["attempts"]) == ("invalid", "grammar_mismatch", 3)
+    assert len(server.asked) == 3
+
+
+def test_one_broken_grammar_leaves_the_schema_on_for_the_next_question(tmp_path: Path) -> None:
+    server = Rejecting(500, GRAMMAR, lambda number, _: number == 1)
+    done = rejected(tmp_path, server, 3)
+    assert done.statuses() == {"ok": 3}
+    assert server.schemas == [True] * 4
+
+
+@pytest.mark.parametrize("words", ["response_format", "json_schema", "schema", "usage policy", "prompt is too long"])
+def test_an_error_that_quotes_the_instruction_says_nothing_about_the_schema_or_the_status(
+    words: str, tmp_path: Path
+) -> None:
+    manifest = edits(tmp_path, 4)
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
+    rows[1]["instruction"] = f"Write {words} on the wall."
+    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    message = f"cannot parse the text 'Write {words} on the wall.'"
+    server = Rejecting(400, {"message": message}, lambda _, body: words in json.dumps(body["messages"]))
+    with canned(server), pacing(tries=3):
+        done = run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"concurrency": 1})
+    status = {row["item"]: (row["status"], row["schema_mode"]) for row in done.rows}
+    assert status.pop("e1")[0] == "error"
+    assert set(status.values()) == {("ok", "enforced")} or set(status.values()) == {("ok", "requested")}
+
+
+def test_one_question_that_is_taken_without_the_schema_alone_does_not_switch_it_off(tmp_path: Path) -> None:
+    def odd(number: int, body: dict[str, Any]) -> bool:
+        return "car 0" in json.dumps(body["messages"]) and "response_format" in body
+
+    server = Rejecting(400, {"message": "the json_schema is too deep"}, odd)
+    done = rejected(tmp_path, server, 4, manner={"concurrency": 1})
+    assert done.statuses() == {"ok": 4}
+    assert server.schemas.count(False) == 1
+    assert [row["schema_mode"] == "prompt only" for row in sorted(done.rows, key=lambda row: row["item"])] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(("error", "refusals"), [({"message": "no", "param": "response_format"}, 1), ("no schema", 2)])
+def test_a_server_that_takes_no_schema_is_asked_without_it_from_then_on(
+    error: Any, refusals: int, tmp_path: Path
+) -> None:
+    server = Rejecting(400, error, lambda _, body: "response_format" in body)
+    done = rejected(tmp_path, server, 6, manner={"concurrency": 1})
+    assert done.statuses() == {"ok": 6}
+    assert server.schemas.count(True) == refusals
+    assert {row["schema_mode"] for row in done.rows} == {"prompt only"}

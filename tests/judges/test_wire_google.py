@@ -187,7 +187,7 @@ def detail(kind: str, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "error", "kind"),
     [
-        (400, {"status": "INVALID_ARGUMENT", "message": "Unable to process input image."}, "request"),
+        (400, {"status": "INVALID_ARGUMENT", "message": "Unable to process input image."}, "image"),
         (400, {"message": "no", "details": [detail("ErrorInfo", reason="API_KEY_INVALID")]}, "key"),
         (400, {"message": "API key not valid. Please pass a valid API key."}, "key"),
         (400, {"status": "FAILED_PRECONDITION", "message": "User location is not supported"}, "key"),

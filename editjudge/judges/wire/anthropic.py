@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
-from editjudge.judges.conversation import Conversation, Parameters, Problem, ProblemKind, Reply, Request
+from editjudge.judges.conversation import Conversation, Parameters, Problem, Reply, Request
 from editjudge.judges.wire import pieces
 from editjudge.judges.wire.pieces import Spliced, count, mapping, string
 from editjudge.rubrics.contract import Finish
@@ -155,25 +154,11 @@ _STATUSES = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-_ABOUT_SCHEMA = re.compile(r"(?i)output_config\.format|output_format|structured[ _-]?output|\b(?:json_?)?schema\b")
-_ABOUT_POLICY = re.compile(r"(?i)content filtering policy|(?:content|usage) polic")
-_ABOUT_MONEY = re.compile(r"(?i)credit balance|spend limit|usage limits?\b.*\bregain access")
 
 
 def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> Problem:
     error = mapping(document.get("error"))
+    # A 429 by status, but the month has to end first.
+    spent = mapping(error.get("details")).get("error_code") == "enforced_spend_limit_reached"
     message = string(error.get("message"))
-    return pieces.failure(status, headers, body, message, kind=_kind(status, error, message))
-
-
-def _kind(status: int, error: Mapping[str, Any], message: str) -> ProblemKind | None:
-    if mapping(error.get("details")).get("error_code") == "enforced_spend_limit_reached":
-        return "key"  # a 429 by status, but the month has to end first
-    if status in (400, 422):
-        if _ABOUT_MONEY.search(message):
-            return "key"
-        if _ABOUT_SCHEMA.search(message):
-            return "schema"
-        if _ABOUT_POLICY.search(message):
-            return "refusal"
-    return None
+    return pieces.failure(status, headers, body, message, kind="key" if spent else None, names=[error.get("type")])

@@ -123,28 +123,24 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
 # --- errors ---------------------------------------------------------------------------------------------------
 
-_ABOUT_SCHEMA = re.compile(
-    r"(?i)response_?(?:json_?)?schema|response_?mime_?type|response_?format|json mode|\bschema\b.*\bconstraint"
-)
-
 
 def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> Problem:
     error = mapping(document.get("error"))
     details = error.get("details")
     found = [mapping(detail) for detail in details] if isinstance(details, list) else []
     message = string(error.get("message"))
-    kind = _kind(status, string(error.get("status")), found, message)
-    return pieces.failure(status, headers, body, message, kind=kind, retry_after=_delay(found))
+    name, reasons = string(error.get("status")), [detail.get("reason") for detail in found]
+    kind = _kind(status, name, found)
+    names = [name, *reasons]
+    return pieces.failure(status, headers, body, message, kind=kind, names=names, retry_after=_delay(found))
 
 
-def _kind(status: int, name: str, details: list[dict[str, Any]], message: str) -> ProblemKind | None:
+def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind | None:
     reasons = {string(detail.get("reason")) for detail in details}
-    if status == 400 and (reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"} or "API key" in message):
+    if status == 400 and reasons & {"API_KEY_INVALID", "API_KEY_EXPIRED"}:
         return "key"
     if name == "FAILED_PRECONDITION":
         return "key"  # no billing, or not from this country: the same for every question
-    if status == 400 and _ABOUT_SCHEMA.search(message):
-        return "schema"
     if status == 429 and any("PerDay" in quota for quota in _quotas(details)):
         return "key"  # comes with a delay of seconds, but the day has to end first
     return None

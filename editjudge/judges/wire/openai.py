@@ -133,8 +133,6 @@ _CODES: dict[str, ProblemKind] = {
     "moderation_blocked": "refusal",
     "invalid_prompt": "refusal",  # OpenAI of a prompt that it holds against its usage policy
 }
-_ABOUT_SCHEMA = re.compile(r"(?i)response_format|json_?schema|structured[ _-]?output|guided_json|grammar")
-_ABOUT_POLICY = re.compile(r"(?i)(?:content|usage|safety)[ _](?:management )?polic|ResponsibleAIPolicyViolation")
 
 
 def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> Problem:
@@ -144,18 +142,14 @@ def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Map
         error = {"message": error}
     error = mapping(error)
     message = string(error.get("message")) or string(error.get("detail"))
-    return pieces.failure(status, headers, body, message, kind=_kind(status, error, message))
+    names = [error.get(name) for name in ("code", "type", "param")]
+    return pieces.failure(status, headers, body, message, kind=_kind(status, error), names=names)
 
 
-def _kind(status: int, error: Mapping[str, Any], message: str) -> ProblemKind | None:
+def _kind(status: int, error: Mapping[str, Any]) -> ProblemKind | None:
     for field in (error.get("code"), error.get("type")):
         if isinstance(field, str) and field in _CODES:
             return _CODES[field]
     if status == 403 and mapping(error.get("metadata")).get("reasons"):
         return "refusal"  # OpenRouter's moderation, which names what it flagged
-    if status in (400, 422):
-        if string(error.get("param")).startswith("response_format") or _ABOUT_SCHEMA.search(message):
-            return "schema"
-        if _ABOUT_POLICY.search(message):
-            return "refusal"
     return None

@@ -9,12 +9,13 @@ import re
 import secrets
 import time
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from editjudge.errors import UsageError
-from editjudge.judges.conversation import Conversation, Picture, Problem, ProblemKind
+from editjudge.judges.conversation import Conversation, Picture, Problem, ProblemKind, kind_of
+from editjudge.judges.wire.errors import read_error
 from editjudge.rubrics.prompt import ImagePart, Part
 
 # --- bodies ---------------------------------------------------------------------------------------------------
@@ -163,44 +164,25 @@ def failure(
     message: str,
     *,
     kind: ProblemKind | None = None,
+    names: Iterable[object] = (),
     retry_after: float | None = None,
 ) -> Problem:
-    """An HTTP error as a problem. The kind is that of the status unless the error itself says more."""
-    kind = kind or kind_of(status)
+    """An HTTP error as a problem. The kind is the one given, or else what the table of errors makes of its named fields
+    and words, or else that of the status."""
+    reading = None if kind else read_error(status, names, message or _page(body))
+    kind = kind or (reading.kind if reading else kind_of(status))
     said = cleaned(message or _page(body)) or "no reason given"
     wait = bounded(retry_after) if retry_after is not None else retry_after_of(headers)
     worth_waiting = kind in ("rate limit", "server", "timeout")
-    return Problem(kind, f"HTTP {status}: {said}", status=status, retry_after=wait if worth_waiting else None)
+    words = reading.words if reading else ""
+    message = f"HTTP {status}: {said}"
+    return Problem(kind, message, status=status, retry_after=wait if worth_waiting else None, words=words)
 
 
 def no_answer(body: bytes) -> Problem:
     """A success that is none: a proxy's page, a cut body, JSON of another kind."""
     said = cleaned(_page(body))
     return Problem("server", f"the server sent no answer: {said}" if said else "the server sent no answer", status=200)
-
-
-_KINDS: dict[int, ProblemKind] = {
-    401: "key",
-    402: "key",  # no credit left
-    403: "key",
-    404: "model",
-    405: "model",  # nothing at this address takes questions
-    408: "timeout",
-    409: "server",
-    425: "server",
-    429: "rate limit",
-    499: "server",  # a proxy says that we hung up, which we did not
-    504: "timeout",
-    524: "timeout",
-}
-
-
-def kind_of(status: int) -> ProblemKind:
-    if status in _KINDS:
-        return _KINDS[status]
-    if 300 <= status < 400:
-        return "model"  # redirects are not followed with a key in hand; the base URL is wrong
-    return "request" if 400 <= status < 500 else "server"
 
 
 def retry_after_of(headers: Mapping[str, str]) -> float | None:
