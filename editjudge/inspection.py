@@ -40,7 +40,7 @@ def export_inspect(store: Store, run: Run, folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     items = {item.item: item for item in store.items(run)}
-    factors = {r["name"]: [f["key"] for f in r["content"]["factors"]] for r in store.rubrics().values()}
+    factors = {hash_: [f["key"] for f in r["content"]["factors"]] for hash_, r in store.rubrics().items()}
     by_log: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in store.judgements(run):
         by_log.setdefault((row["model"] or "", row["judge"]), []).append(row)
@@ -76,10 +76,11 @@ def _log(
             created=_when(run.created),
             task=f"editjudge/{run.name}",
             model=model or "unnamed model",
-            dataset=EvalDataset(name=Path(run.spec["manifest"]).name, samples=len(ids), sample_ids=ids),
-            config=EvalConfig(epochs=run.spec["repeats"]),
+            # What was asked over HTTP has no manifest, and other fields may be absent as well.
+            dataset=EvalDataset(name=Path(str(run.spec.get("manifest", ""))).name, samples=len(ids), sample_ids=ids),
+            config=EvalConfig(epochs=run.spec.get("repeats", 1)),
             packages={"editjudge": editjudge.__version__},
-            metadata={"judge": judge, "rubrics": run.spec["rubrics"], "spec_hash": run.spec_hash},
+            metadata={"judge": judge, "rubrics": run.spec.get("rubrics", {}), "spec_hash": run.spec_hash},
         ),
         results=EvalResults(total_samples=len(samples), completed_samples=len(samples), scores=list(_results(samples))),
         samples=samples,
@@ -87,7 +88,11 @@ def _log(
 
 
 def _sample(item: Item, repeat: int, rows: list[dict[str, Any]], factors: Mapping[str, list[str]]) -> EvalSample:
-    scores = {f"{row['rubric']}.{factor}": _score(row, factor) for row in rows for factor in factors[row["rubric"]]}
+    scores = {
+        f"{row['rubric']}.{factor}": _score(row, factor)
+        for row in rows
+        for factor in factors.get(row["rubric_hash"]) or [*(row["scores"] or {}), *(row["abstained"] or {})]
+    }
     kept = {role: image["source"] for role, image in item.images.items()}
     return EvalSample(
         id=item.item,

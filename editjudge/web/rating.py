@@ -198,7 +198,9 @@ class _Desk:
     def _asked(self, run: Run, word: str) -> list[Rubric]:
         """Those of the run by preference: they are what its judges were asked."""
         kept = self._store.rubrics()
-        own = {name: rubric_of(kept[key]["content"]) for name, key in run.spec["rubrics"].items() if key in kept}
+        own = {
+            name: rubric_of(kept[key]["content"]) for name, key in run.spec.get("rubrics", {}).items() if key in kept
+        }
         if word in own:
             return [own[word]]
         return [own.get(rubric.name, rubric) for rubric in resolve([word])]

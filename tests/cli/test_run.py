@@ -113,8 +113,8 @@ def test_a_run_ends_with_the_commonest_reason_of_each_status_and_an_edit_that_ha
     (line,) = [line for line in told.out.splitlines() if line.startswith("  4 error: HTTP 400: This is no")]
     assert line.endswith("... (e0)") and "\x1b" not in line and len(line) < 300
     assert [(r["status"], r["count"], r["item"]) for r in document["reasons"]] == [
-        ("missing_output", 2, "e1"),
         ("error", 4, "e0"),
+        ("missing_output", 2, "e1"),
     ]
 
 

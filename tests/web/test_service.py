@@ -448,6 +448,28 @@ def test_what_is_too_much_is_refused_with_words(tmp_path: Path, terms: Terms, se
         assert served.rows() == []
 
 
+def test_a_run_of_rewards_goes_through_every_verb_that_reads_a_run(judge: Stub, tmp_path: Path) -> None:
+    place = tmp_path / "s.db"
+    with serving(place) as served:
+        assert [reward["status"] for reward in served.rewards(*map(edit, range(4)))] == ["ok"] * 4
+    with Store.open(place) as store:
+        (name,) = [run.name for run in store.runs()]
+    forms = ("parquet", "jsonl", "csv", "inspect")
+    verbs: list[tuple[object, ...]] = [("export", name, "-o", tmp_path / form, "--format", form) for form in forms]
+    verbs += [
+        ("report", name, "-o", tmp_path / f"r.{form}", "--format", form)
+        for form in ("html", "md", "latex", "csv", "json")
+    ]
+    verbs += [("report", name), ("runs", "show", name), ("runs", "list"), ("drift", name, "--against", name)]
+    verbs += [("gate", name, "--min", "alignment=1"), ("compare", name, "--by", "rubric")]
+    for words in verbs:
+        told = editjudge(*words, "--store", place)
+        assert told.code in (0, 100), (words, told.err)
+    told = editjudge("runs", "again", name, "--store", place)
+    assert told.code == 2 and "asked over HTTP" in told.err
+    assert list((tmp_path / "inspect").glob("*.eval"))
+
+
 JSON = {"content-type": "application/json"}
 
 
