@@ -261,7 +261,8 @@ class Rejecting(Server):
 
     def __init__(self, status: int, error: Any, when: Callable[[int, dict[str, Any]], bool] = lambda *_: True) -> None:
         super().__init__("openai")
-        self._rejection, self._when = (status, {}, json.dumps({"error": error}).encode()), when
+        self._rejection: tuple[int, dict[str, str], bytes] = (status, {}, json.dumps({"error": error}).encode())
+        self._when = when
 
     def __call__(self, headers: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         answer = super().__call__(headers, body)
