@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from editjudge.edit import Edit
-from editjudge.errors import BudgetReached, EditjudgeError
+from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
 from editjudge.judges.purse import Purse
 from editjudge.judges.work import Judge, Work
 from editjudge.pictures import Pictures
-from editjudge.run.planning import Control, Ending, Planner
+from editjudge.run.planning import Control, Ending, Planner, is_paid
 from editjudge.run.single import judged, keep
+from editjudge.store.batches import awaited
 from editjudge.store.store import Store
 from editjudge.store.writer import Writer
 
@@ -34,7 +35,7 @@ class Engine:
         self._say, self._waiting = say, False
         self._planner, self._purse = planner, purse
         self._pictures = Pictures(root=planner.access.root, fetch=planner.access.fetch)
-        self._writer = Writer(store)
+        self._store, self._writer = store, Writer(store)
 
     async def run(self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]) -> Ending:
         """Judge everything; each judge goes through the edits at its own pace."""
@@ -66,6 +67,13 @@ class Engine:
                 await self._begin(judge, await self.left_behind(judge), group, room)
         await ahead
 
+    async def _leave_to_batches(self, judge: Judge, works: Sequence[Work]) -> None:
+        """Stop before a question that was handed in already: the provider answers it whether or not anybody waits."""
+        keys = [work.task.key for work in works if is_paid(work)]
+        if waiting := await asyncio.to_thread(awaited, self._store, keys):
+            words = f"{len(waiting):,} questions wait for their answers in a batch, and would be paid for twice"
+            self.control.stop("failed", JudgeError(f"{judge.spec}: {words}: collect them with --batch"))
+
     async def left_behind(self, judge: Judge) -> list[Work]:
         """Tasks that another process gave back or died with; where there are none, after a pause."""
         works = await self._planner.left_behind(judge)
@@ -76,7 +84,8 @@ class Engine:
             await self.control.rest(LOOK)
         return works
 
-    async def _begin(self, judge: Judge, works: Iterable[Work], group: asyncio.TaskGroup, room: _Room) -> None:
+    async def _begin(self, judge: Judge, works: Sequence[Work], group: asyncio.TaskGroup, room: _Room) -> None:
+        await self._leave_to_batches(judge, works)
         for work in works:
             await room.wait()
             if self.control.stopped:

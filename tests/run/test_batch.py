@@ -285,6 +285,24 @@ def in_a_process(manifest: Path, store: Path, spec: str) -> Iterator[subprocess.
             process.kill()
 
 
+@pytest.mark.parametrize("name", [None, "another run of the same questions"])
+def test_a_live_run_does_not_pay_again_for_what_waits_in_a_batch(name: str | None, tmp_path: Path, store: Path) -> None:
+    manifest, manner = edits(tmp_path, 4), stopping("at work")
+    manner.pop("said")
+    with stub() as server:
+        server.batches.manners.looks = 10**6
+        batched(manifest, store, manner)
+        requests = server.ledger.requests
+        live = run(manifest, store, manner={"name": name})
+        assert (live.outcome.ending, live.statuses()) == ("failed", {"pending": 12})
+        assert "12 questions wait for their answers in a batch" in str(live.outcome.error)
+        assert server.ledger.requests == requests
+        server.batches.manners.looks = 0
+        assert batched(manifest, store).statuses() == {"ok": 12}
+        again = run(manifest, store, manner={"name": name})
+        assert (again.statuses(), again.outcome.tally.asked, server.ledger.paid) == ({"ok": 12}, 0, 12)
+
+
 @pytest.mark.parametrize("wire", SPECS)
 def test_a_process_killed_after_handing_in_leaves_a_batch_that_the_next_one_collects(
     wire: str, tmp_path: Path, store: Path
