@@ -29,7 +29,13 @@ MANY = 4
 
 @click.command(epilog="\b\nExample: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2")
 @run_argument
-@click.option("--min", "minima", multiple=True, metavar="FACTOR=VALUE", help="Least mean of a factor; repeatable.")
+@click.option(
+    "--min",
+    "minima",
+    multiple=True,
+    metavar="FACTOR=VALUE",
+    help="Least mean of a factor, or the highest where lower is better; repeatable.",
+)
 @click.option(
     "--baseline",
     metavar="RUN",
@@ -37,7 +43,7 @@ MANY = 4
     help="A run over the same edits, by the same judge, to compare with.",
 )
 @click.option("--baseline-store", metavar="STORE", help="Where the baseline is kept, if elsewhere.")
-@click.option("--max-drop", type=click.FloatRange(min=0), help="How far a factor may fall below the baseline [0].")
+@click.option("--max-drop", type=click.FloatRange(min=0), help="How much worse than the baseline a factor may be [0].")
 @click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="Exit as if passed [default] or failed.")
 @click.option("--model", help="Only edits of this model.")
 @click.option("--judge", help="Only scores of this judge; needed where the run has several.")
@@ -140,6 +146,7 @@ def _gate(
         max_drop=max_drop,
         on="pair",
         scales=judged.all_scales(),
+        falling=judged.falling,
         alpha=alpha,
         max_failures=max_failures,
     )
@@ -224,8 +231,8 @@ def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[
     rows = [
         (
             c.outcome, c.rule, c.n, c.groups, c.failed + c.failed_baseline or None,
-            Figure(c.estimate, c.ci, sign="drops" in c.rule),
-            between(c.bounds, in_line([c.ci]), sign="drops" in c.rule) if c.failed + c.failed_baseline else None,
+            Figure(c.estimate, c.ci, sign="by at most" in c.rule),
+            between(c.bounds, in_line([c.ci]), sign="by at most" in c.rule) if c.failed + c.failed_baseline else None,
         )
         for c in found.checks
     ]  # fmt: skip

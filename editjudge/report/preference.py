@@ -88,7 +88,8 @@ def preferred(pairs: Sequence[Preference], judged: Judged | None) -> Preferred:
 
 
 def _differences(judged: Judged, pairs: Sequence[Preference]) -> dict[tuple[str, str], list[float]]:
-    """The mean score of A less that of B, by judge and factor, overall means first; NaN where either has none."""
+    """By how much A's mean score is better than B's, by judge and factor, overall means first; NaN where either has
+    none."""
     scores, added = judged.with_aggregates()
     found: dict[tuple[str, str], list[float]] = {}
     for judge, aggregates in added.items():
@@ -98,7 +99,10 @@ def _differences(judged: Judged, pairs: Sequence[Preference]) -> dict[tuple[str,
             item = part.item.compact()
             mean = dict(zip(item.labels, item_means(item, part.score).tolist(), strict=True))
             # Rounded, because equal means over repeats of thirds need not be equal in their last digit.
-            gaps = [round(mean.get(a, math.nan) - mean.get(b, math.nan), 9) for a, b in (one.pair for one in pairs)]
+            sign = -1 if factor in judged.falling else 1
+            gaps = [
+                round(sign * (mean.get(a, math.nan) - mean.get(b, math.nan)), 9) for a, b in (one.pair for one in pairs)
+            ]
             found[judge, factor] = gaps
     return found
 

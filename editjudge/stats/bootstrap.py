@@ -27,8 +27,6 @@ BLOCK = 2_000_000
 """Entries of a block of weights: 8 MB as float32, near what a core's caches hold."""
 CELLS = 24_000_000
 """Entries of group sums held at once (96 MB); more cells are done in turns with the same draws."""
-FEW_GROUPS = 10
-"""Below this an interval from drawn groups is a rough guide, and is said to be."""
 CARRIED = 20
 """Groups that must carry the spread for a bootstrap interval of a mean whose scale is not known: the smallest of 8,
 12, 16 and 20 at which rare large values were covered in 93 of 100 simulations."""
@@ -308,8 +306,6 @@ def group_notes(groups: int) -> tuple[str, ...]:
         return ("no scores: nothing to estimate",)
     if groups == 1:
         return ("one group (source image): its spread over images cannot be estimated, so there is no interval",)
-    if groups < FEW_GROUPS:
-        return (f"only {groups} groups (source images): the interval is a rough guide",)
     return ()
 
 

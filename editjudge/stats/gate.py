@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from editjudge.errors import UsageError, near_miss
 
 from .answer import Answer, Bounds, Interval
 from .bootstrap import DRAWS, Ends, Limits, difference_interval, mean_interval
-from .columns import Column, Floats, Scores, ends_of, filled, joined, worst_best
+from .columns import Column, Floats, Mask, Scores, ends_of, filled, joined, worst_best
 from .compare import On, paired
 
 Outcome = Literal["pass", "fail", "not enough evidence"]
@@ -88,23 +88,33 @@ def gate(
     max_drop: float | Mapping[str, float] = 0.0,
     on: On = "item",
     scales: Mapping[str, Sequence[float]] | None = None,
+    falling: Container[str] = (),
     alpha: float = 0.05,
     max_failures: float = 0.0,
     draws: int = DRAWS,
 ) -> Gate:
     """Each factor's mean against `minimum`; with a baseline, its drop on the same edits against `max_drop`.
 
+    Lower scores of the factors in `falling` are the better ones: their `minimum` is the highest mean that is good
+    enough, and their drop is a rise.
+
     A check fails only when its interval lies wholly on the wrong side, and passes only when it lies wholly on
     the right one. `alpha` is one-sided and split evenly over the checks, so it holds for the gate as a whole.
     A larger share of failed judgements than `max_failures` fails the gate whatever the others scored.
     """
     known = scores.factor.present()
-    found = [_minimum(scores, f, least, known, (scales or {}).get(f)) for f, least in (minimum or {}).items()]
+    found = [
+        _minimum(scores, f, least, known, (scales or {}).get(f), f in falling) for f, least in (minimum or {}).items()
+    ]
     drops: list[_Sample] = []
+    both = np.ones(len(scores), bool)
     if baseline is not None:
         allowed = max_drop if isinstance(max_drop, Mapping) else dict.fromkeys(known, max_drop)
         common = [f for f in known if f in baseline.factor.present() and f in allowed]
-        drops = [_drop(scores, baseline, f, allowed[f], on, (scales or {}).get(f)) for f in common]
+        # Only what both were asked can have dropped, or be missing from that.
+        both = _shared(scores, baseline, on)
+        asked, before = scores.take(both), baseline.take(_shared(baseline, scores, on))
+        drops = [_drop(asked, before, f, allowed[f], on, (scales or {}).get(f), f in falling) for f in common]
     # Silence for lack of anything to say is left out; silence because the judging failed is not.
     # And a baseline that nothing can be held against is a mistake, not a pass.
     held = [one for one in drops if len(one.values) or one.failed] or drops
@@ -116,10 +126,18 @@ def gate(
     draws = max(draws, math.ceil(25 * len(wanted) / alpha))
     checks = [_check(one, level=level, draws=draws) for one in wanted]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
-    failures = _failures(scores.where(factor=list(dict.fromkeys(one.factor for one in wanted))), max_failures)
+    floors, others = (scores.factor.where([one.factor for one in some]) for some in (found, held))
+    failures = _failures(scores.take(floors | (others & both)), max_failures)
     outcome = FAIL if failures.too_many else checks[0].outcome
     left_out = tuple(one.factor for one in drops if one not in held)
     return Gate(outcome, alpha, tuple(checks), left_out, failures)
+
+
+def _shared(scores: Scores, other: Scores, on: On) -> Mask:
+    """The rows on what the other was asked too."""
+    column: Column = getattr(scores, on)
+    theirs = {*getattr(other, on).present()}
+    return np.array([label in theirs for label in column.labels] or [False])[column.codes]
 
 
 def _failures(part: Scores, allowed: float) -> Failures:
@@ -138,6 +156,7 @@ class _Sample:
     factor: str
     rule: str
     limit: float
+    falling: bool
     values: Floats
     group: Column
     ends: Ends | None
@@ -148,17 +167,19 @@ class _Sample:
     """The same with what failed at the worst and at the best; None where nothing did, or the scale is not known."""
 
 
-def _minimum(scores: Scores, factor: str, least: float, known: Sequence[str], scale: Sequence[float] | None) -> _Sample:
+def _minimum(
+    scores: Scores, factor: str, least: float, known: Sequence[str], scale: Sequence[float] | None, falling: bool
+) -> _Sample:
     if factor not in known:
         raise UsageError(f"no factor {factor!r} in the run{near_miss(factor, known)}")
-    ends = ends_of(scale)
+    ends, rule = ends_of(scale), f"{factor} {'<=' if falling else '>='} {least:g}"
     if ends and not ends[0] <= least <= ends[1]:
-        raise UsageError(f"{factor} >= {least:g}: its scale goes from {ends[0]:g} to {ends[1]:g}")
+        raise UsageError(f"{rule}: its scale goes from {ends[0]:g} to {ends[1]:g}")
     part = scores.where(factor=factor)
 
     def sample(part: Scores) -> _Sample:
         ok = part.take(part.ok)
-        return _Sample(factor, f"{factor} >= {least:g}", least, ok.score, ok.group.compact(), ends, failed)
+        return _Sample(factor, rule, least, falling, ok.score, ok.group.compact(), ends, failed)
 
     failed = int(part.failed.sum())
     at_ends = None
@@ -167,15 +188,16 @@ def _minimum(scores: Scores, factor: str, least: float, known: Sequence[str], sc
     return replace(sample(part), at_ends=at_ends)
 
 
-def _drop(scores: Scores, baseline: Scores, factor: str, most: float, on: On, scale: Sequence[float] | None) -> _Sample:
+def _drop(
+    scores: Scores, baseline: Scores, factor: str, most: float, on: On, scale: Sequence[float] | None, falling: bool
+) -> _Sample:
     now, before = scores.where(factor=factor), baseline.where(factor=factor)
-    ends = ends_of(scale)
+    ends, limit = ends_of(scale), most if falling else -most
+    rule = f"{factor} {'rises' if falling else 'drops'} by at most {most:g}"
 
     def sample(before: Scores, now: Scores) -> _Sample:
         x, y, group, *_ = paired(before, now, on)
-        return _Sample(
-            factor, f"{factor} drops by at most {most:g}", -most, y - x, group, ends, *failed, difference=True
-        )
+        return _Sample(factor, rule, limit, falling, y - x, group, ends, *failed, difference=True)
 
     failed = int(now.failed.sum()), int(before.failed.sum())
     at_ends = None
@@ -188,19 +210,19 @@ def _drop(scores: Scores, baseline: Scores, factor: str, most: float, on: On, sc
 def _check(one: _Sample, *, level: float, draws: int) -> Check:
     (ci, why), n, groups = _limits(one, level, draws), len(one.values), len(one.group.labels)
     mean = float(one.values.mean()) if n else None
-    outcome = _outcome(ci, one.limit)
+    outcome = _outcome(ci, one)
     needed = _needed(one, ci) if ci and outcome == UNSURE else None
     bounds, unknown, overturnable = Bounds(mean, mean) if n else None, None, False
     if one.at_ends is not None:
         bounds = Bounds(*(float(end.values.mean()) if len(end.values) else None for end in one.at_ends))
-        overturnable = {_outcome(_limits(end, level, draws).ci, one.limit) for end in one.at_ends} != {outcome}
+        overturnable = {_outcome(_limits(end, level, draws).ci, one) for end in one.at_ends} != {outcome}
     elif one.failed + one.failed_baseline:
         bounds, unknown, overturnable = None, "the ends of the scale are not known", True
     check = Check(
         one.factor, one.rule, outcome, mean, ci, why, n, groups, one.failed, one.failed_baseline,
         bounds, unknown, overturnable, needed, "",
     )  # fmt: skip
-    return replace(check, reason=_reason(check, one.limit))
+    return replace(check, reason=_reason(check, one))
 
 
 def _limits(one: _Sample, level: float, draws: int) -> Limits:
@@ -208,8 +230,12 @@ def _limits(one: _Sample, level: float, draws: int) -> Limits:
     return of(one.values, one.group.codes, one.ends, level=level, draws=draws)
 
 
-def _outcome(ci: Interval | None, limit: float) -> Outcome:
-    return UNSURE if ci is None else FAIL if ci.hi < limit else MET if ci.lo >= limit else UNSURE
+def _outcome(ci: Interval | None, one: _Sample) -> Outcome:
+    if ci is None:
+        return UNSURE
+    if one.falling:
+        return FAIL if ci.lo > one.limit else MET if ci.hi <= one.limit else UNSURE
+    return FAIL if ci.hi < one.limit else MET if ci.lo >= one.limit else UNSURE
 
 
 def _needed(one: _Sample, ci: Interval) -> int | None:
@@ -228,7 +254,8 @@ def _needed(one: _Sample, ci: Interval) -> int | None:
     return math.ceil(len(one.group.labels) * times) if times <= MOST_TIMES else None
 
 
-def _reason(check: Check, limit: float) -> str:
+def _reason(check: Check, one: _Sample) -> str:
+    limit, sides = one.limit, ("above", "below") if one.falling else ("below", "above")
     mean, ci, outcome, needed = check.estimate, check.ci, check.outcome, check.needed
     lost = _lost(check)
     if mean is None:
@@ -237,8 +264,8 @@ def _reason(check: Check, limit: float) -> str:
         return f"{mean:.3f} over {check.n} scores, without an interval: {check.ci_reason}{lost}"
     more = f"about {needed:,} source images would decide" if needed else "it is too near for any number to decide"
     where = {
-        FAIL: f"wholly below {limit:g}",
-        MET: f"wholly at or above {limit:g}",
+        FAIL: f"wholly {sides[0]} {limit:g}",
+        MET: f"wholly at or {sides[1]} {limit:g}",
         UNSURE: f"which holds {limit:g}: {more}",
     }
     return f"{mean:.3f} over {check.n} scores, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"

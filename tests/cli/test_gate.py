@@ -208,3 +208,14 @@ def test_one_source_image_and_equal_scores_are_not_enough_evidence(call: Call, t
     assert "one group (source image)" in call("gate", "r", "--min", "alignment=4", "--store", store).out
     store = made(tmp_path / "equal.db", Spec(models=("good",), edits=4, per_group=1), lambda *_: 7)
     assert call("gate", "r", "--min", "alignment=6", "--store", store, "--if-unsure", "fail").code == 100
+
+
+def test_a_factor_whose_lower_scores_are_better_is_held_to_a_ceiling(call: Call, tmp_path: Path) -> None:
+    def distance(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
+        return int(n % 10 == 0)
+
+    store = made(tmp_path / "s.db", Spec(rubrics=("metrics",), models=("good",), edits=100), distance)
+    for most, outcome, code in ((0.5, "pass", 0), (0.01, "fail", 100)):
+        done = call("gate", "r", "--min", f"l1={most}", "--store", store, "--json")
+        assert (done.code, done.document["outcome"]) == (code, outcome)
+        assert done.document["checks"][0]["rule"] == f"l1 <= {most}"

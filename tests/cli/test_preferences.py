@@ -168,3 +168,13 @@ def test_real_votes_give_the_reference_figures(call: Call) -> None:
     # Over all pairs, of which these are half, 72.0 and 65.0 % were published.
     assert found["gpt4o"]["strict"] == pytest.approx(0.7105, abs=5e-5)
     assert found["gemini-1.5-pro"]["strict"] == pytest.approx(0.6228, abs=5e-5)
+
+
+def test_a_judge_prefers_the_lower_score_where_lower_is_better(call: Call, tmp_path: Path) -> None:
+    def distance(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
+        return 0 if model == "good" else 1
+
+    store = made(tmp_path / "s.db", Spec(rubrics=("metrics",)), distance)
+    file = pairs(tmp_path / "p.csv", "AAAAAAAAAA")
+    found = call("agree", "r", "--preferences", file, "--store", store, "--json").document["factors"]
+    assert found["l1"]["openai/m"]["accuracy"] == 1 and found["ssim"]["openai/m"]["accuracy"] == 0

@@ -200,3 +200,31 @@ def test_false_alarms_stay_rare_under_strong_skew(groups: int, share: float) -> 
         alarms += gate(scores_of(score), {"f": 7 * share + 1.5 * (1 - share)}, scales=SEVEN).outcome == "fail"
     # 5 % and two standard errors of 300 runs.
     assert alarms / runs <= 0.075
+
+
+FALLING = {"f": (1.0, 0.0)}
+"""The scale of a distance: its worst value first."""
+
+
+@pytest.mark.parametrize(("most", "outcome"), [(0.6, "pass"), (0.4, "not enough evidence"), (0.2, "fail")])
+def test_a_factor_whose_lower_scores_are_better_has_a_ceiling(most: float, outcome: str) -> None:
+    distances = scores_of(np.random.default_rng(0).uniform(0.3, 0.5, (100, 1)))
+    (check,) = gate(distances, {"f": most}, scales=FALLING, falling={"f"}).checks
+    assert (check.rule, check.outcome) == (f"f <= {most:g}", outcome)
+    assert {"pass": "at or below", "fail": "wholly above"}.get(outcome, "which holds") in check.reason
+
+
+def test_a_factor_whose_lower_scores_are_better_gets_worse_when_it_rises() -> None:
+    near, far = (scores_of(np.random.default_rng(0).uniform(low, low + 0.1, (100, 1))) for low in (0.1, 0.5))
+    (worse,) = gate(far, baseline=near, max_drop=0.1, scales=FALLING, falling={"f"}).checks
+    (better,) = gate(near, baseline=far, max_drop=0.1, scales=FALLING, falling={"f"}).checks
+    assert (worse.rule, worse.outcome, better.outcome) == ("f rises by at most 0.1", "fail", "pass")
+
+
+def test_failures_of_edits_that_the_baseline_lacks_do_not_count_against_a_drop() -> None:
+    now = Scores.of(range(60), ["f"] * 60, [5.0, 6.0] * 20 + [None] * 20)
+    then = Scores.of(range(40), ["f"] * 40, [5.0, 6.0] * 20)
+    found = gate(now, baseline=then, max_drop=1, scales=SEVEN)
+    assert (found.failures.failed, found.failures.judgements, found.checks[0].failed) == (0, 40, 0)
+    floor = gate(now, {"f": 4}, baseline=then, max_drop=1, scales=SEVEN)
+    assert (floor.failures.failed, floor.failures.judgements) == (20, 60)

@@ -165,6 +165,14 @@ def test_ranks_come_with_what_other_images_might_give() -> None:
     assert ranks["even"].ci == ranks["twin"].ci == (2, 3)
 
 
+def test_the_lowest_mean_is_first_where_lower_is_better() -> None:
+    near, far = [0.1, 0.2] * 10, [0.6, 0.7] * 10
+    table = Scores.of([*range(40)], ["l1"] * 40, near + far, model=["near"] * 20 + ["far"] * 20, group=[*range(20)] * 2)
+    first, second = rank(table, falling={"l1"})
+    assert (first.model, first.rank, first.ci) == ("near", 1, (1, 1)) and first.mean == pytest.approx(0.15)
+    assert (second.model, second.rank, second.ci) == ("far", 2, (2, 2))
+
+
 def test_models_with_equal_means_share_a_rank() -> None:
     scores = Scores.of("abcd", "ffff", [3, 5, 5, 3], model=["m", "m", "n", "n"], group=[0, 1, 0, 1])
     assert {r.rank for r in rank(scores)} == {1}
