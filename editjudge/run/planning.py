@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import itertools
 import os
 import time
@@ -279,6 +280,11 @@ def place_of(source: ImageSource) -> str:
     return name_of(source.absolute() if isinstance(source, Path) else source)
 
 
+def _place_digest(edit: Edit) -> str | None:
+    """Stands for an input that nobody read: edits of one picture are one group, and models are paired on it."""
+    return None if edit.input is None else hashlib.sha256(place_of(edit.input).encode()).hexdigest()
+
+
 def _item(edit: Edit, digests: Mapping[str, str]) -> Item:
     images = {
         role: {
@@ -292,7 +298,7 @@ def _item(edit: Edit, digests: Mapping[str, str]) -> Item:
         edit.id,
         edit.model,
         edit.edit_type,
-        edit.group or digests.get("input") or edit.id,
+        edit.group or digests.get("input") or _place_digest(edit) or edit.id,
         edit.instruction,
         edit.referring_expression,
         images,

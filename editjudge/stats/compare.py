@@ -17,6 +17,7 @@ from .spread import within_variance
 
 POWER = 0.80
 On = Literal["item", "pair"]
+UNPAIRED = "no edit was asked of both sides"
 
 
 @dataclass(frozen=True)
@@ -104,19 +105,35 @@ def corrected(found: Sequence[Difference]) -> list[Difference]:
     """With Holm's correction over all of these, and the verdict that follows from it."""
     tests = sum(d.p is not None for d in found)
     judged = [replace(_among(d, tests), p_holm=p) for d, p in zip(found, holm([d.p for d in found]), strict=True)]
-    ps = np.sort([d.p for d in found if d.p is not None])
-    judged = [replace(d, overturnable=_overturnable(d, ps)) for d in judged]
+    lowest, highest = _family(found)
+    judged = [replace(d, overturnable=_overturnable(d, lowest, highest)) for d in judged]
     return [replace(d, verdict=_verdict(d)) for d in judged]
 
 
-def _overturnable(d: Difference, ps: Floats) -> bool:
+def _family(found: Sequence[Difference]) -> tuple[Floats, Floats]:
+    """The p of all tests, sorted, at their lowest and at their highest with the failures at either end.
+
+    A judgement that failed may have failed for every factor: the others do not stay where they are when it is filled.
+    """
+    each = [[p for p in _every_p(d) if p is not None] for d in found]
+    return np.sort([min(ps) for ps in each if ps]), np.sort([max(ps) for ps in each if ps])
+
+
+def _every_p(d: Difference) -> tuple[float | None, ...]:
+    return (d.p,) if d.bounds is None else (d.p, d.bounds.p_worst, d.bounds.p_best)
+
+
+def _overturnable(d: Difference, *families: Floats) -> bool:
     if not d.failed_a + d.failed_b:
         return False
     if d.bounds is None:
-        return True
-    others = ps if d.p is None else np.delete(ps, np.searchsorted(ps, d.p))
-    ends = ((d.bounds.worst, d.bounds.p_worst), (d.bounds.best, d.bounds.p_best))
-    at_ends = {_direction(value, None if p is None else holm_of(p, others)) for value, p in ends}
+        return d.bounds_reason != UNPAIRED
+    mine = [p for p in _every_p(d) if p is not None]
+    ends = [(d.bounds.worst, d.bounds.p_worst), (d.bounds.best, d.bounds.p_best)]
+    at_ends = set()
+    for family, own in zip(families, (min, max), strict=True):
+        others = np.delete(family, np.searchsorted(family, own(mine))) if mine else family
+        at_ends |= {_direction(value, None if p is None else holm_of(p, others)) for value, p in ends}
     return at_ends != {_direction(d.difference, d.p_holm)}
 
 
@@ -217,7 +234,7 @@ def _bounds(a: Scores, b: Scores, on: On, ends: Ends | None) -> tuple[Difference
         at_ends.append((float(delta.mean()) if len(delta) else None, sign_flip(delta, group.codes.astype(np.int64))))
     (worst, p_worst), (best, p_best) = at_ends
     if worst is None:
-        return None, "no edit was asked of both sides"
+        return None, UNPAIRED
     return DifferenceBounds(worst, best, p_worst, p_best), None
 
 

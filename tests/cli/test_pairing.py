@@ -254,3 +254,18 @@ def test_what_is_exported_tells_edits_of_one_id_apart_and_comes_back(tmp_path: P
     done = editjudge("ratings", "import", whole, "--store", other, "--json")
     assert (done.json["new"], done.json["items"]) == (32, 8)
     assert editjudge("agree", "dogs", "--ratings", whole, "--store", animals, "--json").json["humans"]["alignment"]
+
+
+def test_models_are_paired_by_inputs_that_nobody_read(tmp_path: Path, store: Path) -> None:
+    edits = [row | {"id": f"{model}-{n}", "model": model} for model in "ab" for n, row in enumerate(rows("cat", 8))]
+    judged(tmp_path / "edits", "unread", edits, lambda n: 3 if n <= 8 else 6, pictures=False)
+    document = json.loads(editjudge("compare", "unread", "--store", store, "--json").out)
+    first = document["comparisons"][0]
+    assert (first["n"], first["groups"], first["difference"]) == (8, 8, 3)
+
+
+def test_edits_of_one_input_that_nobody_read_are_one_group(tmp_path: Path, store: Path) -> None:
+    edits = [row | {"input": "cat.png"} for row in rows("cat", 6)]
+    judged(tmp_path / "edits", "unread", edits, high, pictures=False)
+    (check,) = json.loads(editjudge("gate", "unread", "--min", "alignment=2", "--store", store, "--json").out)["checks"]
+    assert (check["n"], check["groups"], check["ci"]) == (6, 1, None)

@@ -242,6 +242,27 @@ def test_nothing_but_failures_is_no_verdict_but_has_bounds() -> None:
     valid_json(found)
 
 
+def test_a_judgement_that_failed_for_all_factors_fills_all_of_them() -> None:
+    """Each factor alone is evident even with its failures at the worst, but not as one of three that all are there."""
+    a, b = [3.0, 4.0] * 8, [6.0, 7.0] * 6 + [None] * 4
+
+    def side(scores: Sequence[float | None], factors: str) -> Scores:
+        return Scores.of([*range(16)] * len(factors), [f for f in factors for _ in scores], [*scores] * len(factors))
+
+    scales = dict.fromkeys("fgh", range(1, 8))
+    for found in compare(side(a, "fgh"), side(b, "fgh"), on="item", scales=scales):
+        assert found.bounds and found.bounds.p_worst
+        assert found.bounds.p_worst < 0.05 < 3 * found.bounds.p_worst and found.overturnable
+    (alone,) = compare(side(a, "f"), side(b, "f"), on="item", scales=scales)
+    assert "scores higher" in alone.verdict and not alone.overturnable
+
+
+def test_what_failed_cannot_pair_edits_that_were_never_asked_of_both() -> None:
+    a, b = Scores.of(["x", "y"], ["f", "f"], [5, None]), Scores.of(["z"], ["f"], [None])
+    (found,) = compare(a, b, on="item", scales={"f": range(1, 8)})
+    assert "cannot be compared" in found.verdict and not found.overturnable
+
+
 def test_without_a_scale_what_failed_may_overturn_anything() -> None:
     (found,) = compare(*two_models([1.0, 2.0] * 50, [6.0, 7.0] * 49 + [6.0, None]))
     assert found.bounds is None and found.bounds_reason and found.overturnable
