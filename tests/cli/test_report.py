@@ -267,14 +267,3 @@ def test_names_of_strangers_never_reach_the_terminal_as_commands(call: Call, tmp
     for form in ([], ["--format", "md"], ["--format", "latex"], ["--format", "csv"], ["--json"]):
         out = call("report", "r", "--store", store, *form).out
         assert not set(out) & set("\x1b\x07") or form == ["--format", "csv"]
-
-
-def test_the_lowest_mean_ranks_first_where_lower_is_better(call: Call, tmp_path: Path) -> None:
-    def distance(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
-        return 0 if model == "good" else 1
-
-    store = made(tmp_path / "s.db", Spec(rubrics=("metrics",)), distance)
-    ranks = call("report", "r", "--store", store, "--format", "json").document["ranks"]
-    places = {(one["factor"], one["model"]): one["rank"] for one in ranks}
-    assert (places["l1", "good"], places["l1", "poor"]) == (1, 2)
-    assert (places["ssim", "good"], places["ssim", "poor"]) == (2, 1)
