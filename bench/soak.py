@@ -368,10 +368,10 @@ class _Client:
         right: dict[str, int] = {}
         for rubric in reward["keys"]:
             right |= _expected(f"paint car {number}", self._digests[number % len(self.edits)], rubric)
-        mean = sum((score - 1) / 6 for score in right.values()) / len(right)
         if reward["status"] != "ok":
             wrong = reward["reward"] is not None or reward["scores"] is not None
         else:
+            mean = sum((score - 1) / 6 for score in right.values()) / len(right)
             wrong = reward["scores"] != right or abs(reward["reward"] - mean) > 1e-9
         if wrong:
             raise Wrong(f"p{number}: {reward}, where the stub said {right}")

@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from editjudge.errors import EditjudgeError
 from editjudge.web import guard, rating, review, service, wording
-from editjudge.web.fields import form_fields
+from editjudge.web.fields import form_fields, register_convertors
 from editjudge.web.site import FOLDER, Site
 
 _log = logging.getLogger("editjudge.web")
@@ -26,6 +26,7 @@ _log = logging.getLogger("editjudge.web")
 
 def create(site: Site) -> Starlette:
     """The application."""
+    register_convertors()
     routes: list[BaseRoute] = [*review.routes(site), *rating.routes(site), *service.routes(site)]
     routes += [
         Route(guard.SIGN_IN, _sign_in, methods=["GET", "POST"]),

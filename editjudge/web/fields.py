@@ -45,8 +45,10 @@ class _JoinCode(Convertor[str]):
         return value
 
 
-register_url_convertor("number", _Number())
-register_url_convertor("join_code", _JoinCode())
+def register_convertors() -> None:
+    """Make `number` and `join_code` known to routes; before the first route that uses them."""
+    register_url_convertor("number", _Number())
+    register_url_convertor("join_code", _JoinCode())
 
 
 def raw_tail(request: Request, before: int) -> str:

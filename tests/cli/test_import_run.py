@@ -255,7 +255,7 @@ def shards(store: Path, tmp_path: Path, call: Call) -> Path:
         ("report", "RUN"),
         ("compare", "RUN", "--json"),
         ("agree", "RUN", "--ratings", "RATINGS", "--json"),
-        ("gate", "RUN", "--min", "alignment=2", "--judge", "measured", "--json"),
+        ("gate", "RUN", "--min", "alignment=2", "--judge", "measured", "--max-failures", "1", "--json"),
         ("drift", "RUN", "--against", "RUN", "--json"),
     ],
 )

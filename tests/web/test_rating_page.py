@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def rate(chromium: Browser, study: str, url: str, name: str, score: int) -> None
         page = context.new_page()
         begin(page, url, study, name)
         for number in range(1, 21):
-            expect(page).to_have_title(f"Edit {number} of 20 · two people · editjudge")
+            expect(page).to_have_title(re.compile(f"^Edit {number} of 20 · Study [0-9]+ · editjudge$"))
             assert "secret-model" not in page.content()
             for _ in range(3):
                 page.keyboard.press(str(1 + (score + len(page.url)) % 7))

@@ -106,7 +106,7 @@ def test_whatever_comes_out_each_factor_has_a_score_or_a_reason_for_none(
 def test_what_was_to_be_added_does_not_excuse_that_everything_else_is_gone() -> None:
     wish = "Add a dog to the table."
     everywhere, there = (
-        Subject({"input": photograph(), "edited": after}, wish) for after in (_noise(), recoloured(photograph()))
+        Subject({"input": photograph(), "edited": after}, wish) for after in (even(0), recoloured(photograph()))
     )
     assert everywhere.online.values["trust.thing"] == 1.0
     assert there.online.values["trust.thing"] == 0.0
