@@ -294,7 +294,7 @@ def test_a_server_without_schemas_is_asked_in_words_and_every_answer_says_so(
         done = run(edits(tmp_path, 12), store, judges=(SPECS[wire],), manner={"concurrency": 4})
     assert done.statuses() == {"ok": 36}
     assert {row["schema_mode"] for row in done.rows} == {"prompt only"}
-    assert 1 <= server.ledger.by_fault["schema_refused"] <= 4  # those that were in flight together
+    assert 1 <= server.ledger.by_fault["schema_refused"] <= 8  # two questions show it; those in flight with each
 
 
 def test_no_schema_is_requested_where_the_user_wants_none_or_prose_is_asked_for(tmp_path: Path, store: Path) -> None:
