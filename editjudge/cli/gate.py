@@ -37,13 +37,26 @@ MANY = 4
     help="Least mean of a factor, or the highest where lower is better; repeatable.",
 )
 @click.option(
+    "--max",
+    "maxima",
+    multiple=True,
+    metavar="FACTOR=VALUE",
+    help="Largest mean of a factor of which lower is better, such as l1; repeatable.",
+)
+@click.option(
     "--baseline",
     metavar="RUN",
     shell_complete=runs,
     help="A run over the same edits, by the same judge, to compare with.",
 )
 @click.option("--baseline-store", metavar="STORE", help="Where the baseline is kept, if elsewhere.")
-@click.option("--max-drop", type=click.FloatRange(min=0), help="How much worse than the baseline a factor may be [0].")
+@click.option(
+    "--max-drop",
+    "max_drops",
+    multiple=True,
+    metavar="[FACTOR=]VALUE",
+    help="How far each factor, or this one alone, may get worse than the baseline [0]; repeatable.",
+)
 @click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="Exit as if passed [default] or failed.")
 @click.option("--model", help="Only edits of this model.")
 @click.option("--judge", help="Only scores of this judge; needed where the run has several.")
@@ -67,9 +80,10 @@ MANY = 4
 def command(
     run: str,
     minima: tuple[str, ...],
+    maxima: tuple[str, ...],
     baseline: str | None,
     baseline_store: str | None,
-    max_drop: float | None,
+    max_drops: tuple[str, ...],
     if_unsure: str | None,
     model: str | None,
     judge: str | None,
@@ -79,6 +93,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Exit with 100 where the evidence says worse, and not where noise does.
+
+    Where lower is better (report marks such factors), a limit is a --max, and to drop means to rise.
 
     A check fails only if its whole interval is on the wrong side, and passes only if it is on the right one. Anything
     else is not enough evidence, which exits as --if-unsure says. More failed judgements than --max-failures fail the
@@ -91,7 +107,8 @@ def command(
     their ids: of the same model where both runs have one in common, else of whoever made them. How many have no
     counterpart is said; where none has one there is nothing to hold against, and that is an error.
     """
-    if max_drop is not None and baseline is None:
+    drops = _drops(max_drops)
+    if max_drops and baseline is None:
         raise UsageError("--max-drop needs a --baseline to drop from")
     judged = load_run(store_place, run, pairing=baseline is not None)
     before = None if baseline is None else load_run(baseline_store or store_place, baseline, pairing=True)
@@ -104,7 +121,7 @@ def command(
 
         scores, base, match = pair_runs(judged, before, "task")
         judged, base = replace(judged, scores=scores), shared(base.where(judge=theirs))
-    found = _gate(judged, base, mine, _minima(minima), max_drop or 0.0, alpha, max_failures)
+    found = _gate(judged, base, mine, _limits("--min", minima), _limits("--max", maxima), drops, alpha, max_failures)
     worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
     empty = [check.rule for check in found.checks if check.n == 0]
     told = f"nothing to decide on: no score for {', '.join(empty)}; --if-unsure says what to make of that"
@@ -126,7 +143,8 @@ def _gate(
     base: Scores | None,
     mine: str,
     minimum: dict[str, float],
-    max_drop: float,
+    maximum: dict[str, float],
+    drops: float | dict[str, float],
     alpha: float,
     max_failures: float,
 ) -> Gate:
@@ -136,14 +154,20 @@ def _gate(
 
     scores = judged.scores.where(judge=mine)
     known = aggregates(judged, mine)
-    for factor in minimum:
+    for factor in (*minimum, *maximum, *(drops if isinstance(drops, dict) else ())):
         _known("factor", factor, [*scores.factor.present(), *(one.name for one in known)])
+    for factor, most in maximum.items():
+        if factor not in judged.falling:
+            raise UsageError(f"{factor}: higher is better, so its limit is --min {factor}={most:g}")
+        if factor in minimum:
+            raise UsageError(f"{factor} has a limit already: --max and --min mean the same where lower is better")
+    minimum = minimum | maximum
     added = [one for one in known if one.name in minimum]
     return gate(
         aggregate(scores, added),
         minimum,
         baseline=base,
-        max_drop=max_drop,
+        max_drop=drops,
         on="pair",
         scales=judged.all_scales(),
         falling=judged.falling,
@@ -179,20 +203,38 @@ def _known(kind: str, name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _minima(given: tuple[str, ...]) -> dict[str, float]:
+def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
     found: dict[str, float] = {}
     for text in given:
         factor, equals, value = text.rpartition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            number = float("nan")
-        if not factor or not equals or math.isnan(number):
-            raise UsageError(f'--min "{text}": expected FACTOR=VALUE, such as alignment=5')
+        number = _number(value)
+        if not factor or not equals or number is None:
+            raise UsageError(f'{option} "{text}": expected FACTOR=VALUE, such as alignment=5')
         if factor in found:
-            raise UsageError(f"--min names {factor} twice")
+            raise UsageError(f"{option} names {factor} twice")
         found[factor] = number
     return found
+
+
+def _drops(given: tuple[str, ...]) -> float | dict[str, float]:
+    """One value for every factor, or those of single factors, which are then all that is held against the baseline."""
+    plain = [text for text in given if "=" not in text]
+    if plain and len(given) > 1:
+        raise UsageError("--max-drop: one VALUE for all factors, or FACTOR=VALUE for each that is meant")
+    values = {text: _number(text) for text in plain} or _limits("--max-drop", given)
+    for text, value in values.items():
+        if value is None or value < 0:
+            raise UsageError(f"--max-drop {text}: expected a number of 0 or more")
+    numbers = {text: value for text, value in values.items() if value is not None}
+    return numbers if numbers and not plain else sum(numbers.values())
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
 
 
 def _failures(found: Gate) -> list[str]:

@@ -17,7 +17,7 @@ from editjudge.judgement import unread
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.rubrics.model import Scale
-from editjudge.stats.columns import Column, Scores, combinations
+from editjudge.stats.columns import Column, FarEnds, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.contradictions import Count, counts
 from editjudge.store.store import PENDING, Run, Store
@@ -87,7 +87,8 @@ class Judged:
                 scales = {self.scales.get(factor) for factor in one.factors}
                 if len(scales) == 1 and (scale := scales.pop()):
                     found[one.name] = (min(scale), max(scale))
-        return found | {f: scale[::-1] if f in self.falling else scale for f, scale in self.scales.items()}
+        own = {f: scale[::-1] if f in self.falling else scale for f, scale in self.scales.items()}
+        return found | {f: FarEnds(scale) if f in self.computed else scale for f, scale in own.items()}
 
     def sums(self) -> tuple[str, ...]:
         """The names of all that factors add up to, by any judge."""

@@ -252,9 +252,17 @@ class Ratings(_Rows):
         return table.take(np.isfinite(table.score))
 
 
+class FarEnds(tuple[float, ...]):
+    """The ends of a scale that scores do not come near: an L1 of 1 is white against black.
+
+    They bound what failed, and no interval: one that allowed for unseen scores there would be ten times as wide as what
+    is known of pictures.
+    """
+
+
 def ends_of(scale: Sequence[float] | None) -> tuple[float, float] | None:
-    """The lowest and the highest value of a scale; None where it is not known."""
-    return (float(min(scale)), float(max(scale))) if scale else None
+    """The lowest and the highest value of a scale that an interval allows for; None where there are none."""
+    return (float(min(scale)), float(max(scale))) if scale and not isinstance(scale, FarEnds) else None
 
 
 def worst_best(scale: Sequence[float] | None) -> tuple[float, float] | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .answer import Answer, Bounds, Interval, number, said
 from .bootstrap import DRAWS, Ends, difference_interval
-from .columns import ABSTAINED, Column, Floats, Ints, Scores, filled, item_means, worst_best
+from .columns import ABSTAINED, Column, Floats, Ints, Scores, ends_of, filled, item_means, worst_best
 from .permutation import ALPHA, holm, holm_of, sign_flip, wilcoxon
 from .spread import within_variance
 
@@ -96,8 +96,10 @@ def compare(
     bounds what failed.
     """
     factors = [f for f in a.factor.present() if f in b.factor.present()]
-    ends = {f: worst_best((scales or {}).get(f)) for f in factors}
-    found = [_difference(f, a.where(factor=f), b.where(factor=f), names, on, ends[f], draws=draws) for f in factors]
+    known = scales or {}
+    found = [
+        _difference(f, a.where(factor=f), b.where(factor=f), names, on, known.get(f), draws=draws) for f in factors
+    ]
     return corrected(found)
 
 
@@ -180,12 +182,12 @@ def _edit_means(scores: Scores, on: On) -> tuple[list[str], Floats, list[str]]:
 
 
 def _difference(
-    factor: str, a: Scores, b: Scores, names: tuple[str, str], on: On, ends: Ends | None, *, draws: int
+    factor: str, a: Scores, b: Scores, names: tuple[str, str], on: On, scale: Sequence[float] | None, *, draws: int
 ) -> Difference:
     x, y, group, only_a, only_b = paired(a, b, on)
     delta, codes = _exact_zeros(y - x), group.codes.astype(np.int64)
     groups, n = len(group.labels), len(delta)
-    ci, why = difference_interval(delta, codes, ends, draws=draws)
+    ci, why = difference_interval(delta, codes, ends_of(scale), draws=draws)
     spread = float(np.std(delta, ddof=1)) if n > 1 else 0.0
     error = cluster_error(delta, codes) if n else None
     quiet = _quiet_error(error, a, b, n)
@@ -193,7 +195,7 @@ def _difference(
     mean, p = float(delta.mean()) if n else None, sign_flip(delta, codes)
     bounds, unknown = DifferenceBounds(mean, mean, p, p) if n else None, None
     if failed_a + failed_b:
-        bounds, unknown = _bounds(a, b, on, ends)
+        bounds, unknown = _bounds(a, b, on, worst_best(scale))
     return Difference(
         factor, *names, n=n, groups=groups, only_a=only_a, only_b=only_b,
         failed_a=failed_a, failed_b=failed_b,

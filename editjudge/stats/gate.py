@@ -173,8 +173,8 @@ def _minimum(
     if factor not in known:
         raise UsageError(f"no factor {factor!r} in the run{near_miss(factor, known)}")
     ends, rule = ends_of(scale), f"{factor} {'<=' if falling else '>='} {least:g}"
-    if ends and not ends[0] <= least <= ends[1]:
-        raise UsageError(f"{rule}: its scale goes from {ends[0]:g} to {ends[1]:g}")
+    if scale and not min(scale) <= least <= max(scale):
+        raise UsageError(f"{rule}: its scale goes from {min(scale):g} to {max(scale):g}")
     part = scores.where(factor=factor)
 
     def sample(part: Scores) -> _Sample:

@@ -26,13 +26,14 @@ def saved(folder: Path, name: str, picture: Any) -> str:
     return name
 
 
-@pytest.fixture
-def manifest(tmp_path: Path) -> Path:
-    """Eight photographs; `near` adds little noise, `far` much; each has a mask, every second one a ground truth."""
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 photographs; `near` adds little noise, `far` much; each has a mask, every second one a ground truth."""
+    tmp_path = tmp_path_factory.mktemp("edits")
     rng, rows = np.random.default_rng(0), []
     mask = saved(tmp_path, "mask.png", MASK)
-    for n in range(8):
-        before = np.roll(PHOTOGRAPH, 9 * n, axis=1)
+    for n in range(40):
+        before = np.roll(PHOTOGRAPH, 5 * n, axis=1)
         truth = np.where(MASK > 0, 255 - before, before)
         shared = {"input": saved(tmp_path, f"in{n}.png", before), "mask": mask, "instruction": "invert the square"}
         if n % 2 == 0:
@@ -46,7 +47,7 @@ def manifest(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def store(manifest: Path) -> Path:
     place = manifest.with_name("s.db")
     done = editjudge("run", manifest, "--judge", "metrics", "--name", "m", "--store", place)
@@ -152,6 +153,12 @@ def test_compare_says_in_words_and_fields_which_direction_is_better(store: Path)
     assert "l1 \u2193" in editjudge("compare", "m", "--store", store).out
 
 
+def test_an_interval_of_a_figure_does_not_reach_for_the_ends_of_its_scale(store: Path) -> None:
+    cells = json.loads(editjudge("report", "m", "--json", "--store", store).out)["factors"]
+    (cell,) = (cell for cell in cells if (cell["factor"], cell["model"]) == ("l1", "near"))
+    assert cell["ci"] is not None and cell["ci"][1] - cell["ci"][0] < 0.2 * cell["mean"]
+
+
 def test_ranks_follow_the_direction(store: Path) -> None:
     ranks = json.loads(editjudge("report", "m", "--json", "--store", store).out)["ranks"]
     first = {one["factor"]: one["model"] for one in ranks if one["rank"] == 1}
@@ -163,3 +170,45 @@ def test_a_page_has_no_best_edits_by_what_did_not_look_at_the_instruction(store:
     assert editjudge("report", "m", "--store", store, "-o", page).code == 0
     text = page.read_text()
     assert 'id="best"' not in text and 'id="worst"' not in text and "ms_ssim" in text
+
+
+def gate(store: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    done = editjudge("gate", "m", "--store", store, "--json", *words)
+    return done.code, json.loads(done.out)
+
+
+def test_a_gate_holds_a_distance_against_a_maximum(store: Path) -> None:
+    code, answer = gate(store, "--model", "far", "--max", "l1=0.01")
+    (check,) = answer["checks"]
+    assert code == 100 and check["rule"] == "l1 <= 0.01" and "wholly above 0.01" in check["reason"]
+    assert check["ci"][0] <= check["estimate"] <= check["ci"][1] and check["estimate"] > 0.01
+    code, answer = gate(store, "--model", "near", "--max", "l1=0.4", "--min", "psnr=5")
+    assert code == 0 and {check["outcome"] for check in answer["checks"]} == {"pass"}
+    assert all(check["estimate"] > 0 for check in answer["checks"])
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--min", "l1=0.1"), "--max l1=0.1"),
+        (("--max", "psnr=30"), "--min psnr=30"),
+        (("--max", "l1=7"), "from 0 to 1"),
+    ],
+)
+def test_a_limit_that_cannot_be_meant_says_what_can(store: Path, words: tuple[str, ...], complaint: str) -> None:
+    done = editjudge("gate", "m", "--store", store, *words)
+    assert done.code == 2 and complaint in done.err
+
+
+def test_against_a_baseline_a_distance_may_not_rise(manifest: Path, store: Path) -> None:
+    place = ("--store", store, "--judge", "metrics")
+    for model in ("near", "far"):
+        assert editjudge("run", manifest, *place, "--model", model, "--name", model).code == 0
+    words = ("gate", "far", "--store", store, "--baseline", "near", "--json")
+    worse = editjudge(*words, "--max-drop", "l1=0.001", "--max-drop", "psnr=1")
+    checks = {check["factor"]: check for check in json.loads(worse.out)["checks"]}
+    assert worse.code == 100 and set(checks) == {"l1", "psnr"}
+    assert checks["l1"]["rule"] == "l1 rises by at most 0.001" and checks["l1"]["outcome"] == "fail"
+    assert checks["l1"]["estimate"] > 0 > checks["psnr"]["estimate"]
+    back = ("gate", "near", "--store", store, "--baseline", "far", "--max-drop", "l1=0.001", "--json")
+    assert json.loads(editjudge(*back).out)["outcome"] != "fail"
