@@ -9,8 +9,13 @@ from functools import cached_property
 import cv2
 import numpy as np
 
+from editjudge.judges.measured import eyes
+from editjudge.judges.measured.scene import fit
 from editjudge.judges.metrics import distances
 from editjudge.judges.metrics.distances import Array
+
+SEEN = 512
+"""Pixels a side at which the network looks, as the embedded judge has it."""
 
 ASPECT = 0.02
 """Difference of aspect ratios above which an output was cropped or padded: pixels no longer lie over each other."""
@@ -78,6 +83,12 @@ class Comparison:
         inside: Array = cv2.resize(gray, (width, height), interpolation=cv2.INTER_NEAREST) > 127
         return inside
 
+    @cached_property
+    def seen(self) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+        """What EfficientNet-Lite0 makes of both pictures, by layer."""
+        reference, edited = (eyes.see(fit(x, SEEN, SEEN)) for x in (self.reference, self.edited))
+        return reference, edited
+
     def region(self, name: str) -> Array | str | None:
         """The pixels of a region, None for the whole picture, or why there are none."""
         if name == "whole":
@@ -117,6 +128,25 @@ def _ms_ssim(c: Comparison) -> Value:
     return distances.ms_ssim(*c.pair)
 
 
+def _perceptual(c: Comparison) -> Value:
+    """LPIPS without its learnt weights: squared distances of channels of length one, over patches and layers."""
+    far = []
+    for layer in eyes.LAYERS:
+        a, b = (x[f"patches{layer}"] for x in c.seen)
+        a, b = (x / (np.linalg.norm(x, axis=0) + 1e-6) for x in (a, b))
+        far.append(float(((a - b) ** 2).sum(axis=0).mean()))
+    return sum(far) / len(far)
+
+
+def _feature(c: Comparison) -> Value:
+    """One minus the cosine of what the last layer sees of each picture as a whole; its channels are never negative."""
+    a, b = (x[f"patches{eyes.LAYERS[-1]}"].mean(axis=(1, 2)) for x in c.seen)
+    length = float(np.linalg.norm(a) * np.linalg.norm(b))
+    if not length:
+        return "the network sees nothing in one of the pictures"
+    return min(1.0, max(0.0, 1 - float(a @ b) / length))
+
+
 def _of(measure: Callable[[Comparison, Array | None], Value], name: str) -> Callable[[Comparison], Value]:
     def value(comparison: Comparison) -> Value:
         region = comparison.region(name)
@@ -132,5 +162,7 @@ _METRICS: dict[str, Callable[[Comparison], Value]] = {
         for region in ("whole", "inside", "outside")
     },
     "ms_ssim": _ms_ssim,
+    "perceptual_lite0": _perceptual,
+    "feature_lite0": _feature,
 }
 METRICS = tuple(_METRICS)

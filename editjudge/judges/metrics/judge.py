@@ -44,8 +44,12 @@ class Metrics:
         self._pool = ThreadPoolExecutor(workers or cores(), SPEC)
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+        from editjudge.judges.measured.eyes import DIGEST
+
         own = {kind: network.digest for kind, network in self._networks.items()}
-        return {"judge": SPEC, "version": VERSION} | ({"networks": own, "captions": self._said(edit)} if own else {})
+        return {"judge": SPEC, "version": VERSION, "network": DIGEST} | (
+            {"networks": own, "captions": self._said(edit)} if own else {}
+        )
 
     def _said(self, edit: Edit) -> dict[str, str]:
         return {name: str(edit.metadata[name]) for name in self._captions if edit.metadata.get(name) is not None}

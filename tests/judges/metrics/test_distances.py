@@ -125,3 +125,19 @@ def test_a_picture_of_many_pixels_is_reduced_and_that_is_noted() -> None:
     comparison = Comparison(large, large[:, ::-1])
     assert isinstance(dict(comparison.values({"l1": "l1"}))["l1"], float)
     assert comparison.size == (1891, 2217) and "from 3000 x 2560" in comparison.notes["reference resized"]
+
+
+def test_distances_of_features_grow_with_damage_and_are_none_for_equal_pictures() -> None:
+    names = ("perceptual_lite0", "feature_lite0")
+    rows = [values(PHOTOGRAPH, noisy(strength), None, *names) for strength in (0, 10, 60)]
+    for name in names:
+        found = [float(row[name]) for row in rows]
+        assert found[0] == pytest.approx(0, abs=1e-6) and found == sorted(found) and found[-1] > 0.01
+
+
+def test_a_black_frame_is_farther_by_features_than_a_noisy_one() -> None:
+    black, rough = np.zeros_like(PHOTOGRAPH), noisy(10)
+    for name in ("perceptual_lite0", "feature_lite0"):
+        assert float(values(PHOTOGRAPH, black, None, name)[name]) > 2 * float(
+            values(PHOTOGRAPH, rough, None, name)[name]
+        )
