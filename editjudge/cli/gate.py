@@ -94,7 +94,7 @@ def command(
 ) -> None:
     """Exit with 100 where the evidence says worse, and not where noise does.
 
-    Where lower is better (report marks such factors), a limit is a --max, and to drop means to rise.
+    Where lower is better (reports mark such factors), the limit is a ceiling, --max or --min, and a drop is a rise.
 
     A check fails only if its whole interval is on the wrong side, and passes only if it is on the right one. Anything
     else is not enough evidence, which exits as --if-unsure says. More failed judgements than --max-failures fail the
