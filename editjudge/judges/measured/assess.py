@@ -99,13 +99,13 @@ class Subject:
 
     @cached_property
     def degenerate(self) -> Degenerate | None:
-        """Why the edited picture is no edit at all."""
+        """Why the edited picture is no edit at all, or may be none."""
         if self.tiny:
             return None
         online = "input" in self.pictures
         nothing = (self.online if online else self.offline).change.nothing
         before = self.pictures["input" if online else "ground_truth"]
-        return find_degenerate(before, self.pictures["edited"], self.instruction, nothing=nothing)
+        return find_degenerate(before, self.pictures["edited"], self.instruction, nothing=nothing, doubts=True)
 
     @cached_property
     def wishes(self) -> tuple[Request, ...]:
@@ -203,7 +203,7 @@ def _evidence(asked: list[str], offline: bool, subject: Subject, calibration: Ca
     if subject.tiny:
         return {}
     found = evidence.numbers(subject.offline if offline else subject.online, calibration, asked)
-    if subject.degenerate:
+    if subject.degenerate and subject.degenerate.certain:
         found["degenerate"] = {"kind": subject.degenerate.kind, "words": subject.degenerate.words}
     if subject._lines:
         found["lettering"] = evidence.lettering_evidence(subject.lines("input"), subject.lines("edited"))

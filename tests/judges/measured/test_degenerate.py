@@ -10,7 +10,7 @@ import pytest
 
 from editjudge.judges.measured.assess import Assessment, Subject, assess
 from editjudge.judges.measured.calibration import load
-from editjudge.judges.measured.degenerate import find_degenerate, find_flat
+from editjudge.judges.measured.degenerate import Degenerate, find_degenerate, find_flat, worst
 from editjudge.rubrics.files import resolve
 
 from .made import Picture, jpeg, photograph, recoloured
@@ -228,8 +228,8 @@ NO_EDIT = ("black", "black with a watermark", "noise", "two by two", "32 pixels,
 @pytest.mark.parametrize("rubric", ["preservation", "quality", "fidelity", "compliance", "lighting"])
 def test_every_scored_factor_of_an_output_that_is_no_edit_is_the_worst(name: str, rubric: str) -> None:
     found = assessed(CASES[name][1](photograph()), rubric)
-    worst = 0 if rubric == "lighting" else 1
-    assert set(found.scores.values()) <= {worst}
+    lowest = 0 if rubric == "lighting" else 1
+    assert set(found.scores.values()) <= {lowest}
     assert set(found.scores) | set(found.abstained) == {factor.key for factor in resolve([rubric])[0].factors}
     assert found.evidence["degenerate"]["kind"] == CASES[name][0]
     assert all("edited picture" in words for words in found.justifications.values())
@@ -238,6 +238,13 @@ def test_every_scored_factor_of_an_output_that_is_no_edit_is_the_worst(name: str
 def test_of_another_picture_preservation_is_the_worst_and_quality_is_not_scored() -> None:
     assert set(assessed(photograph(1), "preservation").scores.values()) == {1}
     assert not assessed(photograph(1), "quality").scores
+
+
+def test_of_what_may_be_another_picture_preservation_is_measured_and_quality_is_not_scored() -> None:
+    doubtful = Degenerate("unrelated", "may be another picture", certain=False)
+    assert worst(doubtful, "unchanged_regions") is None
+    quality = worst(doubtful, "image_quality")
+    assert quality is not None and quality.score is None
 
 
 @pytest.mark.parametrize("name", ["the input", "mirrored"])
