@@ -112,7 +112,8 @@ def _find(before: Array | None, edited: Array, nothing: bool | None) -> Degenera
     # What the input is already, no edit made of it.
     if (words := _noise(edited)) and (before is None or not _noise(before)):
         return Degenerate("noise", words)
-    if (words := _near_flat(edited)) and (before is None or not _near_flat(before)):
+    # Beside a drawing or a product on white, little is left only where most of that little is gone.
+    if (words := _near_flat(edited)) and (before is None or _detail(before) > max(_EMPTY, 2 * _detail(edited))):
         return Degenerate("near_flat", words)
     if words := _upscaled(before, edited):
         return Degenerate("upscaled", words)
@@ -180,7 +181,13 @@ _PLAIN = ("black", "white", "grey")
 
 
 def _near_flat(picture: Array) -> str | None:
-    """Little stands out from one smooth surface: a quadratic in each channel, fitted to what is not far from it."""
+    if (share := _detail(picture)) > _EMPTY:
+        return None
+    return f"is almost empty: {1 - share:.0%} of it is one smooth surface without any detail"
+
+
+def _detail(picture: Array) -> float:
+    """The share that stands out from one smooth surface: a quadratic in each channel, fitted to what is not far."""
     grid = cv2.resize(picture, (64, 64), interpolation=cv2.INTER_AREA).reshape(-1, 3).astype(np.float64)
     y, x = np.mgrid[-1:1:64j, -1:1:64j].reshape(2, -1)
     terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=1)
@@ -189,10 +196,7 @@ def _near_flat(picture: Array) -> str | None:
         kept = off <= max(_STRAY, float(np.quantile(off, 0.7)))
         fitted = np.linalg.lstsq(terms[kept], grid[kept], rcond=None)[0]
         off = np.abs(grid - terms @ fitted).max(axis=1)
-    share = float((off > _STRAY).mean())
-    if share > _EMPTY:
-        return None
-    return f"is almost empty: {1 - share:.0%} of it is one smooth surface without any detail"
+    return float((off > _STRAY).mean())
 
 
 def _noise(picture: Array) -> str | None:

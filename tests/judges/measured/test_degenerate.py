@@ -116,6 +116,17 @@ def test_another_picture_is_unrelated(seed: int) -> None:
     assert output is not None and output.kind == "unrelated"
 
 
+def test_a_small_thing_on_a_plain_ground_may_be_made_a_little_smaller() -> None:
+    def thing(size: int) -> Picture:
+        picture = np.full((320, 320, 3), 235, np.uint8)
+        picture[60 : 60 + size, 60 : 60 + size] = (40, 90, 160)
+        return picture
+
+    assert find_degenerate(thing(96), thing(85), ASKED) is None  # 9 % and 7 % of the picture
+    gone = find_degenerate(thing(96), thing(16), ASKED)
+    assert gone is not None and gone.kind == "near_flat"
+
+
 def test_a_board_of_squares_is_no_edit_of_a_photograph() -> None:
     assert find_degenerate(photograph(), board(), ASKED) is not None
 
