@@ -28,12 +28,12 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from editjudge.audit import audit
 from editjudge.edit import Edit
-from editjudge.judges.measured import contradictions
-from editjudge.judges.measured.assess import Subject, assess
-from editjudge.judges.measured.calibration import load
-from editjudge.judges.measured.degenerate import find_degenerate, glance
+from editjudge.manifest.audit import audit
+from editjudge.measured import contradictions
+from editjudge.measured.assess import Subject, assess
+from editjudge.measured.calibration import load
+from editjudge.measured.degenerate import find_degenerate, glance
 from editjudge.rubrics.files import resolve
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -107,7 +107,7 @@ def run(name: str, manifest: Path, url: str, patient: bool) -> dict[str, Any]:
 
 def ours(manifest: Path, url: str) -> dict[str, Any]:
     from editjudge.judges.registry import Options
-    from editjudge.run.job import Job, Manner, execute
+    from editjudge.run.job import Job, RunOptions, execute
     from editjudge.store.store import Store
 
     os.environ.pop("EDITJUDGE_STORE", None)
@@ -115,7 +115,7 @@ def ours(manifest: Path, url: str) -> dict[str, Any]:
     names = identifiers(manifest)
     started = time.monotonic()
     with Store.open(manifest.parent / f"{time.time_ns()}.db") as store:
-        done = asyncio.run(execute(job, store, Manner(concurrency=CONCURRENCY)))
+        done = asyncio.run(execute(job, store, RunOptions(concurrency=CONCURRENCY)))
         rows = list(store.judgements(store.find_run(done.name), fields=("item", "status", "scores")))
         given = {names[row["item"]]: row["scores"] for row in rows if row["scores"]}
     seconds = time.monotonic() - started

@@ -30,12 +30,12 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.model_selection import GroupKFold
 
-from editjudge.images import decode
-from editjudge.judges.measured import eyes
-from editjudge.judges.measured.calibration import FILE, Calibration, Learnt, calibration, features
-from editjudge.judges.measured.finding import on_scale
-from editjudge.judges.measured.measures import measure
-from editjudge.judges.measured.scene import compose
+from editjudge.measured import network as eyes
+from editjudge.measured.calibration import FILE, Calibration, Learnt, calibration, features
+from editjudge.measured.factor_verdict import on_scale
+from editjudge.measured.measures import measure
+from editjudge.measured.scene import compose
+from editjudge.media.image import decode
 from editjudge.rubrics.model import Scale
 
 Array = Any

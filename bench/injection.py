@@ -30,7 +30,7 @@ from editjudge.probes.judging import answers as said_of
 from editjudge.probes.judging import jobs, lay_out
 from editjudge.probes.making import Probe, probes
 from editjudge.rubrics import prompt
-from editjudge.run.job import Manner, execute
+from editjudge.run.job import RunOptions, execute
 from editjudge.store.store import Store
 
 RUBRICS = ("preservation", "quality", "fidelity")
@@ -71,7 +71,7 @@ async def moved(attempts: list[Probe], judge: str, options: Options) -> dict[str
     with tempfile.TemporaryDirectory() as name, Store.open(Path(name) / "s.db") as store:
         kept = lay_out(attempts, Path(name))
         runs = [
-            (await execute(job, store, Manner(name=f"r{number}"))).run_id
+            (await execute(job, store, RunOptions(name=f"r{number}"))).run_id
             for number, job in enumerate(jobs(kept, Path(name), judge, RUBRICS, options, "images-first", "injection"))
         ]
         told = {(row.item, row.rubric): row.scores for row in said_of(store, runs) if row.status == "ok"}

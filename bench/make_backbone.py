@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-FILE = Path(__file__).resolve().parents[1] / "editjudge" / "judges" / "measured" / "efficientnet_lite0.onnx"
+FILE = Path(__file__).resolve().parents[1] / "editjudge" / "measured" / "efficientnet_lite0.onnx"
 WEIGHTS = "57934424"
 """First digits of the SHA-256 of the weights, as their authors put them into the file's name."""
 STAGES = ((1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6), (4, 5, 2, 6), (1, 3, 1, 6))

@@ -23,13 +23,13 @@ import cv2
 import numpy as np
 from skimage import color, data, metrics
 
-from editjudge.judges.measured.calibration import FILE, load
-from editjudge.judges.measured.change import find_change
-from editjudge.judges.measured.eyes import FILE as NETWORK
-from editjudge.judges.measured.eyes import look, see
-from editjudge.judges.measured.factors import MEASURED, score
-from editjudge.judges.measured.measures import measure
-from editjudge.judges.measured.scene import compose
+from editjudge.measured.calibration import FILE, load
+from editjudge.measured.change import find_change
+from editjudge.measured.factors import MEASURED, score
+from editjudge.measured.measures import measure
+from editjudge.measured.network import FILE as NETWORK
+from editjudge.measured.network import look, see
+from editjudge.measured.scene import compose
 
 Picture = Any
 # scikit-image has no types for these three.

@@ -12,22 +12,22 @@ import cv2
 from skimage import metrics
 
 from bench.measured import Picture, cpu_ms, pair
-from editjudge.judges.metrics.comparison import Comparison
+from editjudge.metrics.comparison import MetricPair
 
 PIXELS = ("l1", "mse", "psnr", "ssim", "ms_ssim")
 WHOLE = (*PIXELS, "perceptual_lite0", "feature_lite0")
 
 
 def ours(before: Picture, after: Picture) -> None:
-    list(Comparison(before, after).values({name: name for name in WHOLE}))
+    list(MetricPair(before, after).values({name: name for name in WHOLE}))
 
 
 def ours_pixels(before: Picture, after: Picture) -> None:
-    list(Comparison(before, after).values({name: name for name in PIXELS}))
+    list(MetricPair(before, after).values({name: name for name in PIXELS}))
 
 
 def ours_ssim(before: Picture, after: Picture) -> None:
-    list(Comparison(before, after).values({"ssim": "ssim"}))
+    list(MetricPair(before, after).values({"ssim": "ssim"}))
 
 
 def theirs(before: Picture, after: Picture) -> None:

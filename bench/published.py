@@ -22,11 +22,11 @@ import numpy as np
 
 from editjudge.ratings import VOTES
 from editjudge.stats.agreement import agree
-from editjudge.stats.answer import number
 from editjudge.stats.ceiling import alpha_ordinal, fleiss
 from editjudge.stats.columns import Column, Ratings, Scores
 from editjudge.stats.concordance import Pairs, estimate
 from editjudge.stats.preference import accuracy
+from editjudge.stats.statistic import number
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

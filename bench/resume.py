@@ -21,11 +21,11 @@ from typing import Any
 
 from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options, open_judge
-from editjudge.pictures import Digests
-from editjudge.run.job import Job, Manner, execute
+from editjudge.media.cache import DigestCache
+from editjudge.run.job import Job, RunOptions, execute
 from editjudge.run.pace import Pace
-from editjudge.run.plan import Shape, works
-from editjudge.run.planning import known
+from editjudge.run.plan import QuestionSettings, works
+from editjudge.run.planner import known
 from editjudge.store.store import Store
 
 NOBODY = Options(base_url="http://127.0.0.1:9/v1")
@@ -46,11 +46,11 @@ def make_manifest(folder: Path, edits: int) -> Path:
 
 async def answers(job: Job) -> list[Judgement]:
     """An accepted answer for every key that the job will ask."""
-    shape = Shape(job.load_rubrics(), job.repeats, job.layout)
+    shape = QuestionSettings(job.load_rubrics(), job.repeats, job.layout)
     async with AsyncExitStack() as resources:
         judge = await open_judge(job.judges[0], job.options, Pace, resources)
         root = job.manifest.parent
-        look = functools.partial(known, Digests(root=root), root)
+        look = functools.partial(known, DigestCache(root=root), root)
         return [
             work.judgement(
                 "ok",
@@ -76,7 +76,7 @@ def measure(edits: int) -> dict[str, Any]:
 
 def _run(job: Job, store: Store) -> float:
     started = time.monotonic()
-    outcome = asyncio.run(execute(job, store, Manner()))
+    outcome = asyncio.run(execute(job, store, RunOptions()))
     assert outcome.ending == "finished" and outcome.tally.asked == 0, outcome.ending
     return round(time.monotonic() - started, 2)
 

@@ -60,8 +60,8 @@ def serve(store_place: str, stub: str) -> None:
     from editjudge.judges.registry import Options
     from editjudge.store.store import Store
     from editjudge.web.app import create
+    from editjudge.web.service_options import Terms
     from editjudge.web.site import Site
-    from editjudge.web.terms import Terms
 
     terms = Terms(rubrics=("fidelity",), more_rubrics=(), concurrency=IN_FLIGHT)
     with Store.open(store_place) as store, socket.socket() as listener:
@@ -105,7 +105,7 @@ def body(edits: list[dict[str, str]], first: int, count: int) -> bytes:
 
 async def load(arguments: argparse.Namespace, edits: list[Any], url: str, stub: str, pid: int) -> dict[str, Any]:
     """Everybody asks as soon as they are answered; in turn with the bare client, since the machine has its moods."""
-    from editjudge.web.terms import Terms
+    from editjudge.web.service_options import Terms
 
     count = arguments.batches * arguments.batch
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:

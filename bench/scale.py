@@ -102,9 +102,9 @@ def one(contender: str, judge: str, folder: Path, shards: bool) -> dict[str, Any
 
 def contend(contender: str, judge: str, folder: Path, url: str, shards: bool) -> dict[str, Any]:
     """Judge the manifest; figures of this process and of those it started."""
+    from editjudge.cluster.shard_run import ShardRun
     from editjudge.judges.registry import Options
-    from editjudge.run.job import Cluster, Job, Manner, execute
-    from editjudge.run.ray.folder import Folder
+    from editjudge.run.job import Cluster, Job, RunOptions, execute
     from editjudge.store.store import Store
 
     nobody = bool(os.environ.get("BENCH_SCALE_NOBODY"))
@@ -114,11 +114,11 @@ def contend(contender: str, judge: str, folder: Path, url: str, shards: bool) ->
     cluster = Cluster(workers=int(contender[-1])) if contender != "local" else None
     began: list[float] = []
     memory = Memory()
-    store: Any = Folder(f"{place}/") if shards and cluster else Store.open(place)
+    store: Any = ShardRun(f"{place}/") if shards and cluster else Store.open(place)
     with store, memory:
         started = time.monotonic()
         observe = lambda tally: began.append(time.monotonic()) if tally.total and not began else None  # noqa: E731
-        outcome = asyncio.run(execute(job, store, Manner(cluster=cluster, observe=observe)))
+        outcome = asyncio.run(execute(job, store, RunOptions(cluster=cluster, observe=observe)))
         seconds = time.monotonic() - started
     assert outcome.ending == "finished" and not (nobody and outcome.tally.asked), outcome
     begun = began[0] - started if began else 0.0

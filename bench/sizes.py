@@ -28,13 +28,13 @@ OURS = {
     "parquet": "editjudge.store.shards, pyarrow.parquet",
     "heic": "pillow_heif",
     "stats": "editjudge.stats.compare",
-    "measured": "editjudge.judges.measured.judge",
+    "measured": "editjudge.measured.judge",
     "probes": "editjudge.probes.judging",
     "web": "editjudge.web.app",
     "postgres": "psycopg",
     "ray": "ray.data",
     "hf": "datasets",
-    "inspect": "editjudge.inspection",
+    "inspect": "editjudge.integrations.inspect",
     "all": "editjudge.web.app",
 }
 """Each extra, and what is imported where it is used."""

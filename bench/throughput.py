@@ -34,7 +34,7 @@ SIDE = 1024
 IMPORTS = {
     "bare-aiohttp": ["aiohttp"],
     "bare-httpx2": ["httpx2"],
-    "editjudge": ["editjudge.run.job", "editjudge.judges.vlm", "editjudge.rubrics.files", "pydantic", "yaml"],
+    "editjudge": ["editjudge.run.job", "editjudge.judges.chat", "editjudge.rubrics.files", "pydantic", "yaml"],
 }
 CONTENDERS = tuple(IMPORTS)
 
@@ -229,14 +229,14 @@ def bare_httpx2(manifest: Path, url: str) -> int:
 
 def ours(manifest: Path, url: str) -> int:
     from editjudge.judges.registry import Options
-    from editjudge.run.job import Job, Manner, execute
+    from editjudge.run.job import Job, RunOptions, execute
     from editjudge.store.store import Store
 
     os.environ.pop("EDITJUDGE_STORE", None)
     options = Options(base_url=f"{url}/v1")
     job = Job(manifest, ("fidelity",), ("openai-compatible/stub",), options=options)
     with Store.open(manifest.parent / f"{time.time_ns()}.db") as store:
-        outcome = asyncio.run(execute(job, store, Manner(concurrency=CONCURRENCY)))
+        outcome = asyncio.run(execute(job, store, RunOptions(concurrency=CONCURRENCY)))
     assert outcome.ending == "finished" and outcome.summary.failed == 0, outcome
     return outcome.summary.total
 

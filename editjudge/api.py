@@ -12,12 +12,12 @@ from typing import Any, ParamSpec, TypeVar
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import UsageError
 from editjudge.judgement import Judgement
-from editjudge.judges.conversation import Parameters
+from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, default_rubrics
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.prompt import Layout
-from editjudge.run.job import Job, Manner, Outcome, execute, is_new, rehearse, wait_for
-from editjudge.run.planning import Ending
+from editjudge.run.job import Job, Outcome, RunOptions, execute, is_new, rehearse, wait_for
+from editjudge.run.planner import Ending
 from editjudge.run.single import judge_edit
 from editjudge.run.summary import Summary
 from editjudge.store.store import Store
@@ -163,7 +163,7 @@ async def arun(
         allow_urls=allow_urls,
         options=_options(options),
     )
-    manner = Manner(name=name, concurrency=concurrency, budget=budget)
+    manner = RunOptions(name=name, concurrency=concurrency, budget=budget)
     if is_new(store):
         await rehearse(job, manner)
     with Store.open(store) as opened:

@@ -20,7 +20,7 @@ _UNREAD = "unread:"
 """Opens the key of an edit of which some picture is known by its place alone."""
 
 
-class Kept(Protocol):
+class StoredEdit(Protocol):
     """What a store keeps of an edit."""
 
     @property
@@ -35,7 +35,7 @@ class Kept(Protocol):
     def images(self) -> Mapping[str, Mapping[str, str | None]]: ...
 
 
-class Picture(NamedTuple):
+class PictureDigest(NamedTuple):
     """How a picture is known (`digest`, or `source` where it was never read; `group` or `id` where there is none), by
     what, and where it lay."""
 
@@ -48,14 +48,14 @@ class Picture(NamedTuple):
 class Content:
     """What an edit is known by."""
 
-    pictures: Mapping[str, Picture]
+    pictures: Mapping[str, PictureDigest]
     """By role. An edit without an input has the name of its source image there, one without an output its id."""
     instruction: str
     model: str
 
     @classmethod
-    def of(cls, item: Kept) -> Content:
-        named = {"input": Picture("group", item.group or item.item), "edited": Picture("id", item.item)}
+    def of(cls, item: StoredEdit) -> Content:
+        named = {"input": PictureDigest("group", item.group or item.item), "edited": PictureDigest("id", item.item)}
         pictures = {role: _picture(entry) for role, entry in item.images.items()}
         return cls({**named, **pictures}, item.instruction, item.model or "")
 
@@ -66,9 +66,9 @@ class Content:
         return _UNREAD + digest if any(how == "source" for how, _ in pictures.values()) else digest
 
 
-def _picture(entry: Mapping[str, str | None]) -> Picture:
+def _picture(entry: Mapping[str, str | None]) -> PictureDigest:
     digest, source = entry.get("digest"), entry.get("source") or ""
-    return Picture("digest", digest, source) if digest else Picture("source", source, source)
+    return PictureDigest("digest", digest, source) if digest else PictureDigest("source", source, source)
 
 
 def is_unread(key: str) -> bool:
@@ -84,7 +84,7 @@ class Side:
     folder: str = ""
 
     @classmethod
-    def of(cls, items: Iterable[Kept], manifest: object = None) -> Side:
+    def of(cls, items: Iterable[StoredEdit], manifest: object = None) -> Side:
         folder = str(manifest).rpartition("/")[0] if manifest else ""
         return cls({item.item: Content.of(item) for item in items}, folder)
 
@@ -155,14 +155,14 @@ def _digests(*sides: Side) -> dict[str, str]:
 
 
 def _keys(side: Side, same: Same, digests: Mapping[str, str], by_model: bool) -> dict[str, str]:
-    def known(picture: Picture) -> Picture:
+    def known(picture: PictureDigest) -> PictureDigest:
         """With the digest that the other run read at the same place, or the manifest's own name for it: the same
         manifest may lie in another folder today."""
         if picture.how != "source":
             return picture
         if picture.source in digests:
-            return Picture("digest", digests[picture.source])
-        return Picture("source", picture.source.removeprefix(f"{side.folder}/"))
+            return PictureDigest("digest", digests[picture.source])
+        return PictureDigest("source", picture.source.removeprefix(f"{side.folder}/"))
 
     keys = {}
     for item, content in side.edits.items():

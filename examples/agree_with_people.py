@@ -11,7 +11,7 @@ from sample_edits import EDITORS, sample
 import editjudge as ej
 from editjudge.ratings import Rating, ratings_columns
 from editjudge.report.agreement import agreed, tables
-from editjudge.report.scored import load
+from editjudge.report.run_data import load
 from editjudge.store.store import Store
 
 TASTE = {"clean": 6.5, "leaky": 4.0, "sloppy": 2.5}

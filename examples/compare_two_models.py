@@ -8,8 +8,8 @@ from pathlib import Path
 from sample_edits import sample
 
 import editjudge as ej
-from editjudge.report.differences import differences
-from editjudge.report.scored import load
+from editjudge.report.comparison import differences
+from editjudge.report.run_data import load
 from editjudge.store.store import Store
 
 with tempfile.TemporaryDirectory() as folder:

@@ -11,7 +11,7 @@ from pathlib import Path
 import editjudge as ej
 from editjudge.errors import UsageError
 from editjudge.probes.making import Album, pretend
-from editjudge.report.scored import load
+from editjudge.report.run_data import load
 from editjudge.report.tables import Figure, Table
 from editjudge.stats.summary import summarise
 from editjudge.store.store import Store

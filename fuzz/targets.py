@@ -19,18 +19,19 @@ from typing import Any
 from jsonschema.validators import Draft202012Validator
 from starlette.requests import Request
 
-from editjudge import images, manifest, ratings
+from editjudge import manifest, ratings
 from editjudge.errors import EditjudgeError
+from editjudge.media import image as images
 from editjudge.rubrics import files
 from editjudge.rubrics.contract import Failure, check
 from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.model import Rubric
-from editjudge.web import sent
-from editjudge.web.terms import Terms
+from editjudge.web import requests as sent
+from editjudge.web.service_options import Terms
 
 Target = Callable[[bytes], None]
 
-_BOUNDS = images.Bounds(max_pixels=2**20)
+_BOUNDS = images.ImageBounds(max_pixels=2**20)
 """A picture takes milliseconds, so that many are tried."""
 _RUBRICS = [files.load(name) for name in files.names()]
 _ANSWER = {

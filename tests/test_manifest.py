@@ -24,10 +24,10 @@ from PIL import Image
 from pyarrow import parquet
 
 from editjudge import manifest
-from editjudge.audit import Audit
-from editjudge.audit import audit as look_over
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError
+from editjudge.manifest.audit import Audit
+from editjudge.manifest.audit import audit as look_over
 
 ROW = {"id": "a", "input": "in.png", "edited": "out.png", "instruction": "make it blue"}
 

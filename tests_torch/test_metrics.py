@@ -19,12 +19,12 @@ import transformers
 
 from editjudge.edit import Edit
 from editjudge.errors import UsageError
-from editjudge.judges.metrics import Metrics
-from editjudge.judges.metrics.distances import l1, ms_ssim, mse, psnr, ssim, ssim_map, unit
-from editjudge.judges.metrics.networks import Network, prepare
-from editjudge.pictures import Digests, Known, Pictures
+from editjudge.media.cache import DigestCache, ImageCache, KnownImage
+from editjudge.metrics import Metrics
+from editjudge.metrics.distances import l1, ms_ssim, mse, psnr, ssim, ssim_map, unit
+from editjudge.metrics.networks import Network, prepare
 from editjudge.rubrics.files import load
-from editjudge.run.plan import Shape, works
+from editjudge.run.plan import QuestionSettings, works
 from editjudge.run.single import judged
 
 WORDS = ["a", "red", "blue", "car", "on", "the", "road"]
@@ -100,14 +100,14 @@ def encoded(picture: Any) -> bytes:
 
 
 def judge(edit: Edit, **networks: Path) -> Any:
-    metrics, digests = Metrics({kind: str(place) for kind, place in networks.items()}), Digests()
+    metrics, digests = Metrics({kind: str(place) for kind, place in networks.items()}), DigestCache()
 
-    def look(edit: Edit, role: str) -> Known | None:
+    def look(edit: Edit, role: str) -> KnownImage | None:
         source = getattr(edit, role)
         return None if source is None else digests.known(source)
 
-    (work,) = works([edit], Shape([load("metrics_clip")]), metrics, look)
-    return asyncio.run(judged(metrics, work, Pictures()))
+    (work,) = works([edit], QuestionSettings([load("metrics_clip")]), metrics, look)
+    return asyncio.run(judged(metrics, work, ImageCache()))
 
 
 def test_every_cosine_is_that_of_the_features_of_the_checkpoint(clip: Path, dino: Path) -> None:

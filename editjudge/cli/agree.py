@@ -11,14 +11,14 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.shown import as_option, load_run, need_statistics, renamed, show, such_as
+from editjudge.cli.reading import as_option, load_run, need_statistics, renamed, show, such_as
 from editjudge.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from editjudge.ratings import Origin
-    from editjudge.report.scored import Judged
+    from editjudge.report.run_data import RunData
     from editjudge.stats.columns import Ratings, Scores
 
 FILE = click.Path(path_type=Path)
@@ -143,7 +143,7 @@ def _preferences(run: str | None, file: Path, store_place: str, as_json: bool) -
         show(lead, tables(found))
 
 
-def _ratings(file: Path | None, store_place: str, judged: Judged | None) -> tuple[Ratings, dict[str, Origin]]:
+def _ratings(file: Path | None, store_place: str, judged: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
     """From a file, or those of the store that are of the run's edits."""
     from editjudge.ratings import Origin, Rating, ratings_columns, read_ratings
 

@@ -24,7 +24,7 @@ def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
     labels, and outputs that are no edit: flat, near_flat, noise, unrelated, unchanged, mirrored, upscaled, tile. Exits
     with 1 if there is a finding.
     """
-    from editjudge.audit import audit
+    from editjudge.manifest.audit import audit
 
     found = audit(manifest, allow_outside=allow_outside)
     if as_json:

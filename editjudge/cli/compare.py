@@ -10,11 +10,11 @@ import click
 from editjudge.cli import completion
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option
-from editjudge.cli.shown import load_run, show
+from editjudge.cli.reading import load_run, show
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.report.scored import Judged
+    from editjudge.report.run_data import RunData
 
 
 @click.command(epilog="\b\nExample: editjudge compare mine --a old --b new")
@@ -58,7 +58,7 @@ def command(
         _runs(load_run(store_place, run, pairing=True), load_run(store_place, other, pairing=True), factors, as_json)
         return
     judged = load_run(store_place, run)
-    from editjudge.report.differences import compare_tables, differences
+    from editjudge.report.comparison import compare_tables, differences
 
     found = differences(judged, by, a, b, factors=factors)
     if as_json:
@@ -71,8 +71,8 @@ def command(
         )
 
 
-def _runs(a: Judged, b: Judged, factors: Sequence[str], as_json: bool) -> None:
-    from editjudge.report.differences import compare_tables, run_differences
+def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None:
+    from editjudge.report.comparison import compare_tables, run_differences
 
     found, match = run_differences(a, b, factors=factors)
     if as_json:

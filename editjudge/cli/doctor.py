@@ -69,8 +69,8 @@ def _installed(distribution: str) -> bool:
 
 
 async def _judges() -> list[dict[str, Any]]:
-    from editjudge.judges.measured import missing
     from editjudge.judges.providers import PROVIDERS
+    from editjudge.measured import missing
 
     absent = missing()
     own = "ready" if not absent else f"needs {', '.join(absent)}: pip install 'editjudge[measured]'"

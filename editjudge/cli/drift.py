@@ -7,7 +7,7 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option
-from editjudge.cli.shown import load_run, show
+from editjudge.cli.reading import load_run, show
 
 
 @click.command(epilog="\b\nExample: editjudge drift today --against last-month")
@@ -28,7 +28,7 @@ def command(run: str, against: str, against_store: str | None, store_place: str,
         load_run(place, word, pairing=True)
         for place, word in ((store_place, run), (against_store or store_place, against))
     )
-    from editjudge.report.differences import drift_tables, drifted
+    from editjudge.report.comparison import drift_tables, drifted
 
     found = drifted(now, then)
     if as_json:

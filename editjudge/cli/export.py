@@ -15,8 +15,8 @@ from editjudge.cli.output import json_option, tell
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.run.where import Where
-    from editjudge.store.store import Item, Run, Store
+    from editjudge.run.where import Condition
+    from editjudge.store.store import Item, RunRecord, Store
 
 
 @click.command(epilog="\b\nExample: editjudge export mine -o out --format parquet")
@@ -86,20 +86,20 @@ def command(
     tell(as_json, {"run": found.name, "written": [*map(str, written)]}, f"wrote {', '.join(map(str, written))}")
 
 
-def _inspect(store: Store, run: Run, output: Path) -> list[Path]:
+def _inspect(store: Store, run: RunRecord, output: Path) -> list[Path]:
     try:
-        from editjudge.inspection import export_inspect
+        from editjudge.integrations.inspect import export_inspect
     except ModuleNotFoundError:
         raise UsageError("logs for Inspect need its package: pip install 'editjudge[inspect]'") from None
     return export_inspect(store, run, output)
 
 
-def _filter(store: Store, run: Run, conditions: Sequence[str], output: Path, force: bool, as_json: bool) -> None:
-    from editjudge.layouts import relative
-    from editjudge.run.where import Where
+def _filter(store: Store, run: RunRecord, conditions: Sequence[str], output: Path, force: bool, as_json: bool) -> None:
+    from editjudge.manifest.result_trees import relative
+    from editjudge.run.where import Condition
     from editjudge.store.export import write_lines
 
-    wheres = [Where.parse(text, run.name) for text in conditions]
+    wheres = [Condition.parse(text, run.name) for text in conditions]
     for where in wheres:
         where.run_in(store)
     path, passed, outside = output / "kept.jsonl", Counter[bool | None](), False
@@ -123,9 +123,9 @@ def _filter(store: Store, run: Run, conditions: Sequence[str], output: Path, for
     tell(as_json, {"run": run.name, "written": [str(path)], **told}, words)
 
 
-def _sifted(store: Store, run: Run, wheres: Sequence[Where]) -> Iterator[tuple[Item, bool | None]]:
+def _sifted(store: Store, run: RunRecord, wheres: Sequence[Condition]) -> Iterator[tuple[Item, bool | None]]:
     """Every edit with whether all conditions hold; None where only the want of a score speaks against it."""
-    from editjudge.run.planning import BATCH
+    from editjudge.run.planner import BATCH
     from editjudge.run.where import scores_of
 
     items = store.items(run)
@@ -138,7 +138,7 @@ def _sifted(store: Store, run: Run, wheres: Sequence[Where]) -> Iterator[tuple[I
 
 
 def _manifest_row(item: Item) -> dict[str, Any]:
-    from editjudge.images import is_url
+    from editjudge.media.image import is_url
 
     names = ("instruction", "referring_expression", "model", "edit_type", "group")
     row = {"id": item.item, **{name: value for name in names if (value := getattr(item, name))}, **item.metadata}

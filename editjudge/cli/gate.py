@@ -12,13 +12,13 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.shown import load_run, show
+from editjudge.cli.reading import load_run, show
 from editjudge.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from editjudge.report.scored import Judged
+    from editjudge.report.run_data import RunData
     from editjudge.stats.columns import Scores
     from editjudge.stats.gate import Gate
 
@@ -117,7 +117,7 @@ def command(
     judged, before = _of_model(judged, model), before and _of_model(before, model, optional=True)
     base, match = None, None
     if before is not None:
-        from editjudge.report.scored import pair_runs, shared
+        from editjudge.report.run_data import pair_runs, shared
 
         scores, base, match = pair_runs(judged, before, "task")
         judged, base = replace(judged, scores=scores), shared(base.where(judge=theirs))
@@ -139,7 +139,7 @@ def command(
 
 
 def _gate(
-    judged: Judged,
+    judged: RunData,
     base: Scores | None,
     mine: str,
     minimum: dict[str, float],
@@ -148,7 +148,7 @@ def _gate(
     alpha: float,
     max_failures: float,
 ) -> Gate:
-    from editjudge.report.scored import aggregates
+    from editjudge.report.run_data import aggregates
     from editjudge.stats.gate import gate
     from editjudge.stats.summary import aggregate
 
@@ -176,9 +176,9 @@ def _gate(
     )
 
 
-def _judges(judged: Judged, before: Judged | None, named: str | None) -> tuple[str, str]:
+def _judges(judged: RunData, before: RunData | None, named: str | None) -> tuple[str, str]:
     """The judge whose scores decide, and what the baseline calls the same one."""
-    from editjudge.report.scored import common_judges
+    from editjudge.report.run_data import common_judges
 
     if named is not None:
         _known("judge", named, judged.scores.judge.present())
@@ -189,7 +189,7 @@ def _judges(judged: Judged, before: Judged | None, named: str | None) -> tuple[s
     return next(iter(same.items()))
 
 
-def _of_model(judged: Judged, model: str | None, *, optional: bool = False) -> Judged:
+def _of_model(judged: RunData, model: str | None, *, optional: bool = False) -> RunData:
     models = judged.scores.model.present()
     if model is None or (optional and model not in models):
         return judged
@@ -267,7 +267,7 @@ def _notes(found: Gate) -> list[str]:
     return notes
 
 
-def _tell(judged: Judged, found: Gate, mine: str, theirs: str, models: Sequence[str], paired: Sequence[str]) -> None:
+def _tell(judged: RunData, found: Gate, mine: str, theirs: str, models: Sequence[str], paired: Sequence[str]) -> None:
     from editjudge.report.tables import Figure, Table, between, in_line
 
     rows = [

@@ -33,7 +33,7 @@ def command(folder: Path, pictures: Path | None, store_place: str, as_json: bool
     run only if they lie in its folder, or in the one that --pictures names, whatever the export says.
     """
     from editjudge.run.contradicting import hold_against_evidence
-    from editjudge.store.importing import check_run, import_run
+    from editjudge.store.import_run import check_run, import_run
 
     with _already_there(store_place) or nullcontext() as store:
         about = check_run(folder, store)

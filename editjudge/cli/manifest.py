@@ -35,7 +35,7 @@ def command(tree: Path, layout: str, instructions: Path, originals: Path | None,
     What the benchmark asks for decides the rows: a picture that a model did not produce is a row too, and is judged
     as missing_output.
     """
-    from editjudge.layouts import LAYOUTS, read_facts, relative
+    from editjudge.manifest.result_trees import LAYOUTS, read_facts, relative
 
     rows, missing, outside = [], 0, False
     for found in LAYOUTS[layout](tree, read_facts(instructions), originals):

@@ -34,7 +34,7 @@ class Finite(click.FloatRange):
         return number
 
 
-class Listing(click.Group):
+class ListByDefault(click.Group):
     """Verbs of which the first is `list`: what is meant where none is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -175,7 +175,7 @@ def bundle(
 
 
 def _options(given: dict[str, Any]) -> Options:
-    from editjudge.judges.conversation import Parameters
+    from editjudge.judges.messages import Parameters
     from editjudge.judges.registry import Options
 
     extra = dict(_pair(text) for text in given.pop("extra"))
@@ -222,7 +222,7 @@ def default_judge(named: tuple[str, ...]) -> tuple[str, ...]:
 
 def open_store(place: str, *, readonly: bool = False, create: bool = True) -> Store:
     """The store; a verb that only reads, or needs what is in it, does not make one."""
-    from editjudge.store.places import engine_of
+    from editjudge.store.location import engine_of
     from editjudge.store.store import Store
 
     if not create:

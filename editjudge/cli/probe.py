@@ -26,8 +26,8 @@ from editjudge.cli.options import (
     store_option,
 )
 from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.reading import need_statistics, show
 from editjudge.cli.run import EXIT, TOO_MANY_FAILED, how_to_go_on, watched
-from editjudge.cli.shown import need_statistics, show
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from editjudge.judges.registry import Options
     from editjudge.probes.judging import ProbeJob
     from editjudge.probes.making import Probe
-    from editjudge.probes.result import Answered, Result
-    from editjudge.run.job import Manner
+    from editjudge.probes.result import AnsweredProbe, ProbeResult
+    from editjudge.run.job import RunOptions
     from editjudge.store.store import Store
 
 FORMS = (".html", ".json", ".md")
@@ -86,11 +86,11 @@ def command(
     if output is not None and output.suffix not in FORMS:
         raise UsageError(f"{safe(str(output))}: the name ends in none of {', '.join(FORMS)}")
     from editjudge.judges.registry import is_local
-    from editjudge.run.job import Manner
+    from editjudge.run.job import RunOptions
 
     seed, options = _seed(options)
     (spec,) = default_judge((judge,) if judge else ())
-    manner = Manner(concurrency=concurrency, budget=budget)
+    manner = RunOptions(concurrency=concurrency, budget=budget)
     source = f"seed {seed}, {photos} photographs"
     with _folder(write) as folder:
         probes = _made(photos, seed, rubrics, folder)
@@ -172,8 +172,8 @@ def _forecast(planned: Sequence[ProbeJob], store_place: str, as_json: bool, *, e
 
 
 def _judged(
-    planned: Sequence[ProbeJob], store: Store, manner: Manner, max_failures: float, *, quiet: bool
-) -> tuple[int, list[Answered]]:
+    planned: Sequence[ProbeJob], store: Store, manner: RunOptions, max_failures: float, *, quiet: bool
+) -> tuple[int, list[AnsweredProbe]]:
     """Every run in turn; one that was stopped ends it, and what is there is shown."""
     from dataclasses import replace
 
@@ -196,8 +196,8 @@ def _judged(
     return code or (TOO_MANY_FAILED if failed > max_failures * total else 0), answers(store, runs)
 
 
-def _tell(result: Result, output: Path | None, as_json: bool) -> None:
-    from editjudge.probes.shown import html, lead, tables
+def _tell(result: ProbeResult, output: Path | None, as_json: bool) -> None:
+    from editjudge.probes.page import html, lead, tables
     from editjudge.report.tables import together_markdown
 
     if output is not None:

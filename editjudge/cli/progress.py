@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from editjudge.run.planning import Tally
+    from editjudge.run.planner import RunTally
 
 _EVERY = 10.0
 """Seconds between plain lines: a log of an hour stays readable."""
@@ -28,7 +28,7 @@ class Plain:
         self._every = math.inf if quiet else _EVERY
         self._said = time.monotonic()
 
-    def __call__(self, tally: Tally) -> None:
+    def __call__(self, tally: RunTally) -> None:
         if time.monotonic() - self._said >= self._every:
             self._said = time.monotonic()
             click.echo(describe(tally, self._total), err=True)
@@ -61,7 +61,7 @@ class Bar:
         self._progress.start()
         self._drawn = 0.0
 
-    def __call__(self, tally: Tally) -> None:
+    def __call__(self, tally: RunTally) -> None:
         if time.monotonic() - self._drawn > 0.1:  # a terminal shows no more, and each drawing costs a millisecond
             self._drawn = time.monotonic()
             self._progress.update(self._task, completed=tally.total, told=_told(tally, self._total))
@@ -82,12 +82,12 @@ def watcher(total: int | None, *, quiet: bool) -> Plain | Bar:
     return Plain(total, quiet) if plain else Bar(total, console)
 
 
-def describe(tally: Tally, total: int | None) -> str:
+def describe(tally: RunTally, total: int | None) -> str:
     """One line: how many, how fast, how long still, what it cost, what failed."""
     return f"{tally.total:,}{f' of {total:,}' if total else ''} judged, {_told(tally, total)}"
 
 
-def _told(tally: Tally, total: int | None) -> str:
+def _told(tally: RunTally, total: int | None) -> str:
     rate = tally.asked / max(time.monotonic() - tally.started, 1e-9)
     parts = [f"{rate:.1f}/s"]
     if total and tally.asked:

@@ -10,7 +10,7 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import NewFile, open_store, store_option
 from editjudge.cli.output import agreed, emit, json_option, safe, tell
-from editjudge.cli.shown import need_statistics
+from editjudge.cli.reading import need_statistics
 from editjudge.errors import InputError, UsageError
 
 
@@ -42,7 +42,7 @@ def import_(file: Path, run: str | None, manifest: Path | None, store_place: str
         raise UsageError("--run and --manifest both say what the items are: give one of them")
     found = list(unique_ratings(file))
     if manifest is not None:
-        from editjudge.run.planning import contents_of_manifest
+        from editjudge.run.planner import contents_of_manifest
 
         contents = contents_of_manifest(manifest)
     with open_store(store_place) as store:

@@ -12,7 +12,7 @@ import click
 
 from editjudge.cli.options import NewFile, open_store, run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.shown import as_option, load_run, names_folder, renamed, show, such_as
+from editjudge.cli.reading import as_option, load_run, names_folder, renamed, show, such_as
 from editjudge.errors import EditjudgeError, ImageError, UsageError
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image
 
-    from editjudge.report.agreement import Agreed
-    from editjudge.report.means import Means
-    from editjudge.report.scored import Judged
-    from editjudge.store.store import Item, Run, Store
+    from editjudge.report.agreement import AgreementReport
+    from editjudge.report.run_data import RunData
+    from editjudge.report.summary import SummaryReport
+    from editjudge.store.store import Item, RunRecord, Store
 
 FORMS = {".html": "html", ".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
 """The form that a file's name asks for where --format does not."""
@@ -70,7 +70,7 @@ def command(
             f"bring the run into a store with `editjudge import-run`, and report from there"
         )
     judged = load_run(store_place, run, by)
-    from editjudge.report.means import document, measure, tables
+    from editjudge.report.summary import document, measure, tables
 
     means = measure(judged, by, width=width)
     if form is None:
@@ -87,10 +87,10 @@ def command(
         click.echo(f"wrote {safe(str(output))}")
 
 
-def rendered(means: Means, form: str) -> str:
+def rendered(means: SummaryReport, form: str) -> str:
     """The whole report in one form that has no pictures."""
-    from editjudge.report.differences import compare_tables
-    from editjudge.report.means import document, long, tables
+    from editjudge.report.comparison import compare_tables
+    from editjudge.report.summary import document, long, tables
     from editjudge.report.tables import PROSE
 
     if form == "csv":
@@ -102,12 +102,12 @@ def rendered(means: Means, form: str) -> str:
     return PROSE[form](f"Run {judged.run.name}", judged.lead(), shown)
 
 
-def looked_at(means: Means, store_place: str, called: Sequence[str] = ()) -> str:
+def looked_at(means: SummaryReport, store_place: str, called: Sequence[str] = ()) -> str:
     """The report as a page, with pictures of the edits worth looking at."""
     from editjudge.report.page import page
 
     with open_store(store_place, readonly=True) as store:
-        sight = Sight(means.judged.run, store)
+        sight = ReportOptions(means.judged.run, store)
         return page(means, store, sight.picture, sight.question, *_agreed(means.judged, store, called))
 
 
@@ -124,7 +124,7 @@ def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:
     return FORMS[output.suffix]
 
 
-def _agreed(judged: Judged, store: Store, called: Sequence[str]) -> tuple[Agreed | None, str]:
+def _agreed(judged: RunData, store: Store, called: Sequence[str]) -> tuple[AgreementReport | None, str]:
     """Judges against people, where the store has ratings of these edits and factors; and what it has besides."""
     from editjudge.ratings import Rating, ratings_columns
     from editjudge.report.agreement import agreed
@@ -145,10 +145,10 @@ def _agreed(judged: Judged, store: Store, called: Sequence[str]) -> tuple[Agreed
     return agreed(rated.where(factor=own), scores, scales=scales, continuous=between) if own else None, apart
 
 
-class Sight:
+class ReportOptions:
     """What a page shows of an edit: its pictures, from where the run had them, and the question asked about it."""
 
-    def __init__(self, run: Run, store: Store) -> None:
+    def __init__(self, run: RunRecord, store: Store) -> None:
         self._layout: Any = run.spec.get("layout", "images-first")
         self._rubrics = store.rubrics()
         self._run = run
@@ -185,8 +185,8 @@ class Sight:
 
     def _read(self, item: Item, role: str) -> bytes:
         """As it was judged, or words: a picture that is another one by now is not shown in its place."""
-        from editjudge.images import digest
-        from editjudge.run.sources import picture_of
+        from editjudge.media.image import digest
+        from editjudge.run.picture_sources import picture_of
 
         data = picture_of(self._run, item, role)
         if item.images[role].get("digest") not in (None, digest(data)):
@@ -196,7 +196,7 @@ class Sight:
         return data
 
     def _change(self, item: Item) -> bytes | None:
-        from editjudge.judges import measured
+        from editjudge import measured
 
         before = "input" if "input" in item.images else "ground_truth"
         if not {before, "edited"} <= set(item.images) or measured.missing():
@@ -210,7 +210,7 @@ class Sight:
 
 
 def _small(data: bytes, name: str) -> bytes:
-    from editjudge.images import decode
+    from editjudge.media.image import decode
 
     image: Image = decode(data, name=name)
     image.thumbnail((THUMBNAIL, THUMBNAIL))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli import completion
-from editjudge.cli.options import Listing, NewFile, layout_option
+from editjudge.cli.options import ListByDefault, NewFile, layout_option
 from editjudge.cli.output import emit, json_option, read_text, safe
 from editjudge.errors import UsageError
 
@@ -21,7 +21,7 @@ MAX_PROMPT = 200_000
 """A fifth of what a rubric file may have: escaped and folded, a character can take more than four times its room."""
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListByDefault)
 def command() -> None:
     """List, show, check and import rubrics; list them where nothing is named.
 
@@ -209,7 +209,7 @@ def import_(
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    from editjudge.rubrics.examples import values_of
+    from editjudge.rubrics.example_json import values_of
 
     values = values_of(text)
     if not values:

@@ -33,12 +33,12 @@ from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.judges.purse import Shortage
+    from editjudge.judges.budget import Shortfall
     from editjudge.judges.registry import Options
     from editjudge.report.tables import Table
     from editjudge.run.cost import Estimate
-    from editjudge.run.job import Job, Manner, Outcome
-    from editjudge.run.summary import Reason, Summary
+    from editjudge.run.job import Job, Outcome, RunOptions
+    from editjudge.run.summary import FailureReason, Summary
     from editjudge.store.store import Store
 
 EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
@@ -120,7 +120,7 @@ def command(
     what is in flight finish; twice stops at once.
     """
     from editjudge.judges.registry import default_rubrics
-    from editjudge.run.job import Cluster, Job, Manner, is_new
+    from editjudge.run.job import Cluster, Job, RunOptions, is_new
 
     judges = default_judge(judges)
     job = Job(
@@ -137,7 +137,7 @@ def command(
         options=options,
         where=where,
     )
-    manner = Manner(
+    manner = RunOptions(
         name=name,
         concurrency=concurrency,
         requests_per_minute=rpm,
@@ -158,13 +158,13 @@ def command(
         sys.exit(conduct(job, store, manner, max_failures, as_json, quiet))
 
 
-def _result(job: Job, manner: Manner, place: str) -> Store:
+def _result(job: Job, manner: RunOptions, place: str) -> Store:
     """The store; for a cluster also a folder that becomes one of shards, and does for it what a store does."""
     if manner.cluster:
-        from editjudge.run.ray.folder import Folder, is_folder
+        from editjudge.cluster.shard_run import ShardRun, is_folder
 
         if is_folder(place):
-            return cast("Store", Folder(place))
+            return cast("Store", ShardRun(place))
     from editjudge.run.job import is_new, rehearse
 
     if is_new(place):
@@ -172,7 +172,7 @@ def _result(job: Job, manner: Manner, place: str) -> Store:
     return open_store(place)
 
 
-def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json: bool, quiet: bool) -> int:
+def conduct(job: Job, store: Store, manner: RunOptions, max_failures: float, as_json: bool, quiet: bool) -> int:
     """Run with progress and a summary; the exit code."""
     started = time.monotonic()
     outcome = watched(job, store, manner, quiet=quiet or (as_json and not sys.stderr.isatty()))
@@ -187,7 +187,7 @@ def conduct(job: Job, store: Store, manner: Manner, max_failures: float, as_json
     return TOO_MANY_FAILED if share > max_failures else 0
 
 
-def watched(job: Job, store: Store, manner: Manner, *, quiet: bool) -> Outcome | None:
+def watched(job: Job, store: Store, manner: RunOptions, *, quiet: bool) -> Outcome | None:
     """Run with progress; None where it was stopped at once."""
     import dataclasses
 
@@ -259,7 +259,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
         click.echo(f"stopped ({outcome.ending}); {how_to_go_on()}", err=True)
 
 
-def _short(short: Shortage) -> str:
+def _short(short: Shortfall) -> str:
     """Each start of a command has the whole budget, which helps where that is enough for a question."""
     feared = f"the next question may cost up to ${short.next:.4f}"
     if short.next > short.budget:
@@ -271,7 +271,7 @@ def _short(short: Shortage) -> str:
 
 
 def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
-    from editjudge.cli.shown import show
+    from editjudge.cli.reading import show
     from editjudge.judgement import unread
 
     tally, summary = outcome.tally, outcome.summary
@@ -300,7 +300,7 @@ def _tell_left_out(count: int) -> None:
         click.echo(f"{count:,} {'edit is' if count == 1 else 'edits are'} not in the run of --where, and left out")
 
 
-def _why(reason: Reason, n: int) -> str:
+def _why(reason: FailureReason, n: int) -> str:
     """`3 missing_output: out/cta.png is not there (0002)`"""
     some = f"{n:,} {reason.status}" + (f", {reason.count:,} of them" if reason.count < n else "")
     return f"{some}: {one_line(reason.message) or 'no reason was kept'} ({one_line(reason.item)[:80]})"
@@ -340,7 +340,7 @@ def glances(summary: Summary) -> list[Table]:
     return found
 
 
-def _dry_run(job: Job, store_place: str, manner: Manner, as_json: bool) -> None:
+def _dry_run(job: Job, store_place: str, manner: RunOptions, as_json: bool) -> None:
     import dataclasses
 
     from editjudge.run.cost import meant

@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import Listing, max_failures_option, open_store, quiet_option, run_argument, store_option
+from editjudge.cli.options import (
+    ListByDefault,
+    max_failures_option,
+    open_store,
+    quiet_option,
+    run_argument,
+    store_option,
+)
 from editjudge.cli.output import agreed, emit, json_option, one_line, safe, tell
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.store.store import Run
+    from editjudge.store.store import RunRecord
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListByDefault)
 def command() -> None:
     """List, show, remove and repeat runs; list them where nothing is named. RUN is a run's name or id."""
 
@@ -99,7 +106,7 @@ def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json:
     """
     from editjudge.cli.run import conduct
     from editjudge.errors import RubricError
-    from editjudge.run.job import Job, Manner
+    from editjudge.run.job import Job, RunOptions
 
     with open_store(store_place, create=False) as store:
         found = store.find_run(run)
@@ -115,9 +122,9 @@ def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json:
         if now != found.spec["rubrics"]:
             changed = [name for name, hash_ in found.spec["rubrics"].items() if now.get(name) != hash_]
             raise RubricError(f"{', '.join(changed)} changed since the run: its questions cannot be asked again")
-        sys.exit(conduct(job, store, Manner(name=found.name), max_failures, as_json, quiet))
+        sys.exit(conduct(job, store, RunOptions(name=found.name), max_failures, as_json, quiet))
 
 
-def _told(run: Run) -> dict[str, Any]:
+def _told(run: RunRecord) -> dict[str, Any]:
     names = ("id", "name", "state", "created", "updated", "spec", "spec_hash", "summary", "version")
     return {name: getattr(run, name) for name in names}

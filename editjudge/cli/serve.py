@@ -14,12 +14,12 @@ import click
 
 from editjudge.cli.options import asking_options, judge_option, open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.terms import terms_options
+from editjudge.cli.service_options import terms_options
 from editjudge.errors import InputError, UsageError, WorldError
 
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
-    from editjudge.web.terms import Terms
+    from editjudge.web.service_options import Terms
 
 _SHORTEST = 16
 """Characters of a token; one of ours has 43."""

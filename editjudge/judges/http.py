@@ -17,7 +17,7 @@ from typing import IO, Self
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from editjudge.judges.conversation import Problem
+from editjudge.judges.messages import CallFailed
 
 MAX_REPLY_BYTES = 20_000_000
 """No answer comes near it; a server that sends more is broken or hostile."""
@@ -51,7 +51,7 @@ class _Pieces(aiohttp.Payload):
             await writer.write(piece)
 
 
-class Transport:
+class HttpTransport:
     """Connections to judges, kept open and reused for as long as a run lasts."""
 
     def __init__(self, *, timeout: float = 300.0) -> None:
@@ -78,7 +78,7 @@ class Transport:
     async def post(
         self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
     ) -> Response:
-        """Send and read to the end; raises `Problem` where no complete response came within `patience` timeouts."""
+        """Send and read to the end; raises `CallFailed` where no complete response came within `patience` timeouts."""
         return await self._request("POST", url, headers, _Pieces(body), patience=patience)
 
     async def get(self, url: str, headers: Mapping[str, str], into: IO[bytes] | None = None) -> Response:
@@ -113,17 +113,17 @@ def _explaining(seconds: float) -> Iterator[None]:
     try:
         yield
     except aiohttp.ConnectionTimeoutError:  # nothing was sent, so nothing is billed
-        raise Problem("connection", f"no connection within {min(seconds, _CONNECT):g} s") from None
+        raise CallFailed("connection", f"no connection within {min(seconds, _CONNECT):g} s") from None
     except TimeoutError:
-        raise Problem("timeout", f"no complete answer within {seconds:g} s") from None
+        raise CallFailed("timeout", f"no complete answer within {seconds:g} s") from None
     except aiohttp.ClientConnectorDNSError as error:
-        raise Problem("connection", f"the host {error.host} cannot be found") from None
+        raise CallFailed("connection", f"the host {error.host} cannot be found") from None
     except aiohttp.ClientConnectorCertificateError as error:
-        raise Problem("key", f"the certificate of {error.host} cannot be trusted") from None
+        raise CallFailed("key", f"the certificate of {error.host} cannot be trusted") from None
     except aiohttp.ClientConnectorError as error:
-        raise Problem("connection", f"no connection to {error.host}:{error.port}: {error.strerror}") from None
+        raise CallFailed("connection", f"no connection to {error.host}:{error.port}: {error.strerror}") from None
     except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-        raise Problem("connection", f"the connection broke: {type(error).__name__}", cut_off=True) from None
+        raise CallFailed("connection", f"the connection broke: {type(error).__name__}", cut_off=True) from None
 
 
 async def _kept(response: aiohttp.ClientResponse, into: IO[bytes]) -> bytes:
@@ -139,5 +139,5 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     async for chunk in response.content.iter_any():
         data += chunk
         if len(data) > MAX_REPLY_BYTES:
-            raise Problem("server", f"the server sent more than {MAX_REPLY_BYTES:,} bytes", cut_off=True)
+            raise CallFailed("server", f"the server sent more than {MAX_REPLY_BYTES:,} bytes", cut_off=True)
     return bytes(data)

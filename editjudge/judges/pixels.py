@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from editjudge.errors import ImageError
-from editjudge.images import Limits, decode
-from editjudge.pictures import Encoded
+from editjudge.media.cache import Encoded
+from editjudge.media.image import ImageLimits, decode
 
-READABLE = Limits(formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}))
+READABLE = ImageLimits(formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}))
 """Whatever can be decoded, at its own size."""
 
 

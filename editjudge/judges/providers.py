@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any, Literal, NoReturn, Protocol, cast
 
 from editjudge.errors import UsageError, near_miss
-from editjudge.images import Limits
 from editjudge.judgement import SchemaMode
-from editjudge.judges.conversation import Conversation, Parameters, Reply, Request
+from editjudge.judges.messages import ChatRequest, Conversation, Parameters, Reply
+from editjudge.media.image import ImageLimits
 
 LEAST_KEY = 8
 """Characters of a key that is taken out of answers as well as errors. What is shorter is a stand-in ("x", "EMPTY",
@@ -79,9 +79,11 @@ def _in_base64(value: str) -> Iterator[str]:
 
 
 class Wire(Protocol):
-    """What the modules of `judges.wire` have in common."""
+    """What the modules of the wire formats (`judges.openai` ...) have in common."""
 
-    def request(self, conversation: Conversation, model: str, parameters: Parameters, **options: Any) -> Request: ...
+    def request(
+        self, conversation: Conversation, model: str, parameters: Parameters, **options: Any
+    ) -> ChatRequest: ...
 
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply: ...
 
@@ -101,7 +103,7 @@ class Provider:
     """The first that is set counts."""
     needs_key: bool = False
     auth: AuthStyle = "bearer"
-    limits: Limits = field(default_factory=Limits)
+    limits: ImageLimits = field(default_factory=ImageLimits)
     schema_mode: SchemaMode = "enforced"
     options: Mapping[str, Any] = field(default_factory=dict)
     """Passed on to the wire format."""
@@ -111,14 +113,14 @@ class Provider:
     """Azure's dated API versions. Where none is named, its undated v1 API is used."""
 
 
-_OPENAI = "editjudge.judges.wire.openai"
-_ANTHROPIC = "editjudge.judges.wire.anthropic"
-_GOOGLE = "editjudge.judges.wire.google"
+_OPENAI = "editjudge.judges.openai"
+_ANTHROPIC = "editjudge.judges.anthropic"
+_GOOGLE = "editjudge.judges.google"
 
 _OLD_FIELD: Mapping[str, Any] = {"max_tokens_field": "max_tokens"}
-_PLAIN = Limits(frozenset({"jpeg", "png"}))
+_PLAIN = ImageLimits(frozenset({"jpeg", "png"}))
 """llama.cpp and what is built on it read pictures with stb_image, which knows no WebP; unknown servers read these."""
-_PILLOW = Limits(frozenset({"jpeg", "png", "webp", "gif"}))
+_PILLOW = ImageLimits(frozenset({"jpeg", "png", "webp", "gif"}))
 
 PROVIDERS: Mapping[str, Provider] = {
     "openai": Provider(
@@ -127,7 +129,7 @@ PROVIDERS: Mapping[str, Provider] = {
         ("OPENAI_BASE_URL",),
         ("OPENAI_API_KEY",),
         needs_key=True,
-        limits=Limits(max_bytes=20_000_000),  # documented per image for years; larger ones now pass on some models
+        limits=ImageLimits(max_bytes=20_000_000),  # documented per image for years; larger ones now pass on some models
     ),
     "anthropic": Provider(
         _ANTHROPIC,
@@ -137,7 +139,7 @@ PROVIDERS: Mapping[str, Provider] = {
         needs_key=True,
         auth="x-api-key",
         # 10 MiB a picture, counted after base64; sides of more than 8000 pixels are refused.
-        limits=Limits(max_side=8_000, max_bytes=10 * 2**20 * 3 // 4),
+        limits=ImageLimits(max_side=8_000, max_bytes=10 * 2**20 * 3 // 4),
         unsupported=frozenset({"seed"}),
     ),
     "google": Provider(
@@ -148,7 +150,7 @@ PROVIDERS: Mapping[str, Provider] = {
         needs_key=True,
         auth="x-goog-api-key",
         # No GIF. The limit is on the whole request, 20 MB where it is lowest: three pictures of 5 MB in base64.
-        limits=Limits(frozenset({"jpeg", "png", "webp", "heic"}), max_bytes=4_900_000),
+        limits=ImageLimits(frozenset({"jpeg", "png", "webp", "heic"}), max_bytes=4_900_000),
     ),
     "openrouter": Provider(
         _OPENAI,
@@ -166,7 +168,7 @@ PROVIDERS: Mapping[str, Provider] = {
         ("AZURE_OPENAI_API_KEY",),
         needs_key=True,
         auth="api-key",
-        limits=Limits(max_bytes=20_000_000),
+        limits=ImageLimits(max_bytes=20_000_000),
         version_variables=("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION"),
     ),
     "vllm": Provider(
@@ -230,7 +232,7 @@ class Endpoint:
     url: str
     """Base URL, without a slash at the end."""
     wire: str
-    limits: Limits
+    limits: ImageLimits
     schema_mode: SchemaMode
     key: Secret | None = field(default=None, compare=False)
     other_keys: tuple[Secret, ...] = field(default=(), compare=False)
@@ -244,7 +246,7 @@ class Endpoint:
     """Settings that are left out of the requests."""
     warnings: tuple[str, ...] = ()
 
-    def request(self, conversation: Conversation, parameters: Parameters) -> Request:
+    def request(self, conversation: Conversation, parameters: Parameters) -> ChatRequest:
         return self._wire().request(conversation, self.model, parameters, **self.options)
 
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
@@ -262,7 +264,7 @@ class Endpoint:
         redacted = self.redacted(text)
         return body if redacted == text else redacted.encode("utf-8", "surrogateescape")
 
-    def address(self, request: Request) -> tuple[str, dict[str, str]]:
+    def address(self, request: ChatRequest) -> tuple[str, dict[str, str]]:
         """Where a request goes, and its headers: the one place where the key is put among them."""
         query = f"?{urllib.parse.urlencode(self.query)}" if self.query else ""
         headers = {"content-type": "application/json", **self.headers, **request.headers}

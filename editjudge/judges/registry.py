@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.errors import UsageError
-from editjudge.judges.conversation import Parameters
-from editjudge.judges.purse import Funds
-from editjudge.judges.work import Judge, Pacing
+from editjudge.judges.budget import BudgetProtocol
+from editjudge.judges.judge import Judge, Pacing
+from editjudge.judges.messages import Parameters
 from editjudge.rubrics.files import COMPUTED
 from editjudge.rubrics.model import Rubric
 
@@ -70,13 +70,13 @@ async def open_judge(
     *,
     batch: bool = False,
     needs_key: bool = True,
-    funds: Funds | None = None,
+    funds: BudgetProtocol | None = None,
 ) -> Judge:
     """The judge of a spec, at the price of its batches if `batch`; what it holds open is closed with `resources`.
 
     One that is never asked, as for a forecast, needs no key."""
     if batch:
-        from editjudge.judges.wire.batch import desk
+        from editjudge.judges.batch import desk
 
         desk(spec)  # says so where there are none
     if spec.startswith("replay:"):
@@ -85,14 +85,14 @@ async def open_judge(
         return Replay(spec.removeprefix("replay:"), strict=options.strict)
     if spec in ("measured", METRICS):
         return _embedded(spec, options.parameters.extra)
-    from editjudge.judges.http import Transport
+    from editjudge.judges.chat import ChatJudge
+    from editjudge.judges.http import HttpTransport
     from editjudge.judges.prices import prices
     from editjudge.judges.providers import resolve
-    from editjudge.judges.vlm import Talker
 
     endpoint = resolve(spec, options.base_url, needs_key=needs_key)
-    transport = await resources.enter_async_context(Transport(timeout=options.timeout))
-    return Talker(
+    transport = await resources.enter_async_context(HttpTransport(timeout=options.timeout))
+    return ChatJudge(
         spec,
         endpoint,
         options.parameters,
@@ -108,7 +108,7 @@ async def open_judge(
 
 def _embedded(spec: str, extra: Mapping[str, Any]) -> Judge:
     try:
-        measured = importlib.import_module("editjudge.judges.measured")
+        measured = importlib.import_module("editjudge.measured")
         absent = measured.missing()
     except ImportError:
         absent = ["the extra `measured`"]
@@ -118,7 +118,7 @@ def _embedded(spec: str, extra: Mapping[str, Any]) -> Judge:
             "or name a judge with --judge provider/model"
         )
     if spec == METRICS:
-        from editjudge.judges.metrics import Metrics
+        from editjudge.metrics import Metrics
 
         return Metrics(extra)
     judge: Judge = measured.Measured()

@@ -10,9 +10,9 @@ from typing import Any
 
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError
-from editjudge.images import Limits
 from editjudge.judgement import Exchange, Judgement
-from editjudge.judges.work import Load, Work
+from editjudge.judges.judge import Load, Work
+from editjudge.media.image import ImageLimits
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
 from editjudge.rubrics.model import Rubric
 
@@ -25,7 +25,7 @@ class Replay:
     A further line for the same item, rubric and repeat is the next attempt.
     """
 
-    limits: Limits | None = None
+    limits: ImageLimits | None = None
 
     def __init__(self, path: str, *, strict: bool = False) -> None:
         self.spec = f"replay:{path}"

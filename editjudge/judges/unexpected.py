@@ -8,7 +8,7 @@ import traceback
 from typing import Any
 
 from editjudge.errors import WorldError
-from editjudge.judges.wire.pieces import cleaned, without_keys
+from editjudge.judges.body import cleaned, without_keys
 from editjudge.rubrics.contract import Remark
 
 CODE = "unexpected_exception"

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from editjudge import images
 from editjudge.manifest.reader import Reader, Row, described
+from editjudge.media import image as images
 
 # Each of four pictures as a data: URL of the largest size, and the words beside them.
 _MAX_LINE = 4 * images.BOUNDS.max_bytes * 4 // 3 + 2**20

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from editjudge import images
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError, ManifestError
+from editjudge.media import image as images
 
 Notify = Callable[[str], None]
 """Takes what a user should hear that is no error; by default a warning in the log."""

@@ -14,8 +14,8 @@ from typing import Literal
 import cv2
 import numpy as np
 
-from . import painting
-from .photographs import Mask, Photograph, Picture, Place, cut, feathered, load, photograph
+from editjudge.probes import drawing as painting
+from editjudge.probes.photographs import Mask, Photograph, Picture, Region, cut, feathered, load, photograph
 
 Base = Literal["recolour", "both", "add", "text"]
 BASES: tuple[Base, ...] = ("recolour", "both", "add", "text")
@@ -26,7 +26,7 @@ SOFT = 2.0
 
 
 @dataclass(frozen=True)
-class Scene:
+class ProbeScene:
     """A photograph, and what is asked of it."""
 
     photograph: Photograph
@@ -106,7 +106,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Family:
+class Defect:
     """A defect: what it is, which factors must fall with it, and how it is done."""
 
     name: str
@@ -114,27 +114,27 @@ class Family:
     base: Base
     unit: str
     doses: tuple[float, ...]
-    make: Callable[[Scene, Picture, float], Picture]
+    make: Callable[[ProbeScene, Picture, float], Picture]
     """From the scene, its clean edit and a dose."""
     also: frozenset[str] = frozenset()
     """Factors that the same defect breaks by the rubric's own words: neither required to fall nor to stay."""
 
 
-def _leak(scene: Scene, clean: Picture, share: float) -> Picture:
+def _leak(scene: ProbeScene, clean: Picture, share: float) -> Picture:
     outside = 1 - scene.region(clean, 6)
     stain = np.clip((share - painting.clouds(clean.shape, 22, scene.number)) * 60 + 0.5, 0, 1)
     return painting.mix(clean, painting.recoloured(clean, np.ones_like(outside), scene.hue), 0.55 * stain * outside)
 
 
-def _tint(_: Scene, clean: Picture, by: float) -> Picture:
+def _tint(_: ProbeScene, clean: Picture, by: float) -> Picture:
     return painting.shifted(clean, 1.0, (0, 0.5 * by, 0.87 * by))
 
 
-def _palette(_: Scene, clean: Picture, degrees: float) -> Picture:
+def _palette(_: ProbeScene, clean: Picture, degrees: float) -> Picture:
     return painting.turned(clean, degrees)
 
 
-def _replaced(scene: Scene, clean: Picture, share: float) -> Picture:
+def _replaced(scene: ProbeScene, clean: Picture, share: float) -> Picture:
     """By the entity of the next photograph, matched in brightness and colour so that nothing else gives it away."""
     place, donor = scene.photograph.entity, photograph(scene.index + 1, scene.seed)
     other = _patch(load(donor), donor.entity, _box(clean.shape, place))
@@ -147,7 +147,7 @@ def _replaced(scene: Scene, clean: Picture, share: float) -> Picture:
     return painting.mix(clean, layer, share * here)
 
 
-def _box(shape: tuple[int, ...], place: Place) -> tuple[int, int, int, int]:
+def _box(shape: tuple[int, ...], place: Region) -> tuple[int, int, int, int]:
     """Left, top, right, bottom in pixels, with room for the feather."""
     height, width = shape[:2]
     wide, tall = place.across * 1.15, place.down * 1.15
@@ -155,68 +155,68 @@ def _box(shape: tuple[int, ...], place: Place) -> tuple[int, int, int, int]:
     return left, max(0, round((place.y - tall) * height)), right, min(height, round((place.y + tall) * height))
 
 
-def _patch(picture: Picture, place: Place, box: tuple[int, int, int, int]) -> Picture:
+def _patch(picture: Picture, place: Region, box: tuple[int, int, int, int]) -> Picture:
     left, top, right, bottom = _box(picture.shape, place)
     size = (box[2] - box[0], box[3] - box[1])
     return cv2.resize(picture[top:bottom, left:right], size, interpolation=cv2.INTER_AREA).astype(np.float32)
 
 
-def _smeared(scene: Scene, clean: Picture, sigma: float) -> Picture:
+def _smeared(scene: ProbeScene, clean: Picture, sigma: float) -> Picture:
     return painting.mix(clean, painting.blurred(clean, sigma), scene.region(clean))
 
 
-def _noisy(scene: Scene, clean: Picture, level: float) -> Picture:
+def _noisy(scene: ProbeScene, clean: Picture, level: float) -> Picture:
     noise = painting.grain(clean.shape, scene.number) * level / 255
     return painting.mix(clean, np.clip(clean + noise, 0, 1), scene.region(clean))
 
 
-def _relit(scene: Scene, clean: Picture, stops: float) -> Picture:
+def _relit(scene: ProbeScene, clean: Picture, stops: float) -> Picture:
     wrong = (-scene.photograph.light[0], -scene.photograph.light[1])
     ramp = painting.slope(clean.shape, scene.photograph.target.place, wrong)
     return painting.mix(clean, painting.lit(clean, stops * ramp), scene.region(clean))
 
 
-def _seamed(scene: Scene, clean: Picture, step: float) -> Picture:
+def _seamed(scene: ProbeScene, clean: Picture, step: float) -> Picture:
     return painting.shifted(clean, scene.region(clean, 3, soft=0), (step, 0, 0))
 
 
-def _off_colour(scene: Scene, _: Picture, degrees: float) -> Picture:
+def _off_colour(scene: ProbeScene, _: Picture, degrees: float) -> Picture:
     return painting.recoloured(scene.picture, scene.target, scene.hue + degrees)
 
 
-def _off_target(scene: Scene, _: Picture, share: float) -> Picture:
+def _off_target(scene: ProbeScene, _: Picture, share: float) -> Picture:
     done = painting.recoloured(scene.picture, (1 - share) * scene.target, scene.hue)
     return painting.recoloured(done, share * scene.second, scene.hue)
 
 
-def _scaled(scene: Scene, _: Picture, factor: float) -> Picture:
+def _scaled(scene: ProbeScene, _: Picture, factor: float) -> Picture:
     """Grown from where it stands."""
     place, (height, width) = scene.photograph.ball, scene.picture.shape[:2]
     lifted = place.y - (factor - 1) * place.across * width / height if scene.photograph.on_ground else place.y
-    grown = Place(place.x, lifted, place.across * factor, place.down * factor)
+    grown = Region(place.x, lifted, place.across * factor, place.down * factor)
     return painting.ball(scene.photograph, scene.picture, grown, scene.hue)
 
 
-def _misplaced(scene: Scene, _: Picture, diameters: float) -> Picture:
+def _misplaced(scene: ProbeScene, _: Picture, diameters: float) -> Picture:
     """Towards the middle of the picture, where it does not belong."""
     place, (height, width) = scene.photograph.ball, scene.picture.shape[:2]
     away = np.array([(0.5 - place.x) * width, (0.45 - place.y) * height])
     x, y = away / np.hypot(*away) * 2 * place.across * width * diameters
-    there = Place(place.x + x / width, place.y + y / height, place.across, place.down)
+    there = Region(place.x + x / width, place.y + y / height, place.across, place.down)
     return painting.ball(scene.photograph, scene.picture, there, scene.hue)
 
 
-def _neighbour(scene: Scene, clean: Picture, share: float) -> Picture:
+def _neighbour(scene: ProbeScene, clean: Picture, share: float) -> Picture:
     place = scene.photograph.second.place
     side = 1.0 if place.x > scene.photograph.target.place.x else -1.0  # away from the target
     return painting.moved(clean, place, (2 * share * side, 0.0))
 
 
-def _sliced(scene: Scene, _: Picture, diameters: float) -> Picture:
+def _sliced(scene: ProbeScene, _: Picture, diameters: float) -> Picture:
     return painting.ball(scene.photograph, scene.picture, scene.photograph.ball, scene.hue, diameters)
 
 
-def _misspelt(scene: Scene, _: Picture, letters: float) -> Picture:
+def _misspelt(scene: ProbeScene, _: Picture, letters: float) -> Picture:
     rng = np.random.default_rng([scene.seed, scene.index, 2])
     word = list(scene.word)
     for at in rng.permutation(len(word))[: int(letters)]:
@@ -224,56 +224,56 @@ def _misspelt(scene: Scene, _: Picture, letters: float) -> Picture:
     return painting.lettering(scene.picture, scene.photograph.lettering, "".join(word))
 
 
-def _malformed(scene: Scene, _: Picture, warp: float) -> Picture:
+def _malformed(scene: ProbeScene, _: Picture, warp: float) -> Picture:
     return painting.lettering(scene.picture, scene.photograph.lettering, scene.word, warp)
 
 
-def _blurred(_: Scene, clean: Picture, sigma: float) -> Picture:
+def _blurred(_: ProbeScene, clean: Picture, sigma: float) -> Picture:
     return painting.blurred(clean, sigma)
 
 
-def _compressed(_: Scene, clean: Picture, quality: float) -> Picture:
+def _compressed(_: ProbeScene, clean: Picture, quality: float) -> Picture:
     return painting.compressed(clean, round(quality))
 
 
 _DONE = frozenset({"alignment", "completeness"})
 FAMILIES = (
-    Family("leak", ("unchanged_regions",), "recolour", "share of the rest that is stained", (0.05, 0.1, 0.2, 0.4),
+    Defect("leak", ("unchanged_regions",), "recolour", "share of the rest that is stained", (0.05, 0.1, 0.2, 0.4),
            _leak),
-    Family("tint", ("global_consistency",), "recolour", "colour difference over the whole picture", (5, 10, 15, 20),
+    Defect("tint", ("global_consistency",), "recolour", "colour difference over the whole picture", (5, 10, 15, 20),
            _tint, frozenset({"unchanged_regions", "color_and_lighting"})),
-    Family("palette", ("global_consistency",), "recolour", "degrees by which all hues turn", (25, 50, 75, 100),
+    Defect("palette", ("global_consistency",), "recolour", "degrees by which all hues turn", (25, 50, 75, 100),
            _palette, _DONE | {"unchanged_regions", "color_and_lighting"}),
-    Family("replaced", ("identity_preservation",), "recolour", "share of another individual", (0.25, 0.5, 0.75, 1.0),
+    Defect("replaced", ("identity_preservation",), "recolour", "share of another individual", (0.25, 0.5, 0.75, 1.0),
            _replaced, _DONE | {"plausibility"}),
-    Family("scale", ("scale_realism",), "add", "times the right size", (1.3, 1.7, 2.2, 2.9),
+    Defect("scale", ("scale_realism",), "add", "times the right size", (1.3, 1.7, 2.2, 2.9),
            _scaled, frozenset({"plausibility", "spatial_relationship"})),
-    Family("misplaced", ("spatial_relationship",), "add", "diameters from where it belongs", (0.75, 1.5, 2.25, 3.0),
+    Defect("misplaced", ("spatial_relationship",), "add", "diameters from where it belongs", (0.75, 1.5, 2.25, 3.0),
            _misplaced, _DONE | {"plausibility"}),
-    Family("neighbour", ("spatial_relationship",), "recolour", "of its width that a neighbour moved",
+    Defect("neighbour", ("spatial_relationship",), "recolour", "of its width that a neighbour moved",
            (0.125, 0.25, 0.375, 0.5), _neighbour, frozenset({"unchanged_regions", "identity_preservation"})),
-    Family("smeared", ("texture_and_detail",), "recolour", "pixels of blur in the target", (1.0, 1.6, 2.5, 4.0),
+    Defect("smeared", ("texture_and_detail",), "recolour", "pixels of blur in the target", (1.0, 1.6, 2.5, 4.0),
            _smeared, frozenset({"image_quality"})),
-    Family("noisy", ("texture_and_detail",), "recolour", "levels of noise in the target", (8, 14, 24, 40),
+    Defect("noisy", ("texture_and_detail",), "recolour", "levels of noise in the target", (8, 14, 24, 40),
            _noisy, frozenset({"image_quality"})),
-    Family("compressed", ("image_quality",), "recolour", "JPEG quality of the whole", (50, 25, 12, 6),
+    Defect("compressed", ("image_quality",), "recolour", "JPEG quality of the whole", (50, 25, 12, 6),
            _compressed, frozenset({"unchanged_regions", "texture_and_detail"})),
-    Family("blurred", ("image_quality",), "recolour", "pixels of blur of the whole", (0.8, 1.3, 2.0, 3.2),
+    Defect("blurred", ("image_quality",), "recolour", "pixels of blur of the whole", (0.8, 1.3, 2.0, 3.2),
            _blurred, frozenset({"unchanged_regions", "texture_and_detail"})),
-    Family("relit", ("color_and_lighting",), "recolour", "stops of light from the wrong side", (1, 2, 3, 4),
+    Defect("relit", ("color_and_lighting",), "recolour", "stops of light from the wrong side", (1, 2, 3, 4),
            _relit, frozenset({"plausibility"})),
-    Family("seamed", ("seamlessness",), "recolour", "step in lightness at a hard rim", (5, 10, 15, 20),
+    Defect("seamed", ("seamlessness",), "recolour", "step in lightness at a hard rim", (5, 10, 15, 20),
            _seamed, frozenset({"color_and_lighting"})),
-    Family("off_colour", ("alignment", "effect_score"), "recolour", "degrees from the hue that was asked for",
+    Defect("off_colour", ("alignment", "effect_score"), "recolour", "degrees from the hue that was asked for",
            (30, 60, 95, 140), _off_colour, frozenset({"completeness"})),
-    Family("off_target", ("alignment", "effect_score"), "recolour", "share of the edit on the wrong thing",
+    Defect("off_target", ("alignment", "effect_score"), "recolour", "share of the edit on the wrong thing",
            (0.25, 0.5, 0.75, 1.0), _off_target, frozenset({"completeness", "unchanged_regions"})),
-    Family("left_out", ("completeness",), "both", "share of the second part that is missing", (0.25, 0.5, 0.75, 1.0),
+    Defect("left_out", ("completeness",), "both", "share of the second part that is missing", (0.25, 0.5, 0.75, 1.0),
            lambda scene, _, share: scene.partly_both(1 - share), frozenset({"alignment"})),
-    Family("misspelt", ("alignment", "effect_score"), "text", "letters that are wrong", (1, 2, 3, 4),
+    Defect("misspelt", ("alignment", "effect_score"), "text", "letters that are wrong", (1, 2, 3, 4),
            _misspelt, frozenset({"completeness"})),
-    Family("malformed", ("alignment", "effect_score"), "text", "of its height by which lettering bends",
+    Defect("malformed", ("alignment", "effect_score"), "text", "of its height by which lettering bends",
            (0.06, 0.12, 0.18, 0.24), _malformed, frozenset({"completeness", "plausibility", "texture_and_detail"})),
-    Family("composite", ("plausibility",), "add", "diameters by which slices hang apart", (0.2, 0.4, 0.6, 0.8),
+    Defect("composite", ("plausibility",), "add", "diameters by which slices hang apart", (0.2, 0.4, 0.6, 0.8),
            _sliced, _DONE | {"spatial_relationship", "scale_realism"}),
 )  # fmt: skip

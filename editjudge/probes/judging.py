@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.judges.registry import Options
+from editjudge.probes.making import CRAFT, LIGHT, REQUEST, Album, Probe
+from editjudge.probes.result import AnsweredProbe
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.job import Job
 from editjudge.store.store import PENDING, Store
-
-from .making import CRAFT, LIGHT, REQUEST, Album, Probe
-from .result import Answered
 
 PLATES: Mapping[tuple[str, ...], str] = {CRAFT: "probe-craft", REQUEST: "probe-request", LIGHT: "probe-light"}
 """Probes that are asked the same rubrics make one manifest, and one run."""
@@ -61,11 +60,11 @@ def jobs(
     return found
 
 
-def answers(store: Store, runs: Iterable[int]) -> list[Answered]:
+def answers(store: Store, runs: Iterable[int]) -> list[AnsweredProbe]:
     """What was said in these runs; what was not asked yet is not there."""
     fields = ("item", "rubric", "status", "scores")
     return [
-        Answered(row["item"], row["rubric"], row["status"], row["scores"] or {})
+        AnsweredProbe(row["item"], row["rubric"], row["status"], row["scores"] or {})
         for run in runs
         for row in store.judgements(run, fields=fields)
         if row["status"] != PENDING

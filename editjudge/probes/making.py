@@ -13,11 +13,10 @@ import cv2
 import numpy as np
 
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.images import digest
-
-from . import painting
-from .defects import BASES, FAMILIES, Base, Scene
-from .photographs import NAMES, Picture, Place, load, photograph
+from editjudge.media.image import digest
+from editjudge.probes import drawing as painting
+from editjudge.probes.defects import BASES, FAMILIES, Base, ProbeScene
+from editjudge.probes.photographs import NAMES, Picture, Region, load, photograph
 
 CRAFT = ("preservation", "quality", "fidelity", "reference")
 REQUEST = (*CRAFT, "compliance")
@@ -55,7 +54,7 @@ def probes(photographs: int = len(NAMES), seed: int = 0, about: Container[str] =
     """The set, photograph by photograph: the same for the same seed. Only what these rubrics are about is made."""
     with ThreadPoolExecutor(2) as pool:  # OpenCV lets go of the interpreter
         for start in range(0, photographs, 2):
-            scenes = [Scene(photograph(i, seed), i, seed) for i in range(start, min(start + 2, photographs))]
+            scenes = [ProbeScene(photograph(i, seed), i, seed) for i in range(start, min(start + 2, photographs))]
             for made in pool.map(lambda scene: list(_of(scene, about)), scenes):
                 yield from (probe.documented() for probe in made)
 
@@ -63,11 +62,11 @@ def probes(photographs: int = len(NAMES), seed: int = 0, about: Container[str] =
 def attention(photographs: int = 2, seed: int = 0) -> Iterator[Probe]:
     """Controls alone, for people who rate: whoever looks gets them right."""
     for index in range(photographs):
-        maker = _Maker(Scene(photograph(index, seed), index, seed))
+        maker = _Maker(ProbeScene(photograph(index, seed), index, seed))
         yield from (*maker.controls(), *maker.lights())
 
 
-def _of(scene: Scene, about: Container[str]) -> Iterator[Probe]:
+def _of(scene: ProbeScene, about: Container[str]) -> Iterator[Probe]:
     maker = _Maker(scene)
     if any(rubric in about for rubric in LIGHT):
         yield from maker.lights()
@@ -135,7 +134,7 @@ _NEUTRAL = ("PHOTOGRAPHED ON A QUIET DAY,", "PRINTED ON MATTE PAPER")
 class _Maker:
     """Probes of one photograph; its input and clean edits are encoded once."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: ProbeScene) -> None:
         self._scene, p = scene, scene.photograph
         self._name = f"{p.name}{p.variation or ''}"
         self._input = painting.png(scene.picture)
@@ -225,25 +224,25 @@ def _banner(picture: Picture, lines: tuple[str, str]) -> Picture:
     below = picture.copy()
     below[-round(picture.shape[0] * 0.16) :] *= 0.15
     for line, y in zip(lines, (0.88, 0.955), strict=True):
-        below = painting.lettering(below, Place(0.5, y, 0.46, 0.026), line)
+        below = painting.lettering(below, Region(0.5, y, 0.46, 0.026), line)
     return below
 
 
 # --- pretend editors ------------------------------------------------------------------------------------------
 
 
-def leaky(scene: Scene, clean: Picture) -> Picture:
+def leaky(scene: ProbeScene, clean: Picture) -> Picture:
     """Does what was asked, and stains the rest."""
     return _BY_NAME["leak"].make(scene, clean, 0.25)
 
 
-def sloppy(scene: Scene, clean: Picture) -> Picture:
+def sloppy(scene: ProbeScene, clean: Picture) -> Picture:
     """Does what was asked, with a smeared inside, a poor file and a hard rim."""
     smeared = _BY_NAME["smeared"].make(scene, clean, 2.5)
     return painting.shifted(painting.compressed(smeared, 15), scene.region(clean, 3, soft=0), (14, 0, 0))
 
 
-EDITORS: Mapping[str, Callable[[Scene, Picture], Picture]] = {
+EDITORS: Mapping[str, Callable[[ProbeScene, Picture], Picture]] = {
     "clean": lambda _, clean: clean,
     "leaky": leaky,
     "sloppy": sloppy,
@@ -256,7 +255,7 @@ _ASKED: tuple[Base, ...] = ("recolour", "add", "text")
 def pretend(photographs: int = len(NAMES), seed: int = 0) -> Iterator[Edit]:
     """Three editors at the same instructions, one of which is better than the others by construction."""
     for index in range(photographs):
-        maker = _Maker(scene := Scene(photograph(index, seed), index, seed))
+        maker = _Maker(scene := ProbeScene(photograph(index, seed), index, seed))
         for base in _ASKED:
             for model, edit in EDITORS.items():
                 made = maker.probe(f"{base}-{model}", edit(scene, scene.clean(base)), base, edit_type=base)

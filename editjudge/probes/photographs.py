@@ -30,7 +30,7 @@ _LEAST = 0.3
 
 
 @dataclass(frozen=True)
-class Place:
+class Region:
     """An ellipse as shares of the picture: centre and half axes."""
 
     x: float
@@ -38,13 +38,13 @@ class Place:
     across: float
     down: float
 
-    def within(self, crop: Place) -> Place:
+    def within(self, crop: Region) -> Region:
         """The same place after cropping; a crop is the ellipse's bounding box, so to speak."""
         left, top, width, height = crop.x - crop.across, crop.y - crop.down, 2 * crop.across, 2 * crop.down
-        return Place((self.x - left) / width, (self.y - top) / height, self.across / width, self.down / height)
+        return Region((self.x - left) / width, (self.y - top) / height, self.across / width, self.down / height)
 
-    def grown(self, factor: float) -> Place:
-        return Place(self.x, self.y, self.across * factor, self.down * factor)
+    def grown(self, factor: float) -> Region:
+        return Region(self.x, self.y, self.across * factor, self.down * factor)
 
     def drawn(self, shape: tuple[int, ...], soft: float = 0.0) -> Mask:
         height, width = shape[:2]
@@ -59,72 +59,72 @@ def feathered(mask: Mask, soft: float) -> Mask:
 
 
 @dataclass(frozen=True)
-class Thing:
+class PhotoThing:
     """Something in a photograph that an instruction can name."""
 
     name: str
-    place: Place
+    place: Region
 
 
 @dataclass(frozen=True)
 class Photograph:
     name: str
     file: str
-    target: Thing
+    target: PhotoThing
     """What is edited."""
-    entity: Place
+    entity: Region
     """The individual that the target belongs to: a head, a cup."""
-    second: Thing
+    second: PhotoThing
     """The other thing that an instruction names, or an editor confuses with the target."""
     light: tuple[float, float]
     """From where the light comes: right and down are positive."""
-    ball: Place
+    ball: Region
     """Where a ball or balloon could be, and how large; only its half width counts."""
     ball_name: str
     on_ground: bool
-    lettering: Place
+    lettering: Region
     """Room for a word."""
     surface: str
     """What the word is written on."""
     variation: int = 0
-    crop: Place = field(default_factory=lambda: Place(0.5, 0.5, 0.5, 0.5))
+    crop: Region = field(default_factory=lambda: Region(0.5, 0.5, 0.5, 0.5))
 
 
 _PHOTOGRAPHS = (
     Photograph(
         "astronaut", "astronaut.png",
-        Thing("woman's hair", Place(0.44, 0.115, 0.16, 0.115)), Place(0.44, 0.19, 0.15, 0.18),
-        Thing("brown fuel tank of the model shuttle", Place(0.815, 0.13, 0.05, 0.15)),
-        (-0.6, -0.8), Place(0.655, 0.3, 0.05, 0.05), "balloon between the woman and the model shuttle", False,
-        Place(0.76, 0.87, 0.16, 0.05), "the black helmet",
+        PhotoThing("woman's hair", Region(0.44, 0.115, 0.16, 0.115)), Region(0.44, 0.19, 0.15, 0.18),
+        PhotoThing("brown fuel tank of the model shuttle", Region(0.815, 0.13, 0.05, 0.15)),
+        (-0.6, -0.8), Region(0.655, 0.3, 0.05, 0.05), "balloon between the woman and the model shuttle", False,
+        Region(0.76, 0.87, 0.16, 0.05), "the black helmet",
     ),
     Photograph(
         "coffee", "coffee.png",
-        Thing("cup", Place(0.485, 0.32, 0.21, 0.31)), Place(0.485, 0.32, 0.2, 0.3),
-        Thing("spoon", Place(0.61, 0.68, 0.075, 0.15)),
-        (0.5, -0.85), Place(0.9, 0.66, 0.05, 0.05), "ball on the table to the right of the saucer", True,
-        Place(0.84, 0.12, 0.14, 0.06), "the table",
+        PhotoThing("cup", Region(0.485, 0.32, 0.21, 0.31)), Region(0.485, 0.32, 0.2, 0.3),
+        PhotoThing("spoon", Region(0.61, 0.68, 0.075, 0.15)),
+        (0.5, -0.85), Region(0.9, 0.66, 0.05, 0.05), "ball on the table to the right of the saucer", True,
+        Region(0.84, 0.12, 0.14, 0.06), "the table",
     ),
     Photograph(
         "cat", "chelsea.png",
-        Thing("larger of the cat's eyes", Place(0.385, 0.395, 0.085, 0.115)), Place(0.39, 0.39, 0.12, 0.17),
-        Thing("smaller of the cat's eyes", Place(0.71, 0.455, 0.065, 0.1)),
-        (0.4, -0.9), Place(0.92, 0.5, 0.055, 0.055), "ball in the background to the right of the cat", False,
-        Place(0.83, 0.88, 0.14, 0.06), "the blanket",
+        PhotoThing("larger of the cat's eyes", Region(0.385, 0.395, 0.085, 0.115)), Region(0.39, 0.39, 0.12, 0.17),
+        PhotoThing("smaller of the cat's eyes", Region(0.71, 0.455, 0.065, 0.1)),
+        (0.4, -0.9), Region(0.92, 0.5, 0.055, 0.055), "ball in the background to the right of the cat", False,
+        Region(0.83, 0.88, 0.14, 0.06), "the blanket",
     ),
     Photograph(
         "rocket", "rocket.jpg",
-        Thing("rocket", Place(0.503, 0.64, 0.03, 0.33)), Place(0.503, 0.62, 0.045, 0.36),
-        Thing("lamp to the left of the rocket", Place(0.3, 0.925, 0.045, 0.065)),
-        (0.6, 0.8), Place(0.38, 0.25, 0.04, 0.04), "balloon in the sky to the left of the rocket", False,
-        Place(0.72, 0.16, 0.17, 0.06), "the sky",
+        PhotoThing("rocket", Region(0.503, 0.64, 0.03, 0.33)), Region(0.503, 0.62, 0.045, 0.36),
+        PhotoThing("lamp to the left of the rocket", Region(0.3, 0.925, 0.045, 0.065)),
+        (0.6, 0.8), Region(0.38, 0.25, 0.04, 0.04), "balloon in the sky to the left of the rocket", False,
+        Region(0.72, 0.16, 0.17, 0.06), "the sky",
     ),
     Photograph(
         "motorcycle", "motorcycle_left.png",
-        Thing("rear wheel", Place(0.27, 0.63, 0.12, 0.2)), Place(0.27, 0.63, 0.12, 0.2),
-        Thing("red box behind the front wheel", Place(0.85, 0.47, 0.065, 0.11)),
-        (0.2, -1.0), Place(0.09, 0.83, 0.05, 0.05), "ball on the floor in the lower left corner", True,
-        Place(0.62, 0.9, 0.17, 0.05), "the floor",
+        PhotoThing("rear wheel", Region(0.27, 0.63, 0.12, 0.2)), Region(0.27, 0.63, 0.12, 0.2),
+        PhotoThing("red box behind the front wheel", Region(0.85, 0.47, 0.065, 0.11)),
+        (0.2, -1.0), Region(0.09, 0.83, 0.05, 0.05), "ball on the floor in the lower left corner", True,
+        Region(0.62, 0.9, 0.17, 0.05), "the floor",
     ),
 )  # fmt: skip
 """Middlebury's motorcycle, NASA's astronaut, SpaceX's rocket, the authors' own cup and cat: all free to use."""
@@ -139,8 +139,8 @@ def photograph(index: int, seed: int = 0) -> Photograph:
         return one
     # Plain floats: NumPy's would widen every picture.
     left, top, right, bottom = np.random.default_rng([seed, index]).uniform(0, _JITTER, 4).tolist()
-    crop = Place((1 + left - right) / 2, (1 + top - bottom) / 2, (1 - left - right) / 2, (1 - top - bottom) / 2)
-    things = {name: Thing(thing.name, thing.place.within(crop)) for name in ("target", "second")
+    crop = Region((1 + left - right) / 2, (1 + top - bottom) / 2, (1 - left - right) / 2, (1 - top - bottom) / 2)
+    things = {name: PhotoThing(thing.name, thing.place.within(crop)) for name in ("target", "second")
               if (thing := getattr(one, name))}  # fmt: skip
     places = {name: getattr(one, name).within(crop) for name in ("entity", "ball", "lettering")}
     return Photograph(**{**vars(one), **things, **places, "variation": variation, "crop": crop})
@@ -152,7 +152,7 @@ def load(one: Photograph) -> Picture:
 
 
 @lru_cache(maxsize=32)
-def _load(file: str, crop: Place) -> Picture:
+def _load(file: str, crop: Region) -> Picture:
     found = find_spec("skimage")
     if found is None or found.origin is None:
         raise UsageError("probes are made from photographs of scikit-image: pip install 'editjudge[probes]'")
@@ -171,7 +171,7 @@ def _load(file: str, crop: Place) -> Picture:
 
 
 @lru_cache(maxsize=64)
-def _cut(file: str, crop: Place, place: Place) -> Mask:
+def _cut(file: str, crop: Region, place: Region) -> Mask:
     picture = _load(file, crop)
     factor = _CUTTING / max(picture.shape[:2])
     small = cv2.resize((picture * 255).astype(np.uint8), None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
@@ -187,6 +187,6 @@ def _cut(file: str, crop: Place, place: Place) -> Mask:
     return feathered(np.clip(full, 0, 1), 1.5)
 
 
-def cut(one: Photograph, place: Place) -> Mask:
+def cut(one: Photograph, place: Region) -> Mask:
     """The thing at a place along its own outline, feathered."""
     return _cut(one.file, one.crop, place)

@@ -12,11 +12,11 @@ from editjudge.report.tables import Cell, Figure, Table, between, noted
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.stats.agreement import Agreement, JudgeAgreement, agree
-from editjudge.stats.answer import plain
 from editjudge.stats.bootstrap import Ends
-from editjudge.stats.calibration import Calibration, Powered, calibrate, powered_mean
+from editjudge.stats.calibration import PoweredEstimate, ScaleCalibration, calibrate, powered_mean
 from editjudge.stats.ceiling import Ceiling
 from editjudge.stats.columns import Floats, Ratings, Scores, ends_of, item_means
+from editjudge.stats.statistic import plain
 from editjudge.stats.summary import Aggregate, aggregate
 
 PEOPLE = "(one person)"
@@ -34,7 +34,7 @@ SHOWN_RATERS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Agreed:
+class AgreementReport:
     """Everything that `agree` found."""
 
     factors: Agreement
@@ -42,8 +42,8 @@ class Agreed:
     """The same for the mean of each published group of factors, where people and judges have all of them."""
     with_guessed: Agreement | None
     """As it would be with the scores that the source made up, where there are any."""
-    calibration: Mapping[str, Mapping[str, Calibration]] | None
-    estimates: Mapping[str, Mapping[str, Mapping[str, Powered]]] | None
+    calibration: Mapping[str, Mapping[str, ScaleCalibration]] | None
+    estimates: Mapping[str, Mapping[str, Mapping[str, PoweredEstimate]]] | None
 
     def as_json(self) -> dict[str, Any]:
         found = self.factors.as_json()
@@ -67,7 +67,7 @@ def agreed(
     continuous: Container[str] = (),
     calibrating: bool = False,
     estimating: bool = False,
-) -> Agreed:
+) -> AgreementReport:
     grouped = _grouped(ratings, scores)
     each = {
         factor: {
@@ -76,7 +76,7 @@ def agreed(
         for factor in scores.factor.present()
         if (calibrating or estimating) and factor in ratings.factor.present()
     }
-    return Agreed(
+    return AgreementReport(
         agree(ratings, scores, scales=scales, continuous=continuous),
         agree(*grouped) if grouped else None,
         # Only its figures are shown beside the others, so its intervals need no precision.
@@ -116,10 +116,10 @@ class _Joint:
             tuple(origin[label][1] for label in item.labels),
         )
 
-    def calibration(self) -> Calibration:
+    def calibration(self) -> ScaleCalibration:
         return calibrate(self.judge, self.human, group=self.group)
 
-    def estimates(self, ends: Ends | None) -> dict[str, Powered]:
+    def estimates(self, ends: Ends | None) -> dict[str, PoweredEstimate]:
         """`ends` of the scale of people and judge alike; none where ratings lie outside of it."""
         rated = self.human[np.isfinite(self.human)]
         if ends and len(rated) and not ends[0] <= rated.min() <= rated.max() <= ends[1]:
@@ -152,7 +152,7 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
 # --- tables ---------------------------------------------------------------------------------------------------
 
 
-def tables(found: Agreed) -> list[Table]:
+def tables(found: AgreementReport) -> list[Table]:
     judges = {judge.partition("@")[0] for by in found.factors.factors.values() for judge in by}
     notes = (FITTED,) if "measured" in judges else ()
     shown = [_agreement(found.factors, "Agreement with people's mean rating, one pair per item", notes)]
@@ -292,7 +292,7 @@ def _raters(humans: Mapping[str, Ceiling]) -> Table:
     return Table.of(columns, rows, "Raters, least agreeing first", notes=tuple(notes), stub=2).trimmed("")
 
 
-def _guesses(found: Agreed) -> Table:
+def _guesses(found: AgreementReport) -> Table:
     """What the scores that the source made up would change."""
     rows: list[tuple[Cell, ...]] = []
     for factor, judges in (found.with_guessed.factors if found.with_guessed else {}).items():
@@ -309,7 +309,7 @@ def _guesses(found: Agreed) -> Table:
     return Table.of(columns, rows, caption, stub=2)
 
 
-def _calibrations(found: Mapping[str, Mapping[str, Calibration]]) -> Table:
+def _calibrations(found: Mapping[str, Mapping[str, ScaleCalibration]]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             factor, judge, c.n, c.groups, c.mae_raw, c.mae_calibrated, c.mae_constant,
@@ -325,7 +325,7 @@ def _calibrations(found: Mapping[str, Mapping[str, Calibration]]) -> Table:
     return Table.of(columns, rows, "Calibration onto people's scale", notes=tuple(notes), stub=2, spare=("images",))
 
 
-def _estimates(found: Mapping[str, Mapping[str, Mapping[str, Powered]]]) -> Table:
+def _estimates(found: Mapping[str, Mapping[str, Mapping[str, PoweredEstimate]]]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             factor, judge, model, p.rated, p.scored_only, Figure(p.human_mean, p.human_ci), Figure(p.mean, p.ci),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from editjudge.report.markup import Child, Markup, short, tag
-from editjudge.stats.answer import Interval
+from editjudge.stats.statistic import Interval
 
 SERIES = 8
 """Models or judges that one chart tells apart, by colour and by shape."""

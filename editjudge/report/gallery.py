@@ -12,7 +12,7 @@ import numpy as np
 
 from editjudge.judgement import DONE, unread
 from editjudge.report.markup import Child, Markup, clipped, tag
-from editjudge.report.scored import Judged
+from editjudge.report.run_data import RunData
 from editjudge.stats.columns import Floats
 from editjudge.store.contradictions import Held, most_contradicted, of_verdicts
 from editjudge.store.store import PENDING, Item, Store
@@ -32,7 +32,7 @@ shown, or None where there is none."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class Gallery:
     """A gallery: edits by id, of so many that could stand there."""
 
     name: str
@@ -42,7 +42,7 @@ class Choice:
     of: int
 
 
-def choices(judged: Judged, store: Store) -> list[Choice]:
+def choices(judged: RunData, store: Store) -> list[Gallery]:
     """Those that have any; failures first, as everywhere."""
     scores = judged.scores
     level, spread, compared = _levels(judged)
@@ -53,15 +53,15 @@ def choices(judged: Judged, store: Store) -> list[Choice]:
     names = scores.item.labels
     against, contradicted = most_contradicted(store, judged.run, CARDS)
     found = [
-        Choice("failed", "Failed", "Edits without a verdict of some judge or rubric, every kind of failure in turn.",
+        Gallery("failed", "Failed", "Edits without a verdict of some judge or rubric, every kind of failure in turn.",
                _each_kind(judged, failed), len(np.unique(scores.item.codes[failed]))),
-        Choice("contradicted", "Contradicted by evidence", "Verdicts that say what the measured evidence of the same "
+        Gallery("contradicted", "Contradicted by evidence", "Verdicts that say what the measured evidence of the same "
                "pictures refutes, most contradictions first.", against, contradicted),
-        Choice("disputed", "Most disputed", "The widest spread of scores between judges or repeats on one factor.",
+        Gallery("disputed", "Most disputed", "The widest spread of scores between judges or repeats on one factor.",
                _top(names, spread, 1e-9), int(np.sum(spread > 0))),
-        Choice("best", title.format("Best" if read else "Highest"), f"The highest mean of {of}, each on its own scale."
+        Gallery("best", title.format("Best" if read else "Highest"), f"The highest mean of {of}, each on its own scale."
                f"{apart}", _top(names, level), int(np.sum(ranked))),
-        Choice("worst", title.format("Worst" if read else "Lowest"), f"The lowest mean of {of}, each on its own scale."
+        Gallery("worst", title.format("Worst" if read else "Lowest"), f"The lowest mean of {of}, each on its own scale."
                f"{apart}", _top(names, -level), int(np.sum(ranked))),
     ]  # fmt: skip
     return [choice for choice in found if choice.items]
@@ -75,14 +75,14 @@ BESIDE = frozenset({
 """Factors of the built-in rubrics that do not ask whether the instruction was followed."""
 
 
-def _apart(judged: Judged, level: Floats) -> str:
+def _apart(judged: RunData, level: Floats) -> str:
     """Those that have a score and are not ranked, since they lack others that the ranked ones have."""
     scored = np.unique(judged.scores.item.codes[np.isfinite(judged.scores.score)])
     n = len(scored) - int(np.sum(np.isfinite(level)))
     return f" Edits of which other factors were scored are not ranked: {n:,}." if n else ""
 
 
-def _levels(judged: Judged) -> tuple[Floats, Floats, list[tuple[str, str]]]:
+def _levels(judged: RunData) -> tuple[Floats, Floats, list[tuple[str, str]]]:
     """Of each edit the mean of its scores from 0 to 1, over what most edits have a score of and none without all of it;
     the widest spread between those who scored one factor; and what is in the mean, by judge and factor."""
     scores = judged.scores
@@ -107,7 +107,7 @@ def _levels(judged: Judged) -> tuple[Floats, Floats, list[tuple[str, str]]]:
     return level, gap.max(axis=1, initial=0.0), compared
 
 
-def _alike(judged: Judged, value: Floats) -> tuple[Floats, list[tuple[str, str]]]:
+def _alike(judged: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]:
     """A mean of other factors is another quantity: only edits with the same ones are held against each other."""
     scores = judged.scores
     good = np.isfinite(value)
@@ -142,7 +142,7 @@ def _lot(name: str) -> bytes:
     return hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def _each_kind(judged: Judged, failed: Any) -> list[str]:
+def _each_kind(judged: RunData, failed: Any) -> list[str]:
     """One edit of each kind of failure, then a second of each, and so on."""
     scores = judged.scores.take(failed)
     kinds: list[list[str]] = []
@@ -156,7 +156,7 @@ def _each_kind(judged: Judged, failed: Any) -> list[str]:
 # --- cards ----------------------------------------------------------------------------------------------------
 
 
-def galleries(judged: Judged, store: Store, look: Look, found: Sequence[Choice]) -> Iterator[Markup]:
+def galleries(judged: RunData, store: Store, look: Look, found: Sequence[Gallery]) -> Iterator[Markup]:
     """A section for each; an edit that stands above already is pointed to."""
     shown: dict[str, str] = {}
     for choice in found:
@@ -182,7 +182,7 @@ def galleries(judged: Judged, store: Store, look: Look, found: Sequence[Choice])
         )
 
 
-def _card(judged: Judged, store: Store, look: Look, name: str, anchor: str) -> Markup:
+def _card(judged: RunData, store: Store, look: Look, name: str, anchor: str) -> Markup:
     item = next(store.items(judged.run, name), Item(name))
     rows = [row for row in store.judgements(judged.run, item=name) if row["status"] != PENDING]
     against = of_verdicts(store, [row["key"] for row in rows])

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from editjudge.judgement import DONE
 from editjudge.report import agreement, charts
-from editjudge.report.agreement import PEOPLE, Agreed
+from editjudge.report.agreement import PEOPLE, AgreementReport
 from editjudge.report.charts import SERIES, Dot
-from editjudge.report.differences import compare_tables
-from editjudge.report.gallery import Choice, Look, choices, galleries
+from editjudge.report.comparison import compare_tables
+from editjudge.report.gallery import Gallery, Look, choices, galleries
 from editjudge.report.markup import ROWS, Child, Markup, clipped, table, tag
-from editjudge.report.means import COMPARED, MOST_VALUES, Means, contradicted, tables
+from editjudge.report.summary import COMPARED, MOST_VALUES, SummaryReport, contradicted, tables
 from editjudge.report.tables import Table
 from editjudge.stats.summary import Cell
 from editjudge.store.store import Item, Store
@@ -29,7 +29,9 @@ Ask = Callable[[Item, str], "str | None"]
 """The question that a rubric, by its hash, asks about an edit."""
 
 
-def page(means: Means, store: Store, look: Look, ask: Ask, agreed: Agreed | None = None, apart: str = "") -> str:
+def page(
+    means: SummaryReport, store: Store, look: Look, ask: Ask, agreed: AgreementReport | None = None, apart: str = ""
+) -> str:
     """A report of a run; `store` is read only for the edits that are shown. `apart` tells of ratings that are not
     among what is agreed on."""
     judged = means.judged
@@ -73,7 +75,7 @@ def _head(name: str, style: str) -> Markup:
 # --- what was judged, by whom, how ----------------------------------------------------------------------------
 
 
-def _top(means: Means, galleries: Mapping[str, str], people: bool) -> Markup:
+def _top(means: SummaryReport, galleries: Mapping[str, str], people: bool) -> Markup:
     judged = means.judged
     links = ["coverage", "scores", *(["differences"] if means.compared else []), *(["people"] if people else []),
              *(["contradictions"] if judged.contradictions else []), *galleries, "questions", "left-out"]  # fmt: skip
@@ -94,7 +96,7 @@ def _top(means: Means, galleries: Mapping[str, str], people: bool) -> Markup:
     )  # fmt: skip
 
 
-def _figures(means: Means) -> Markup:
+def _figures(means: SummaryReport) -> Markup:
     judged = means.judged
     total = sum(judged.statuses.values())
     failed = sum(n for (*_, status), n in judged.statuses.items() if status not in DONE)
@@ -111,7 +113,7 @@ def _figures(means: Means) -> Markup:
                class_="figures")  # fmt: skip
 
 
-def _facts(means: Means) -> Iterator[tuple[str, str]]:
+def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
     run, known = means.judged.run, means.judged.provenance
 
     def about(prefix: str) -> dict[str, str]:
@@ -143,7 +145,7 @@ def _date(seconds: float) -> str:
 # --- charts ---------------------------------------------------------------------------------------------------
 
 
-def _charts(means: Means) -> tuple[list[Child], list[str]]:
+def _charts(means: SummaryReport) -> tuple[list[Child], list[str]]:
     """For each judge its profiles, heat maps and distributions; and what there was no room for."""
     judges = means.judged.scores.judge.present()
     models = means.judged.scores.model.present()
@@ -169,7 +171,7 @@ def _charts(means: Means) -> tuple[list[Child], list[str]]:
     return drawn, omitted
 
 
-def _by_scale(means: Means, cells: Sequence[Cell]) -> dict[tuple[float, ...], list[Cell]]:
+def _by_scale(means: SummaryReport, cells: Sequence[Cell]) -> dict[tuple[float, ...], list[Cell]]:
     """Only factors of one scale share an axis; where none is known, nothing is drawn."""
     found: dict[tuple[float, ...], list[Cell]] = {}
     for cell in cells:
@@ -210,12 +212,12 @@ def _folded(found: Sequence[Table], title: str) -> Markup | None:
     return _fold(f"{title} ({len(shown)})", shown) if shown else None
 
 
-def _differences(means: Means) -> Markup | None:
+def _differences(means: SummaryReport) -> Markup | None:
     shown = [table(one) for one in compare_tables(means.compared, "model")]
     return _section("differences", "Differences between models", shown) if shown else None
 
 
-def _people(agreed: Agreed | None, apart: str) -> Markup | None:
+def _people(agreed: AgreementReport | None, apart: str) -> Markup | None:
     told = tag("p", clipped(apart, 500), class_="lead") if apart else None
     if agreed is None:
         return _section("people", "Judges against people", told) if told else None
@@ -244,7 +246,7 @@ def _people(agreed: Agreed | None, apart: str) -> Markup | None:
     )
 
 
-def _contradictions(means: Means) -> Markup | None:
+def _contradictions(means: SummaryReport) -> Markup | None:
     if not means.judged.contradictions:
         return None
     sums = sorted(means.judged.contradicted("factor", "judge").items())
@@ -258,7 +260,7 @@ def _contradictions(means: Means) -> Markup | None:
     )
 
 
-def _questions(means: Means, store: Store, ask: Ask, found: Sequence[Choice]) -> Markup:
+def _questions(means: SummaryReport, store: Store, ask: Ask, found: Sequence[Gallery]) -> Markup:
     run = means.judged.run
     chosen = next((item for choice in found for item in choice.items), None)
     item = next(store.items(run, chosen), None)

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from editjudge.report.scored import Judged
+from editjudge.report.run_data import RunData
 from editjudge.report.tables import Cell, Figure, Table, between, covered, in_line, noted
-from editjudge.stats.answer import plain
 from editjudge.stats.columns import item_means
 from editjudge.stats.preference import (
     Accuracy,
@@ -22,6 +21,7 @@ from editjudge.stats.preference import (
     bradley_terry,
     tie_calibrated,
 )
+from editjudge.stats.statistic import plain
 
 OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
@@ -29,7 +29,7 @@ VOTE = "vote"
 
 
 @dataclass(frozen=True)
-class Voted:
+class JudgeVotes:
     """One judge against people, by one factor or by its own votes."""
 
     judge: str
@@ -45,10 +45,10 @@ class Voted:
 
 
 @dataclass(frozen=True)
-class Preferred:
+class PreferenceReport:
     """Everything that was found."""
 
-    voted: Sequence[Voted]
+    voted: Sequence[JudgeVotes]
     strengths: Sequence[Strength]
     """Of models, by people."""
 
@@ -59,7 +59,7 @@ class Preferred:
         return {"factors": factors, "humans": {"strengths": plain(self.strengths)}}
 
 
-def preferred(pairs: Sequence[Preference], judged: Judged | None) -> Preferred:
+def preferred(pairs: Sequence[Preference], judged: RunData | None) -> PreferenceReport:
     """By the scores of a run, whose edits the pairs then name, and by the votes that came with the pairs."""
     origin: Mapping[str, tuple[str, str]] = {}
     if judged:
@@ -74,20 +74,20 @@ def preferred(pairs: Sequence[Preference], judged: Judged | None) -> Preferred:
         first, second, vote, image = ([x[i] for i in rows] for x in (*zip(*models, strict=True), votes, group))
         return bradley_terry(first, second, vote, group=image)
 
-    voted: list[Voted] = []
+    voted: list[JudgeVotes] = []
     for (judge, factor), gaps in (_differences(judged, pairs) if judged else {}).items():
         votes = [None if math.isnan(d) else "tie" if d == 0 else "A" if d > 0 else "B" for d in gaps]
         leads = judge not in {one.judge for one in voted}
-        one = Voted(judge, factor, accuracy(human, votes, group=group), tie_calibrated(human, gaps, group=group))
+        one = JudgeVotes(judge, factor, accuracy(human, votes, group=group), tie_calibrated(human, gaps, group=group))
         voted.append(replace(one, strengths=strengths(votes)) if leads else one)
     voted += [
-        Voted(judge, VOTE, accuracy(human, [one.votes.get(judge) for one in pairs], group=group))
+        JudgeVotes(judge, VOTE, accuracy(human, [one.votes.get(judge) for one in pairs], group=group))
         for judge in dict.fromkeys(name for one in pairs for name in one.votes)
     ]
-    return Preferred(voted, strengths(human))
+    return PreferenceReport(voted, strengths(human))
 
 
-def _differences(judged: Judged, pairs: Sequence[Preference]) -> dict[tuple[str, str], list[float]]:
+def _differences(judged: RunData, pairs: Sequence[Preference]) -> dict[tuple[str, str], list[float]]:
     """By how much A's mean score is better than B's, by judge and factor, overall means first; NaN where either has
     none."""
     scores, added = judged.with_aggregates()
@@ -110,13 +110,13 @@ def _differences(judged: Judged, pairs: Sequence[Preference]) -> dict[tuple[str,
 # --- tables ---------------------------------------------------------------------------------------------------
 
 
-def tables(found: Preferred) -> list[Table]:
+def tables(found: PreferenceReport) -> list[Table]:
     ties = [one for one in found.voted if one.ties]
     shown = [_accuracies(found.voted), *([_ties(ties)] if ties else [])]
     return [*shown, _strengths(found)] if found.strengths else shown
 
 
-def _accuracies(voted: Sequence[Voted]) -> Table:
+def _accuracies(voted: Sequence[JudgeVotes]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             one.judge, one.factor, covered(a.answered, a.n), a.failed, Figure(a.accuracy, a.ci),
@@ -141,7 +141,7 @@ def _accuracies(voted: Sequence[Voted]) -> Table:
     return table.folded("judge", "by").trimmed("bounds")
 
 
-def _ties(voted: Sequence[Voted]) -> Table:
+def _ties(voted: Sequence[JudgeVotes]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (one.judge, one.factor, t.n, one.accuracy.accuracy, t.accuracy, t.epsilon, t.held_out)
         for one in voted
@@ -155,7 +155,7 @@ def _ties(voted: Sequence[Voted]) -> Table:
     return Table.of(columns, rows, "Accuracy where small differences are ties", notes=notes, stub=2).folded("judge")
 
 
-def _strengths(found: Preferred) -> Table:
+def _strengths(found: PreferenceReport) -> Table:
     by = [("people", found.strengths)]
     by += [(f"{one.judge}, {one.factor}", one.strengths) for one in found.voted if one.strengths]
     rows: list[tuple[Cell, ...]] = [

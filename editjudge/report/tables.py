@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from editjudge.stats.answer import Bounds, Interval, decimals, said
+from editjudge.stats.statistic import FailureBounds, Interval, decimals, said
 
 WIDTH = 100
 """Columns of a terminal that every table fits into."""
@@ -52,7 +52,7 @@ def p_value(p: float | None) -> Figure:
     return Figure(p, text="-" if p is None else "<.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}")
 
 
-def between(bounds: Bounds | None, digits: int, *, sign: bool = False) -> Figure:
+def between(bounds: FailureBounds | None, digits: int, *, sign: bool = False) -> Figure:
     """What a figure lies between, whatever the failed judgements had said."""
     if bounds is None or bounds.worst is None or bounds.best is None:
         return Figure(None)

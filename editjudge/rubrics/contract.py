@@ -115,7 +115,7 @@ def check(
     if isinstance(chosen, Failure):
         return chosen
     answer, violations, notes = chosen
-    reading = _Reading(rubric)
+    reading = _ReplyReading(rubric)
     reading.take(answer, identifier)
     sections = list(itertools.islice(_sections(rubric, found), MAX_SECTIONS + 1))
     if len(sections) > MAX_SECTIONS:
@@ -241,7 +241,7 @@ def _value(candidate: Candidate) -> dict[str, Any] | Failure:
 # --- what the object says -------------------------------------------------------------------------------------
 
 
-class _Reading:
+class _ReplyReading:
     """Collects scores and reasons from an answer, and everything that is wrong with it."""
 
     def __init__(self, rubric: Rubric) -> None:

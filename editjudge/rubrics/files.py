@@ -67,7 +67,7 @@ def load_one(word: str) -> Rubric:
     """A single contract: a set means its fused question."""
     if word not in SETS:
         return load(word)
-    from editjudge.rubrics.fusing import fuse
+    from editjudge.rubrics.fused import fuse
 
     return fuse(word, [load(name) for name in SETS[word]])
 
@@ -207,7 +207,7 @@ def _fields_at(path: _Path) -> list[str]:
         "factors": model.Factor,
         "scale": model.Scale,
         "anchors": model.Anchor,
-        "answer": model.Answer,
+        "answer": model.AnswerFormat,
         "consistency": model.Consistency,
         "template": model.Template,
         "slots": model.Slot,

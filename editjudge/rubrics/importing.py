@@ -13,9 +13,9 @@ from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, near_miss
-from editjudge.rubrics import examples
-from editjudge.rubrics.examples import INTEGER, TO, Example, NotAnExample, Shape, Unclear, span_of, values_of
-from editjudge.rubrics.model import Answer, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics import example_json as examples
+from editjudge.rubrics.example_json import INTEGER, TO, Example, ExampleShape, NotAnExample, Unclear, span_of, values_of
+from editjudge.rubrics.model import AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.scanning import TooComplex
 
 SHOWN = IMAGE_ROLES[:3]
@@ -218,18 +218,18 @@ class _Importer:
 
     # --- answer
 
-    def _answer(self) -> tuple[Answer, tuple[Factor, ...]]:
+    def _answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
         found = self._example()
         self._example_found = bool(found)
         if any(ask.about == "answer" for ask in self.asks):
-            return Answer(), ()
+            return AnswerFormat(), ()
         if not found:
             return self._answer_without_example()
         try:
             shape = examples.shape_of(found[0], self.hints.factors)
         except Unclear as unclear:
             self._ask(unclear.about, unclear.why, unclear.option)
-            return Answer(), ()
+            return AnswerFormat(), ()
         factors = self._factors(shape, found)
         sections = _sections(self.plain)
         if sections:
@@ -237,7 +237,7 @@ class _Importer:
         self._note("envelope", shape.envelope or "(top level)", "JSON example")
         if shape.texts:
             self._note("free text", ", ".join(shape.texts), "JSON example")
-        answer = Answer(
+        answer = AnswerFormat(
             id_key=shape.id_key,
             envelope=shape.envelope,
             form=shape.form,
@@ -250,17 +250,17 @@ class _Importer:
         )
         return answer, factors
 
-    def _answer_without_example(self) -> tuple[Answer, tuple[Factor, ...]]:
+    def _answer_without_example(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
         if not self.hints.factors:
             self._ask("factors", "the prompt shows no JSON answer; name what is scored", "--factor KEY, repeated")
         words = self._words()
         scales = {key: self._scale(key, "") for key in self.hints.factors or ("score",)}
         if self.asks:
-            return Answer(), ()
+            return AnswerFormat(), ()
         self._note("answer", "a JSON form of ours is added below the text", "no JSON example in it")
         self._note("scale", "; ".join(dict.fromkeys(map(_said, scales.values()))), "text or --scale")
         factors = tuple(Factor(key, Scale(values), key) for key, values in scales.items())
-        return Answer(id_key="image_id", envelope="factor_results", words=words), factors
+        return AnswerFormat(id_key="image_id", envelope="factor_results", words=words), factors
 
     def _example(self) -> list[dict[str, Example]]:
         """The JSON examples of the answer, the one that describes its values best first."""
@@ -279,7 +279,7 @@ class _Importer:
             self._ask("answer", f"the JSON examples differ ({keys})", "--example NUMBER")
         return sorted(found, key=_described, reverse=True)
 
-    def _factors(self, shape: Shape, found: list[dict[str, Example]]) -> tuple[Factor, ...]:
+    def _factors(self, shape: ExampleShape, found: list[dict[str, Example]]) -> tuple[Factor, ...]:
         keys = self._factor_keys(shape)
         self._note("factors", ", ".join(keys), "JSON example" if shape.factors else "--factor")
         described = dict(zip(keys, shape.described.values(), strict=False)) if shape.form == "list" else shape.described
@@ -291,7 +291,7 @@ class _Importer:
         self._note("scale", "; ".join(dict.fromkeys(f.scale.words for f in factors)), "JSON example, text or --scale")
         return factors
 
-    def _factor_keys(self, shape: Shape) -> tuple[str, ...]:
+    def _factor_keys(self, shape: ExampleShape) -> tuple[str, ...]:
         named = self.hints.factors
         if shape.form != "list":
             if named and set(named) != set(shape.factors):
@@ -367,7 +367,7 @@ class _Importer:
         self._note("words", f"{limit[0]} to {limit[1]}", "text")
         return limit
 
-    def _consistency(self, answer: Answer, factors: tuple[Factor, ...]) -> Consistency | None:
+    def _consistency(self, answer: AnswerFormat, factors: tuple[Factor, ...]) -> Consistency | None:
         """Differences listed as allowed or (not allowed), and a 1 only if all are allowed, can be checked."""
         if not answer.sections or len(factors) != 1 or set(factors[0].scale.values) != {0, 1}:
             return None

@@ -14,13 +14,13 @@ from editjudge.rubrics.prompt import pieces
 
 
 @dataclass(frozen=True)
-class Finding:
+class LintFinding:
     code: str
     where: str
     message: str
 
 
-def lint(rubric: Rubric) -> list[Finding]:
+def lint(rubric: Rubric) -> list[LintFinding]:
     """Everything that looks wrong, in the order of the file."""
     return [
         *_scales(rubric),
@@ -55,49 +55,49 @@ def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
         yield "template.text", rubric.template.text
 
 
-def _scales(rubric: Rubric) -> Iterator[Finding]:
+def _scales(rubric: Rubric) -> Iterator[LintFinding]:
     for where, text in _texts(rubric):
         factors = [f for f in rubric.factors if where.startswith(f"factors.{f.key}.")] or rubric.factors
         for said in ranges_in(text):
             if not any(all(map(factor.scale.accepts, said)) for factor in factors):
                 words = " / ".join(dict.fromkeys(factor.scale.words for factor in factors))
                 message = f"the text says {said[0]} to {said[-1]}, the scale is {words}"
-                yield Finding("scale_contradicts", where, message)
+                yield LintFinding("scale_contradicts", where, message)
 
 
-def _words(rubric: Rubric) -> Iterator[Finding]:
+def _words(rubric: Rubric) -> Iterator[LintFinding]:
     for where, text in _texts(rubric):
         for said in word_limits_in(text):
             if rubric.answer.words and said != rubric.answer.words:
                 low, high = rubric.answer.words
                 message = f"the text says {said[0]} to {said[1]} words, answer.words is {low} to {high}"
-                yield Finding("words_contradict", where, message)
+                yield LintFinding("words_contradict", where, message)
 
 
-def _factors(rubric: Rubric) -> Iterator[Finding]:
+def _factors(rubric: Rubric) -> Iterator[LintFinding]:
     if rubric.template or rubric.computed_by:
         return  # its own text describes the factors, or nobody is asked
     for factor in rubric.factors:
         if not factor.anchors and not factor.scale.choices:
-            yield Finding("no_anchors", f"factors.{factor.key}", "says nowhere which score is deserved when")
+            yield LintFinding("no_anchors", f"factors.{factor.key}", "says nowhere which score is deserved when")
         if not factor.definition:
-            yield Finding("no_definition", f"factors.{factor.key}", "says nowhere what is judged")
+            yield LintFinding("no_definition", f"factors.{factor.key}", "says nowhere what is judged")
 
 
-def _placeholders(rubric: Rubric) -> Iterator[Finding]:
+def _placeholders(rubric: Rubric) -> Iterator[LintFinding]:
     template = list(pieces(rubric.template)) if rubric.template else []
     words = [("template.text", piece) for piece in template if isinstance(piece, str)]
     for where, text in [pair for pair in _texts(rubric) if pair[0] != "template.text"] + words:
         for mark in placeholders_in(text):
-            yield Finding("unfilled_placeholder", where, f"no input fills {mark}")
+            yield LintFinding("unfilled_placeholder", where, f"no input fills {mark}")
     shown = {*rubric.images, *rubric.texts}
     for slot in rubric.template.slots if rubric.template else ():
         if slot.role not in shown:
             kind = "images" if slot.role in IMAGE_ROLES else "texts"
             message = f"{slot.mark} wants {slot.role}, which {kind} does not list"
-            yield Finding("unfilled_placeholder", "template.slots", message)
+            yield LintFinding("unfilled_placeholder", "template.slots", message)
         if slot not in template:
-            yield Finding("unfilled_placeholder", "template.slots", f"{slot.mark} has no place in the text")
+            yield LintFinding("unfilled_placeholder", "template.slots", f"{slot.mark} has no place in the text")
 
 
 _STOP = frozenset(
@@ -114,19 +114,19 @@ _SAME = 0.6
 """Share of content words (Jaccard) from which two lines are taken for the same difference."""
 
 
-def _contradictions(rubric: Rubric) -> Iterator[Finding]:
+def _contradictions(rubric: Rubric) -> Iterator[LintFinding]:
     for kind in ("allowed", "ignored"):
         for index, text in enumerate(getattr(rubric, kind)):
             for other in rubric.forbidden:
                 mine, theirs = _stems(text), _stems(other)
                 if mine and theirs and len(mine & theirs) / len(mine | theirs) >= _SAME:
-                    yield Finding("both_allowed_and_forbidden", f"{kind}.{index}", f"also forbidden: {other[:80]}")
+                    yield LintFinding("both_allowed_and_forbidden", f"{kind}.{index}", f"also forbidden: {other[:80]}")
 
 
-def _example(rubric: Rubric) -> Iterator[Finding]:
+def _example(rubric: Rubric) -> Iterator[LintFinding]:
     if not rubric.example:
         return
     outcome = check(rubric, rubric.example)
     remarks = outcome.reasons if isinstance(outcome, Failure) else outcome.violations
     for remark in remarks:
-        yield Finding("example_refused", "example", f"{remark.code}: {remark.message}")
+        yield LintFinding("example_refused", "example", f"{remark.code}: {remark.message}")

@@ -95,28 +95,28 @@ def _lines(matches: Sequence[re.Match[str]]) -> Iterator[_Line]:
         yield item
 
 
-class _Reading(NamedTuple):
+class _MarkReading(NamedTuple):
     kind: Literal["item", "prose", "heading"]
     mark: Mark | None = None
     words: str = ""
 
 
-def _reading(line: _Line, following: _Line | None, rule: Consistency) -> _Reading:
+def _reading(line: _Line, following: _Line | None, rule: Consistency) -> _MarkReading:
     text = line.text.strip()
     kind: Literal["item", "prose"] = "item" if line.bullet else "prose"
     if len(text) > MAX_LINE:
-        return _Reading(kind)
+        return _MarkReading(kind)
     mark, words = _mark(text, rule, bare=line.bullet)
     # A mark and nothing else, or a line that ends in a colon, heads what follows.
     heads = not re.sub(r"\W", "", _plain(text).replace(words, "")) if words else text.rstrip("*_ ").endswith(":")
     opens = following is not None and following.bullet and following.indent > line.indent
     if _is_table_frame(text, following) or (heads and (opens or not line.bullet)):
-        return _Reading("heading")
+        return _MarkReading("heading")
     if mark is None and not line.bullet and _TITLE.fullmatch(text):
-        return _Reading("heading")
+        return _MarkReading("heading")
     if mark is None and _NO_DIFFERENCE.fullmatch(_plain(text)):
-        return _Reading("prose")
-    return _Reading(kind, mark, words)
+        return _MarkReading("prose")
+    return _MarkReading(kind, mark, words)
 
 
 def _is_table_frame(text: str, following: _Line | None) -> bool:

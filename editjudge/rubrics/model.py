@@ -239,7 +239,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerFormat:
     """The JSON object that a reply must hold, and what may stand around it."""
 
     __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
@@ -321,7 +321,7 @@ class Rubric:
     name: str
     images: tuple[Literal["input", "edited", "ground_truth"], ...]
     factors: tuple[Factor, ...]
-    answer: Answer
+    answer: AnswerFormat
     texts: tuple[Literal["instruction", "referring_expression"], ...] = ()
     description: str = ""
     """One line for people who choose a rubric; no judge sees it."""

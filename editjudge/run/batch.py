@@ -23,20 +23,20 @@ from typing import IO, Any, TypeVar
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, JudgeError, UsageError
 from editjudge.judgement import Judgement
-from editjudge.judges.conversation import Problem, Request
-from editjudge.judges.http import Response, Transport
-from editjudge.judges.purse import Hold, Most, Purse, PurseHold
-from editjudge.judges.vlm import Talker
-from editjudge.judges.wire import batch as wire
-from editjudge.judges.wire.pieces import document
-from editjudge.judges.work import Judge, Work
-from editjudge.pictures import Encoded
+from editjudge.judges import batch as wire
+from editjudge.judges.body import document
+from editjudge.judges.budget import Budget, BudgetReservation, MaximumCost, Reservation
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.http import HttpTransport, Response
+from editjudge.judges.judge import Judge, Work
+from editjudge.judges.messages import CallFailed, ChatRequest
+from editjudge.media.cache import Encoded
 from editjudge.run.engine import Engine
 from editjudge.run.pace import Retry
-from editjudge.run.planning import Planner
+from editjudge.run.planner import Planner
 from editjudge.run.single import judged, keep
 from editjudge.store import batches as kept
-from editjudge.store.batches import Batch, Said
+from editjudge.store.batches import BatchRecord, Said
 from editjudge.store.store import Store
 
 T = TypeVar("T")
@@ -60,16 +60,16 @@ class BatchEngine(Engine):
     """One run over one store, by the batches of its judges' providers."""
 
     def __init__(
-        self, store: Store, run_id: int, planner: Planner, purse: Purse, say: Callable[[str], None] = lambda _: None
+        self, store: Store, run_id: int, planner: Planner, purse: Budget, say: Callable[[str], None] = lambda _: None
     ) -> None:
         super().__init__(store, planner, purse, say)
         self._store, self._run = store, run_id
 
     async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
-        if not isinstance(judge, Talker):
+        if not isinstance(judge, ChatJudge):
             raise UsageError(f"{judge.spec} has no batches")
-        async with Transport(timeout=900.0) as transport:  # 200 MB in a quarter of an hour
-            counter = _Counter(self, judge, transport)
+        async with HttpTransport(timeout=900.0) as transport:  # 200 MB in a quarter of an hour
+            counter = _BatchSubmitter(self, judge, transport)
             planned = self._planner.batches(judge, iter(edits))
             while self.control.stopping is None and (works := await self._next(planned)) is not None:
                 await counter.take(await self._planner.not_done(works))
@@ -86,27 +86,27 @@ class BatchEngine(Engine):
             self._planner.count(judgement)
 
 
-class _Counter:
+class _BatchSubmitter:
     """Where the questions of one judge are handed in and its answers fetched."""
 
-    def __init__(self, engine: BatchEngine, judge: Talker, transport: Transport) -> None:
+    def __init__(self, engine: BatchEngine, judge: ChatJudge, transport: HttpTransport) -> None:
         self._engine, self._judge = engine, judge
         self._store, self._purse, self._control, self._say = engine._store, engine._purse, engine.control, engine._say
         self._desk = wire.desk(judge.spec)
         self._calls = _Calls(judge, transport)
         self._works: dict[str, Work] = {}
         """Those that wait for an answer, by key."""
-        self._holds: dict[str, dict[int, PurseHold]] = {}
+        self._holds: dict[str, dict[int, BudgetReservation]] = {}
         """Money for questions that wait for an answer, by key and number of the question."""
         self._unpaid: list[Work] = []
         """Those whose next question there was no money for."""
-        self._open: dict[int, Batch] = {}
+        self._open: dict[int, BatchRecord] = {}
         self._most_open = OPEN
         self._pause = LOOK[0]
         self._part, self._handing, self._size = self._new_part(), list[Work](), 0
 
-    def _new_part(self) -> wire.Part:
-        return wire.Part(self._judge.endpoint.model, secrets.token_hex(_MARK // 2))
+    def _new_part(self) -> wire.BatchPart:
+        return wire.BatchPart(self._judge.endpoint.model, secrets.token_hex(_MARK // 2))
 
     # --- works ------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class _Counter:
         await self._keep([step for step in steps if isinstance(step, Judgement)])
         self._unpaid += [work for work, step in zip(works, steps, strict=True) if step is None]
         for work, step in zip(works, steps, strict=True):
-            if isinstance(step, _Asked):
+            if isinstance(step, _QuestionAsked):
                 await self._add(work, step)
 
     async def _pay_backlog(self) -> None:
@@ -164,22 +164,22 @@ class _Counter:
         else:
             self._control.stop("budget", short=self._purse.short)
 
-    async def _step(self, work: Work, said: list[Said]) -> Judgement | _Asked | None:
+    async def _step(self, work: Work, said: list[Said]) -> Judgement | _QuestionAsked | None:
         """The judgement that what was said leads to, or else the next question; None where there is no money for it."""
         try:
             if said:
                 try:
                     return await self._through(work, said).judge(work, _unseen)
-                except _Asked:
+                except _QuestionAsked:
                     pass  # only now are pictures needed
             return await judged(self._through(work, said), work, self._engine._pictures)
-        except _Asked as asked:
+        except _QuestionAsked as asked:
             return asked
-        except (_Short, BudgetReached):
+        except (_BudgetShort, BudgetReached):
             return None
 
-    def _through(self, work: Work, said: list[Said]) -> Talker:
-        told = _Told(said)
+    def _through(self, work: Work, said: list[Said]) -> ChatJudge:
+        told = _BatchReplies(said)
         funds = _BatchFunds(self._purse, self._holds.setdefault(work.task.key, {}), len(said))
         return self._judge.through(told, told, funds)
 
@@ -196,7 +196,7 @@ class _Counter:
 
     # --- handing in -------------------------------------------------------------------------------------------
 
-    async def _add(self, work: Work, asked: _Asked) -> None:
+    async def _add(self, work: Work, asked: _QuestionAsked) -> None:
         line = self._line(work, asked)
         size = sum(map(len, line))
         if len(self._handing) >= self._desk.MOST_QUESTIONS or self._size + size > self._desk.MOST_BYTES:
@@ -207,7 +207,7 @@ class _Counter:
         self._size += size
         self._part.headers = asked.headers
 
-    def _line(self, work: Work, asked: _Asked) -> wire.Body:
+    def _line(self, work: Work, asked: _QuestionAsked) -> wire.Body:
         return self._desk.line(f"{self._part.mark}-{work.task.key[:_ENOUGH_OF_A_KEY]}", asked.body)
 
     async def _submit(self) -> None:
@@ -226,21 +226,21 @@ class _Counter:
         if batch.provider_id:
             self._say(f"{self._judge.spec}: batch {batch.provider_id} with {len(keys):,} questions is handed in")
 
-    async def _hand_in(self, batch: Batch, part: wire.Part) -> Batch:
+    async def _hand_in(self, batch: BatchRecord, part: wire.BatchPart) -> BatchRecord:
         """A batch whose arrival nobody confirmed may have arrived: it is looked for before it is sent again."""
         chance = random.Random()  # noqa: S311  (spreads retries, guards nothing)
         for failures in itertools.count(1):
             try:
                 found = await self._desk.submit(self._calls, part)
                 if not found:
-                    raise Problem("server", "the provider gave the batch no id")
-            except Problem as problem:
+                    raise CallFailed("server", "the provider gave the batch no id")
+            except CallFailed as problem:
                 if not problem.passing:
                     await asyncio.to_thread(kept.withdraw, self._store, batch)
                 if not problem.passing or failures >= RETRY.tries:
                     raise JudgeError(f"{self._judge.spec}: no batch can be handed in: {problem}") from None
                 await self._control.rest(RETRY.pause(problem, failures, chance))
-                sought = wire.Sought(sure=False)
+                sought = wire.BatchSearch(sure=False)
                 while sought.id is None and not sought.sure:
                     if self._control.stopping is not None:
                         return batch  # the next run looks for it
@@ -252,8 +252,8 @@ class _Counter:
             return await asyncio.to_thread(kept.submitted, self._store, batch, found)
         raise AssertionError
 
-    async def _seek(self, batch: Batch) -> wire.Sought:
-        lost = wire.Lost(batch.mark, batch.created, batch.questions)
+    async def _seek(self, batch: BatchRecord) -> wire.BatchSearch:
+        lost = wire.LostAnswer(batch.mark, batch.created, batch.questions)
         return await self._persist(lambda: self._desk.find(self._calls, lost))
 
     # --- fetching ---------------------------------------------------------------------------------------------
@@ -282,16 +282,18 @@ class _Counter:
             await self._control.rest(self._pause)
             self._pause = min(1.5 * self._pause, LOOK[1])
 
-    async def _job(self, batch: Batch) -> wire.Job:
+    async def _job(self, batch: BatchRecord) -> wire.BatchJob:
         if batch.provider_id is None:  # an earlier process died while it handed this in
             sought = await self._seek(batch)
             if sought.id is None:
-                return wire.Job(sought.sure, problem="it never arrived" if sought.sure else "")
+                return wire.BatchJob(sought.sure, problem="it never arrived" if sought.sure else "")
             batch = self._open[batch.id] = await asyncio.to_thread(kept.submitted, self._store, batch, sought.id)
         # What is gone is gone with all its answers, as they are some weeks later.
-        return await self._persist(lambda: self._desk.look(self._calls, str(batch.provider_id)), gone=wire.Job(True))
+        return await self._persist(
+            lambda: self._desk.look(self._calls, str(batch.provider_id)), gone=wire.BatchJob(True)
+        )
 
-    async def _fetch(self, batch: Batch, job: wire.Job) -> None:
+    async def _fetch(self, batch: BatchRecord, job: wire.BatchJob) -> None:
         keys = {key[:_ENOUGH_OF_A_KEY]: key for key in await asyncio.to_thread(kept.keys_of, self._store, batch)}
         if job.problem:
             await self._turned_down(batch, job.problem)
@@ -305,7 +307,7 @@ class _Counter:
         del self._open[batch.id]
         await self._carry_on([work for key in keys.values() if (work := self._works.pop(key, None))])
 
-    async def _turned_down(self, batch: Batch, why: str) -> None:
+    async def _turned_down(self, batch: BatchRecord, why: str) -> None:
         """As a whole, so that nothing was paid. With others under way it may be one too many, and waits for them."""
         others = sum(other.provider_id is not None for other in self._open.values()) - 1
         await asyncio.to_thread(kept.withdraw, self._store, batch)
@@ -316,7 +318,7 @@ class _Counter:
         self._most_open = others
         self._say(f"{self._judge.spec}: a batch was turned down ({why}); it goes again when others have ended")
 
-    async def _keep_answers(self, batch: Batch, path: str, keys: Mapping[str, str]) -> int:
+    async def _keep_answers(self, batch: BatchRecord, path: str, keys: Mapping[str, str]) -> int:
         """Into the store; how many were answers to something else."""
         strangers = 0
         with tempfile.TemporaryFile() as file:
@@ -339,7 +341,7 @@ class _Counter:
         for failures in itertools.count(1):
             try:
                 return await send()
-            except Problem as problem:
+            except CallFailed as problem:
                 if problem.status == 404 and gone is not None:
                     return gone
                 if not problem.passing or failures >= RETRY.tries:
@@ -350,7 +352,7 @@ class _Counter:
         raise AssertionError
 
 
-class _Asked(BaseException):
+class _QuestionAsked(BaseException):
     """A question that nothing was said to yet: no failure, so that nothing on the way takes it for one."""
 
     def __init__(self, headers: Mapping[str, str], body: tuple[bytes, ...]) -> None:
@@ -358,7 +360,7 @@ class _Asked(BaseException):
         self.headers, self.body = headers, body
 
 
-class _Short(BaseException):
+class _BudgetShort(BaseException):
     """A question that there is no money for now: no failure, so that nothing on the way takes it for one."""
 
 
@@ -366,18 +368,18 @@ class _BatchFunds:
     """Money for the questions of one task. It is gone through anew with each answer: those that were answered are
     settled the first time, and the next one has its money held until it is."""
 
-    def __init__(self, purse: Purse, holds: dict[int, PurseHold], answered: int) -> None:
+    def __init__(self, purse: Budget, holds: dict[int, BudgetReservation], answered: int) -> None:
         self.bounded = purse.bounded
         self._purse, self._holds, self._answered = purse, holds, answered
         self._number = itertools.count()
 
-    async def hold(self, most: Most) -> Hold:
+    async def hold(self, most: MaximumCost) -> Reservation:
         number = next(self._number)
         if number < self._answered:  # without money of ours, an earlier process held it
             return _BatchHold(self._holds.pop(number, None), most.tokens)
         if number not in self._holds:
             if (hold := self._purse.try_hold(most)) is None:
-                raise _Short
+                raise _BudgetShort
             self._holds[number] = hold
         return self._holds[number]
 
@@ -386,7 +388,7 @@ class _BatchFunds:
 class _BatchHold:
     """Money for a question that was answered. What a batch brings no answer to is not billed."""
 
-    held: PurseHold | None
+    held: BudgetReservation | None
     tokens: int
 
     def settle(self, cost: float | None) -> None:
@@ -398,7 +400,7 @@ class _BatchHold:
         return 0.0
 
 
-class _Told:
+class _BatchReplies:
     """Stands for the server: says what it said before, in that order, and raises the question that comes next."""
 
     def __init__(self, said: Iterable[Said]) -> None:
@@ -409,7 +411,7 @@ class _Told:
     ) -> Response:
         for status, answer in self._said:
             return Response(status, {}, answer, None)
-        raise _Asked(headers, body)
+        raise _QuestionAsked(headers, body)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -419,7 +421,7 @@ class _Told:
         for retries in range(TRIES):
             try:
                 return await send(), retries
-            except Problem as problem:
+            except CallFailed as problem:
                 if not problem.passing or retries == TRIES - 1:
                     raise
         raise AssertionError
@@ -433,7 +435,7 @@ async def _unseen(_: str) -> Encoded:
 class _Calls:
     """Requests to a provider, with the judge's address, key and way of reading errors."""
 
-    def __init__(self, judge: Talker, transport: Transport) -> None:
+    def __init__(self, judge: ChatJudge, transport: HttpTransport) -> None:
         self._judge, self._transport = judge, transport
 
     async def post(
@@ -445,7 +447,7 @@ class _Calls:
     async def get(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
         found = document(self._checked(await self._transport.get(*self._address(path, headers))).body)
         if not found:
-            raise Problem("server", "the server sent no JSON", status=200)
+            raise CallFailed("server", "the server sent no JSON", status=200)
         return found
 
     async def head_of(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
@@ -460,13 +462,13 @@ class _Calls:
 
     def _address(self, path: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         if ".." in path or not re.fullmatch(r"[\x21-\x7e]+", path):  # ids in it are a server's words
-            raise Problem("server", "the provider named something that cannot be an id")
-        return self._judge.endpoint.address(Request(path, (), headers))
+            raise CallFailed("server", "the provider named something that cannot be an id")
+        return self._judge.endpoint.address(ChatRequest(path, (), headers))
 
     def _checked(self, response: Response) -> Response:
         if not 200 <= response.status < 300:
             self._judge.heard(response)  # raises what it says, without the key
-            raise Problem("server", f"HTTP {response.status}", status=response.status)
+            raise CallFailed("server", f"HTTP {response.status}", status=response.status)
         return dataclasses.replace(response, body=self._judge.endpoint.redacted_body(response.body))
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
-from editjudge.judges.purse import Purse
-from editjudge.judges.work import Judge, Work
-from editjudge.pictures import Pictures
-from editjudge.run.planning import Control, Ending, Planner, is_paid
+from editjudge.judges.budget import Budget
+from editjudge.judges.judge import Judge, Work
+from editjudge.media.cache import ImageCache
+from editjudge.run.planner import Ending, Planner, RunControl, is_paid
 from editjudge.run.single import judged, keep
 from editjudge.store.batches import awaited
 from editjudge.store.store import Store
@@ -29,12 +29,12 @@ class Engine:
     """One run over one store."""
 
     def __init__(
-        self, store: Store, planner: Planner, purse: Purse, say: Callable[[str], None] = lambda _: None
+        self, store: Store, planner: Planner, purse: Budget, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.control = Control()
+        self.control = RunControl()
         self._say, self._waiting = say, False
         self._planner, self._purse = planner, purse
-        self._pictures = Pictures(root=planner.access.root, fetch=planner.access.fetch)
+        self._pictures = ImageCache(root=planner.access.root, fetch=planner.access.fetch)
         self._store, self._writer = store, Writer(store)
 
     async def run(self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]) -> Ending:
@@ -57,7 +57,7 @@ class Engine:
         batches = self._planner.batches(judge, iter(edits))
         ahead = asyncio.create_task(self._next(batches))
         async with asyncio.TaskGroup() as group:
-            room = _Room(judge)
+            room = _InFlight(judge)
             while self.control.stopping is None and (planned := await ahead) is not None:
                 ahead = asyncio.create_task(self._next(batches))
                 await self._begin(judge, await self._planner.not_done(planned), group, room)
@@ -84,7 +84,7 @@ class Engine:
             await self.control.rest(LOOK)
         return works
 
-    async def _begin(self, judge: Judge, works: Sequence[Work], group: asyncio.TaskGroup, room: _Room) -> None:
+    async def _begin(self, judge: Judge, works: Sequence[Work], group: asyncio.TaskGroup, room: _InFlight) -> None:
         await self._leave_to_batches(judge, works)
         for work in works:
             await room.wait()
@@ -123,7 +123,7 @@ def first_of(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:
     return first_of(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-class _Room:
+class _InFlight:
     """How many tasks of a judge may be open: as many as it takes, and a few more."""
 
     def __init__(self, judge: Judge) -> None:

@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 
 from editjudge.errors import ImageError
-from editjudge.images import BOUNDS
+from editjudge.media.image import BOUNDS
 
 _TIMEOUT = 30.0
 

@@ -19,15 +19,15 @@ from editjudge import manifest
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError
 from editjudge.judgement import DONE
+from editjudge.judges.judge import Judge, Work
 from editjudge.judges.registry import open_judge
-from editjudge.judges.work import Judge, Work
-from editjudge.pictures import Digests
+from editjudge.media.cache import DigestCache
 from editjudge.run.cost import Costs, Estimate
 from editjudge.run.job import Job, access
 from editjudge.run.pace import Pace
-from editjudge.run.plan import Shape, works
-from editjudge.run.planning import BATCH, known
-from editjudge.run.where import Sieve
+from editjudge.run.plan import QuestionSettings, works
+from editjudge.run.planner import BATCH, known
+from editjudge.run.where import EditFilter
 from editjudge.store.experience import mean_latency
 from editjudge.store.store import Store
 
@@ -74,7 +74,7 @@ def forecast(
 
 async def _forecast(job: Job, store_place: str, rates: Rates, needs_keys: bool) -> tuple[list[Estimate], Todo]:
     job.check(whole=False)
-    shape = Shape(job.load_rubrics(), job.repeats, job.layout)
+    shape = QuestionSettings(job.load_rubrics(), job.repeats, job.layout)
     costs = Costs(job.options, None, job.judges)
     exists = "://" in store_place or Path(store_place).exists()
     drawn, total = _draw(job)
@@ -98,7 +98,7 @@ async def _forecast(job: Job, store_place: str, rates: Rates, needs_keys: bool) 
 
 def _ones(
     job: Job,
-    shape: Shape,
+    shape: QuestionSettings,
     judge: Judge,
     costs: Costs,
     store: Store | None,
@@ -108,13 +108,13 @@ def _ones(
 ) -> Iterator[Estimate]:
     """An estimate for each edit; `apart` from the others, or without what an earlier one shares with it."""
     counted: set[str] = set()
-    sieve = Sieve(job.where, store) if job.where and store else None
+    sieve = EditFilter(job.where, store) if job.where and store else None
     while whole := list(itertools.islice(edits, BATCH)):
         batch, absent = sieve.through(whole) if sieve else (whole, 0)
         todo.left_out += absent
         yield from itertools.repeat(costs.estimate(judge.spec), len(whole) - len(batch))
         allowed = access(job)
-        digests = Digests(root=allowed.root, fetch=allowed.fetch)
+        digests = DigestCache(root=allowed.root, fetch=allowed.fetch)
         planned = list(works(batch, shape, judge, functools.partial(known, digests, allowed.root)))
         statuses = store.done([work.task.key for work in planned]) if store else {}
         waiting = [work for work in planned if statuses.get(work.task.key) not in DONE]

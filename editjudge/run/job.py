@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from editjudge import manifest
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import InputError, ManifestError, UsageError, near_miss
-from editjudge.images import name_of
-from editjudge.judges.conversation import Parameters
-from editjudge.judges.purse import Purse, Shortage
+from editjudge.judges.budget import Budget, Shortfall
+from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, check_answers, open_judge
+from editjudge.media.image import name_of
 from editjudge.rubrics.files import SETS, load_one, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
@@ -30,12 +30,12 @@ from editjudge.run.cost import Costs
 from editjudge.run.engine import Engine
 from editjudge.run.fetching import fetch
 from editjudge.run.pace import Circuit, Pace
-from editjudge.run.plan import Shape
-from editjudge.run.planning import Access, Control, Ending, Planner, Tally
+from editjudge.run.plan import QuestionSettings
+from editjudge.run.planner import Ending, PictureAccess, Planner, RunControl, RunTally
 from editjudge.run.summary import Summary, commonest, is_failure, summarise
-from editjudge.run.where import Chosen, Sieve
+from editjudge.run.where import EditFilter, Selected
 from editjudge.store.claims import Claims
-from editjudge.store.store import Run, Store
+from editjudge.store.store import RunRecord, Store
 
 T = TypeVar("T")
 
@@ -93,9 +93,9 @@ class Job:
             return manifest.from_rows(self.rows, name=str(self.manifest), allow_outside=outside, allow_urls=urls)
         return manifest.read(self.manifest.absolute(), allow_outside=outside, allow_urls=urls)
 
-    def chosen(self, store: Store, edits: Callable[[], Iterator[Edit]] | None = None) -> Chosen:
+    def chosen(self, store: Store, edits: Callable[[], Iterator[Edit]] | None = None) -> Selected:
         """The edits that the run is about, of all or of some of the manifest's."""
-        return Chosen(edits or self.edits, Sieve(self.where, store) if self.where else None)
+        return Selected(edits or self.edits, EditFilter(self.where, store) if self.where else None)
 
     def check(self, *, whole: bool = True) -> None:
         """That every line can be understood, before anything is asked, and that there is something to judge, where the
@@ -204,7 +204,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Manner:
+class RunOptions:
     """How a run goes about it: nothing here changes an answer."""
 
     name: str | None = None
@@ -218,8 +218,8 @@ class Manner:
     cluster: Cluster | None = None
     """None: on this machine, by this process."""
     say: Callable[[str], None] = lambda _: None
-    observe: Callable[[Tally], None] = lambda _: None
-    control: Callable[[Control], None] = lambda _: None
+    observe: Callable[[RunTally], None] = lambda _: None
+    control: Callable[[RunControl], None] = lambda _: None
     """Handed the means to stop the run before it starts."""
 
 
@@ -230,10 +230,10 @@ class Outcome:
     run_id: int
     name: str
     ending: Ending
-    tally: Tally
+    tally: RunTally
     summary: Summary
     error: BaseException | None = None
-    short: Shortage | None = None
+    short: Shortfall | None = None
     """What the budget was too little for."""
 
 
@@ -242,7 +242,7 @@ def is_new(place: str | os.PathLike[str]) -> bool:
     return "://" not in os.fspath(place) and not os.path.exists(place)
 
 
-async def rehearse(job: Job, manner: Manner) -> None:
+async def rehearse(job: Job, manner: RunOptions) -> None:
     """Raise what `execute` would raise before it keeps anything, for who would make a store only for what can run."""
     job.load_rubrics()
     Costs(job.options, manner.budget, job.judges, batch=manner.batch)
@@ -252,16 +252,16 @@ async def rehearse(job: Job, manner: Manner) -> None:
     job.check()
 
 
-async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
+async def execute(job: Job, store: Store, manner: RunOptions) -> Outcome:
     """Run to the end, or as far as budget, patience and the user allow; then say what there is."""
     if manner.cluster:
-        from editjudge.run.ray.engine import execute as execute_on
+        from editjudge.cluster.driver import execute as execute_on
 
         return await execute_on(manner.cluster, job, store, manner)
     rubrics = job.load_rubrics()
-    shape = Shape(rubrics, job.repeats, job.layout)
+    shape = QuestionSettings(rubrics, job.repeats, job.layout)
     Costs(job.options, manner.budget, job.judges, batch=manner.batch)  # says so where a budget cannot be kept
-    purse = Purse(manner.budget)
+    purse = Budget(manner.budget)
     async with AsyncExitStack() as resources:
         judges = [
             await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch, funds=purse)
@@ -292,7 +292,7 @@ async def execute(job: Job, store: Store, manner: Manner) -> Outcome:
     return conclude(store, run, rubrics, engine.control, planner.tally)
 
 
-def conclude(store: Store, run: Run, rubrics: Sequence[Rubric], control: Control, tally: Tally) -> Outcome:
+def conclude(store: Store, run: RunRecord, rubrics: Sequence[Rubric], control: RunControl, tally: RunTally) -> Outcome:
     """What a run came to, whichever engine did it."""
     if isinstance(store, Store):  # and no folder of shards, which is held against nothing before it is imported
         hold_against_evidence(store, run)
@@ -305,7 +305,7 @@ def conclude(store: Store, run: Run, rubrics: Sequence[Rubric], control: Control
     return Outcome(run.id, run.name, ending, tally, summary, control.error, control.short)
 
 
-def open_run(job: Job, store: Store, manner: Manner, rubrics: Sequence[Rubric]) -> Run:
+def open_run(job: Job, store: Store, manner: RunOptions, rubrics: Sequence[Rubric]) -> RunRecord:
     """The run of a job in a store, with the questions it asks."""
     spec = job.spec(rubrics)
     run = store.open_run(manner.name or _name(job, spec), spec)
@@ -313,7 +313,7 @@ def open_run(job: Job, store: Store, manner: Manner, rubrics: Sequence[Rubric]) 
     return run
 
 
-def drop_removed(job: Job, store: Store, run: Run) -> int:
+def drop_removed(job: Job, store: Store, run: RunRecord) -> int:
     """Take what the manifest has no more out of a resumed run; what `limit` or `models` leave out is still in it."""
     gone = store.item_ids(run)
     if gone:
@@ -334,14 +334,14 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, work).result()
 
 
-def access(job: Job, rehash: bool = False) -> Access:
+def access(job: Job, rehash: bool = False) -> PictureAccess:
     """Pictures come from the manifest's folder, and from nowhere else unless that was allowed."""
     folder = job.manifest if job.manifest.is_dir() else job.manifest.parent
     root = None if job.allow_outside else folder
-    return Access(root, fetch if job.allow_urls else None, rehash)
+    return PictureAccess(root, fetch if job.allow_urls else None, rehash)
 
 
-def _pacing(manner: Manner) -> Callable[[str], Pace]:
+def _pacing(manner: RunOptions) -> Callable[[str], Pace]:
     def pace(spec: str) -> Pace:
         return Pace(
             spec,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from editjudge.errors import JudgeError
-from editjudge.judges.conversation import Problem
+from editjudge.judges.messages import CallFailed
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Retry:
     patience: float = 300.0
     """A server that wants a longer pause than this is as good as down."""
 
-    def pause(self, problem: Problem, failures: int, chance: random.Random) -> float:
+    def pause(self, problem: CallFailed, failures: int, chance: random.Random) -> float:
         """Seconds to wait; what the server asks for is the least, and nobody retries in step with others."""
         jitter = chance.uniform(0.5, 1.0)
         backoff = min(self.longest, self.first * 2.0 ** min(failures - 1, 20)) * jitter
@@ -94,7 +94,7 @@ class Circuit:
             self._opened = None
             self.say(f"{self.judge} answers again")
 
-    def failed(self, problem: Problem, in_flight: int = 1) -> None:
+    def failed(self, problem: CallFailed, in_flight: int = 1) -> None:
         """`in_flight` requests fail together when one limit is met, which alone does not make a judge down."""
         self._failures += 1
         self._heard = self._heard or problem.kind != "connection"
@@ -151,11 +151,11 @@ class Circuit:
 
 
 @dataclass
-class Turn:
+class Permit:
     """One send: when it began by the clock of whoever allowed it, and what became of it."""
 
     started: float
-    problem: Problem | None = None
+    problem: CallFailed | None = None
     down: bool = False
     """Whether the judge counts as down since."""
 
@@ -175,7 +175,7 @@ class Persistence(ABC):
             async with self.turn(tokens) as turn:
                 try:
                     reply = await send()
-                except Problem as found:
+                except CallFailed as found:
                     turn.problem = found
             if (problem := turn.problem) is None:
                 return reply, failures
@@ -192,7 +192,7 @@ class Persistence(ABC):
             await self.rest(pause)
 
     @abstractmethod
-    def turn(self, tokens: int) -> AbstractAsyncContextManager[Turn]:
+    def turn(self, tokens: int) -> AbstractAsyncContextManager[Permit]:
         """A send, once it may be; on leaving, what became of it is heeded by all that follow."""
 
     @abstractmethod
@@ -237,11 +237,11 @@ class Pace(Persistence):
         self._brake = _Brake()
 
     @asynccontextmanager
-    async def turn(self, tokens: int) -> AsyncIterator[Turn]:
+    async def turn(self, tokens: int) -> AsyncIterator[Permit]:
         for meter, amount in zip(self._meters, (1, tokens), strict=True):
             await self.rest(meter.wait(amount))
         await self._brake.wait(self.rest)
-        turn = Turn(time.monotonic())
+        turn = Permit(time.monotonic())
         async with self.circuit.passage():
             yield turn
         if turn.problem is None:
@@ -294,7 +294,7 @@ class Pace(Persistence):
             self.limit = min(self.ceiling, self.limit + (1 if self._grows_fast else 1 / self.limit))
             self._wake()
 
-    def _heed(self, problem: Problem, started: float) -> None:
+    def _heed(self, problem: CallFailed, started: float) -> None:
         if problem.kind == "rate limit":
             self.rate_limited += 1
             self._refused += (1 - self._refused) * _MEMORY

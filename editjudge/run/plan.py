@@ -12,28 +12,28 @@ from typing import NamedTuple
 
 from editjudge.edit import Edit
 from editjudge.errors import ImageError, UsageError
-from editjudge.images import plan
 from editjudge.judgement import Status, Task
+from editjudge.judges.judge import Judge, Work
 from editjudge.judges.unexpected import unexpected
-from editjudge.judges.work import Judge, Work
-from editjudge.pictures import Known
+from editjudge.media.cache import KnownImage
+from editjudge.media.image import plan
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout
 
 KEY_VERSION = 1
 
-Look = Callable[[Edit, str], Known | None]
-"""What is known of a picture of an edit, by role; None where there is none. Raises `ImageError`, and `NotThere` where
-there should be one."""
+Look = Callable[[Edit, str], KnownImage | None]
+"""What is known of a picture of an edit, by role; None where there is none. Raises `ImageError`, and
+`PictureMissing` where there should be one."""
 
 
-class NotThere(ImageError):
+class PictureMissing(ImageError):
     """A file that a manifest names, and that does not exist."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class QuestionSettings:
     """What a run asks of every edit."""
 
     rubrics: Sequence[Rubric]
@@ -45,7 +45,7 @@ class Shape:
             raise UsageError(f"{', '.join(words)}: asks for choices between outputs, which no run can ask for yet")
 
 
-def works(edits: Iterable[Edit], shape: Shape, judge: Judge, look: Look) -> Iterator[Work]:
+def works(edits: Iterable[Edit], shape: QuestionSettings, judge: Judge, look: Look) -> Iterator[Work]:
     """Everything to be asked of one judge, edit by edit, so that what shares pictures stands together."""
     for edit in edits:
         seen: dict[tuple[tuple[str, ...], int], _Seen] = {}
@@ -68,7 +68,7 @@ class _Seen(NamedTuple):
 
 
 def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Look) -> _Seen:
-    shown: dict[str, Known] = {}
+    shown: dict[str, KnownImage] = {}
     limits = judge.limits
     problem = None
     if limits is not None:
@@ -82,7 +82,7 @@ def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Lo
     return _Seen(digests, recipes, sizes, images, problem)
 
 
-def _of_one(edit: Edit, rubric: Rubric, shape: Shape, judge: Judge, seen: _Seen) -> Iterator[Work]:
+def _of_one(edit: Edit, rubric: Rubric, shape: QuestionSettings, judge: Judge, seen: _Seen) -> Iterator[Work]:
     problem = seen.problem
     if judge.limits is not None:
         problem = problem or _texts(edit, rubric)
@@ -115,7 +115,9 @@ def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*rubric.images, *also)))
 
 
-def _pictures(edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, Known]) -> tuple[Status, Remark] | None:
+def _pictures(
+    edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, KnownImage]
+) -> tuple[Status, Remark] | None:
     """Fills in what is known of each picture that is looked at; says why it cannot be asked, if it cannot."""
     problem: tuple[Status, Remark] | None = None
     for role in roles:
@@ -137,11 +139,11 @@ def _pictures(edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, Kno
     return problem
 
 
-def _sought(edit: Edit, role: str, look: Look) -> tuple[Known | None, str]:
+def _sought(edit: Edit, role: str, look: Look) -> tuple[KnownImage | None, str]:
     """What is known of a picture, or which file is not there; neither where none is named."""
     try:
         return look(edit, role), ""
-    except NotThere as error:
+    except PictureMissing as error:
         return None, str(error)
 
 

@@ -12,23 +12,23 @@ from typing import Any
 
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import EditjudgeError, ImageError
-from editjudge.images import name_of
 from editjudge.judgement import Judgement
+from editjudge.judges.judge import Judge, Work
 from editjudge.judges.registry import Options, check_answers, open_judge
 from editjudge.judges.unexpected import unexpected
-from editjudge.judges.work import Judge, Work
-from editjudge.pictures import Digests, Encoded, Known, Pictures
+from editjudge.media.cache import DigestCache, Encoded, ImageCache, KnownImage
+from editjudge.media.image import name_of
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.run.pace import Circuit, Pace, Retry
-from editjudge.run.plan import Shape, works
+from editjudge.run.plan import QuestionSettings, works
 
 
 async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: Options) -> list[Judgement]:
     """A judgement for each rubric, in their order."""
-    digests = Digests()
+    digests = DigestCache()
 
-    def look(edit: Edit, role: str) -> Known | None:
+    def look(edit: Edit, role: str) -> KnownImage | None:
         source = getattr(edit, role)
         return None if source is None else digests.known(source)
 
@@ -37,8 +37,8 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
         judge = await open_judge(spec, options, _soon, resources)
         if judge.limits is not None:
             _check_paths(edit)
-        planned = list(works([edit], Shape(rubrics), judge, look))
-        pictures = Pictures()
+        planned = list(works([edit], QuestionSettings(rubrics), judge, look))
+        pictures = ImageCache()
         return [await judged(judge, work, pictures) for work in planned]
 
 
@@ -55,7 +55,7 @@ def _soon(spec: str) -> Pace:
     return Pace(spec, retry=Retry(tries=5), circuit=Circuit(spec, threshold=sys.maxsize, absence=math.inf))
 
 
-async def judged(judge: Judge, work: Work, pictures: Pictures) -> Judgement:
+async def judged(judge: Judge, work: Work, pictures: ImageCache) -> Judgement:
     """What the judge says, or why it cannot be asked.
 
     The one place for a run, a cluster, a batch and the server: an exception that nobody expected is the failure of

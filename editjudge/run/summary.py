@@ -20,7 +20,7 @@ def is_failure(status: str) -> bool:
 
 
 @dataclass
-class Cell:
+class SummaryCell:
     """One factor of one model by one judge."""
 
     sum: int = 0
@@ -33,7 +33,7 @@ class Cell:
 
 
 @dataclass
-class Reason:
+class FailureReason:
     """Why most tasks of a status failed."""
 
     status: str
@@ -47,9 +47,9 @@ class Reason:
 @dataclass
 class Summary:
     statuses: Counter[str] = field(default_factory=Counter)
-    cells: dict[tuple[str, str, str, str], Cell] = field(default_factory=dict)
+    cells: dict[tuple[str, str, str, str], SummaryCell] = field(default_factory=dict)
     """By judge, model, rubric and factor."""
-    reasons: list[Reason] = field(default_factory=list)
+    reasons: list[FailureReason] = field(default_factory=list)
     """The commonest for each status that is a failure."""
 
     @property
@@ -77,7 +77,7 @@ def summarise(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, Sequence[
         scores = row["scores"] or {}
         for factor in factors[row["rubric"]]:
             place = (row["judge"], row["model"] or "", row["rubric"], factor)
-            cell = summary.cells.get(place) or summary.cells.setdefault(place, Cell())
+            cell = summary.cells.get(place) or summary.cells.setdefault(place, SummaryCell())
             cell.n += 1
             if factor in scores:
                 cell.ok += 1
@@ -85,9 +85,9 @@ def summarise(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, Sequence[
     return summary
 
 
-def commonest(rows: Iterable[Mapping[str, Any]]) -> list[Reason]:
+def commonest(rows: Iterable[Mapping[str, Any]]) -> list[FailureReason]:
     """Of tasks that failed, the reason that most of each status have; the earlier of two as common ones."""
-    found: dict[str, dict[str, Reason]] = {}
+    found: dict[str, dict[str, FailureReason]] = {}
     for row in rows:
         message = " ".join(row["reasons"][0]["message"].split()) if row["reasons"] else ""
         message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
@@ -95,5 +95,5 @@ def commonest(rows: Iterable[Mapping[str, Any]]) -> list[Reason]:
         if message in mine:
             mine[message].count += 1
         elif len(mine) < _REASONS:
-            mine[message] = Reason(row["status"], message, 1, row["item"])
+            mine[message] = FailureReason(row["status"], message, 1, row["item"])
     return [max(mine.values(), key=lambda reason: reason.count) for _, mine in sorted(found.items())]

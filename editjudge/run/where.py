@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 from editjudge.edit import Edit
 from editjudge.errors import ImageError, UsageError, near_miss
-from editjudge.images import is_url
-from editjudge.pictures import Digests
-from editjudge.run.planning import BATCH, place_of
-from editjudge.store.store import Item, Run, Store
+from editjudge.media.cache import DigestCache
+from editjudge.media.image import is_url
+from editjudge.run.planner import BATCH, place_of
+from editjudge.store.store import Item, RunRecord, Store
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "=": operator.eq, ">": operator.gt, "<": operator.lt}
 _FORM = re.compile(rf"(?:(.+):)?\s*([^:<>=]+?)\s*({'|'.join(_SIGNS)})\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 @dataclass(frozen=True)
-class Where:
+class Condition:
     """`RUN:FACTOR>=VALUE`, of the mean over repeats and judges.
 
     What has no score, since its judge abstained or failed, stays in: nothing speaks against it.
@@ -33,7 +33,7 @@ class Where:
     value: float
 
     @classmethod
-    def parse(cls, text: str, run: str | None = None) -> Where:
+    def parse(cls, text: str, run: str | None = None) -> Condition:
         """Without its RUN where that is known."""
         found = _FORM.fullmatch(text)
         if not found or (found[1] is None) is (run is None):
@@ -41,7 +41,7 @@ class Where:
             raise UsageError(f'--where "{text}": expected {form}, or <=, =, >, <')
         return cls(run or found[1], found[2], found[3], float(found[4]))
 
-    def run_in(self, store: Store) -> Run:
+    def run_in(self, store: Store) -> RunRecord:
         run = store.find_run(self.run)
         asked = set(run.spec.get("rubrics", {}).values())
         contents = [rubric["content"] for key, rubric in store.rubrics().items() if key in asked or not asked]
@@ -57,12 +57,12 @@ class Where:
         return not scores or bool(_SIGNS[self.sign](sum(scores) / len(scores), self.value))
 
 
-class Sieve:
+class EditFilter:
     """Conditions over one store that must all hold."""
 
     def __init__(self, texts: Iterable[str], store: Store) -> None:
         self._store = store
-        self._conditions = [(where, where.run_in(store)) for where in map(Where.parse, texts)]
+        self._conditions = [(where, where.run_in(store)) for where in map(Condition.parse, texts)]
 
     def through(self, edits: list[Edit]) -> tuple[list[Edit], int]:
         """Those that nothing speaks against, and how many of the others an earlier run does not have at all."""
@@ -74,14 +74,14 @@ class Sieve:
             edits = [edit for edit in edits if edit.id in said and where.holds(said[edit.id].get(where.factor, ()))]
         return edits, absent
 
-    def _same(self, run: Run, edits: list[Edit]) -> set[str]:
+    def _same(self, run: RunRecord, edits: list[Edit]) -> set[str]:
         """The ids that are the same edits in the earlier run: one of another manifest may have called others so."""
-        digests = Digests()
+        digests = DigestCache()
         earlier = {item.item: item for item in self._store.items(run, [edit.id for edit in edits])}
         return {edit.id for edit in edits if edit.id in earlier and _is(edit, earlier[edit.id], digests)}
 
 
-def _is(edit: Edit, item: Item, digests: Digests) -> bool:
+def _is(edit: Edit, item: Item, digests: DigestCache) -> bool:
     """Whether words and places are the same, or what lies there is."""
     if edit.instruction != item.instruction:
         return False
@@ -97,7 +97,7 @@ def _is(edit: Edit, item: Item, digests: Digests) -> bool:
     return True
 
 
-def scores_of(store: Store, run: Run, items: Sequence[str]) -> dict[str, dict[str, list[float]]]:
+def scores_of(store: Store, run: RunRecord, items: Sequence[str]) -> dict[str, dict[str, list[float]]]:
     """By edit and factor, from all repeats and judges; of an edit that the run does not have, nothing."""
     found: dict[str, dict[str, list[float]]] = {}
     for row in store.judgements(run, fields=("item", "scores"), item=items):
@@ -107,10 +107,10 @@ def scores_of(store: Store, run: Run, items: Sequence[str]) -> dict[str, dict[st
     return found
 
 
-class Chosen:
+class Selected:
     """The edits that a run is about; each judge goes through them anew."""
 
-    def __init__(self, edits: Callable[[], Iterator[Edit]], sieve: Sieve | None) -> None:
+    def __init__(self, edits: Callable[[], Iterator[Edit]], sieve: EditFilter | None) -> None:
         self._edits, self._sieve = edits, sieve
         self.absent = 0
         """Edits left out since an earlier run does not have them, in the pass that has come furthest."""
@@ -118,7 +118,7 @@ class Chosen:
     def __call__(self) -> Iterator[Edit]:
         return self._sifted(self._sieve) if self._sieve else self._edits()
 
-    def _sifted(self, sieve: Sieve) -> Iterator[Edit]:
+    def _sifted(self, sieve: EditFilter) -> Iterator[Edit]:
         edits, absent = self._edits(), 0
         while some := list(itertools.islice(edits, BATCH)):
             kept, unknown = sieve.through(some)

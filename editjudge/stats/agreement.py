@@ -10,11 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from .answer import Answer, Bounds, Interval, number, plain
-from .bootstrap import DRAWS, Ends, Limits, difference_interval, group_notes, interval, mean_draws, mean_interval
-from .ceiling import Ceiling, ceiling, one_against_rest
-from .columns import Column, Floats, Ints, Ratings, Scores, ends_of, item_means
-from .concordance import Pairs, averaged, correlation_draws, estimate, intervals, why_none
+from editjudge.stats.bootstrap import (
+    DRAWS,
+    Ends,
+    IntervalEnds,
+    difference_interval,
+    group_notes,
+    interval,
+    mean_draws,
+    mean_interval,
+)
+from editjudge.stats.ceiling import Ceiling, ceiling, one_against_rest
+from editjudge.stats.columns import Column, Floats, Ints, Ratings, Scores, ends_of, item_means
+from editjudge.stats.concordance import Pairs, averaged, correlation_draws, estimate, intervals, why_none
+from editjudge.stats.statistic import FailureBounds, Interval, Statistic, number, plain
 
 CORRELATIONS = ("spearman", "pearson", "kendall")
 FILLS = 2_000_000
@@ -22,7 +31,7 @@ FILLS = 2_000_000
 
 
 @dataclass(frozen=True)
-class Level(Answer):
+class Level(Statistic):
     """Correlations that leave out part of what the pooled ones reward."""
 
     models: int
@@ -34,7 +43,7 @@ class Level(Answer):
 
 
 @dataclass(frozen=True)
-class JudgeAgreement(Answer):
+class JudgeAgreement(Statistic):
     """One judge on one factor: the mean of its ok scores over repeats against the mean of all ratings of an item."""
 
     n: int
@@ -61,12 +70,12 @@ class JudgeAgreement(Answer):
     ci: Mapping[str, Interval | None]
     ci_reason: Mapping[str, str]
     """Why a figure has no interval."""
-    bounds: Bounds | None
+    bounds: FailureBounds | None
     """Spearman with the scores that failed filled in to lower it most, and to raise it most."""
     bounds_exact: bool
     """Whether every fill was tried; if not, only fills with the ends of the scale, and others may reach further."""
     bounds_reason: str | None
-    mae_bounds: Bounds | None
+    mae_bounds: FailureBounds | None
     """The largest and the smallest mean absolute error that the failed scores could have made."""
     overturnable: bool
     """Whether `bounds` reach beyond the interval of Spearman: what failed could then change what it says."""
@@ -83,7 +92,7 @@ class JudgeAgreement(Answer):
 
 
 @dataclass(frozen=True)
-class Halo(Answer):
+class Halo(Statistic):
     """Mean Spearman correlation between factors: near 1, all factors are one impression."""
 
     people: float | None
@@ -91,7 +100,7 @@ class Halo(Answer):
 
 
 @dataclass(frozen=True)
-class Agreement(Answer):
+class Agreement(Statistic):
     factors: Mapping[str, Mapping[str, JudgeAgreement]]
     humans: Mapping[str, Ceiling]
     halo: Halo
@@ -183,11 +192,11 @@ def _agreement(
     )
 
 
-def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int) -> dict[str, Limits]:
+def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int) -> dict[str, IntervalEnds]:
     """Shares and errors are means on a scale with known ends; the other figures are drawn."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
     ci = intervals([pairs], int(pairs.group.max(initial=-1)) + 1, drawn, draws=draws)
-    found = {name: Limits(ci.get(name), None if name in ci else why_none([pairs])) for name in drawn}
+    found = {name: IntervalEnds(ci.get(name), None if name in ci else why_none([pairs])) for name in drawn}
     rated = ratings.score if ratings is not None else np.zeros(0)
     same = ends is not None and len(rated) and ends[0] <= rated.min() and rated.max() <= ends[1]
     scale = ends if same else None
@@ -198,18 +207,20 @@ def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draw
     for name, values in (("mae", np.abs(off)), ("bias", off)):
         found[name] = difference_interval(values, group, scale, draws=draws)
     mae, why = found["mae"]
-    found["mae"] = Limits(mae and Interval(max(0.0, mae.lo), mae.hi), why)
+    found["mae"] = IntervalEnds(mae and Interval(max(0.0, mae.lo), mae.hi), why)
     return found
 
 
-def _bounds(pairs: Pairs, missing: Floats, scale: Sequence[float] | None) -> tuple[Bounds | None, bool, str | None]:
+def _bounds(
+    pairs: Pairs, missing: Floats, scale: Sequence[float] | None
+) -> tuple[FailureBounds | None, bool, str | None]:
     if len(missing) == 0:
         value = number(estimate(pairs)["spearman"])
-        return Bounds(value, value), True, None
+        return FailureBounds(value, value), True, None
     if not scale:
         return None, False, "the scale is not known: nothing bounds what failed judgements would have said"
     worst, best, exact = spearman_bounds(pairs.x, pairs.y, missing, scale)
-    return Bounds(number(worst), number(best)), exact, None
+    return FailureBounds(number(worst), number(best)), exact, None
 
 
 def spearman_bounds(x: Floats, y: Floats, missing: Floats, scale: Sequence[float]) -> tuple[float, float, bool]:
@@ -259,14 +270,14 @@ def _splits(n: int, parts: int, most: int) -> Ints | None:
     return np.diff(np.concatenate([edge[0], bars, edge[1]], axis=1), axis=1) - 1
 
 
-def _mae_bounds(pairs: Pairs, missing: Floats, scale: Sequence[float] | None) -> Bounds | None:
+def _mae_bounds(pairs: Pairs, missing: Floats, scale: Sequence[float] | None) -> FailureBounds | None:
     if (len(missing) and not scale) or not len(missing) + len(pairs):
         return None
     off = float(np.abs(pairs.x - pairs.y).sum())
     each = np.abs(np.asarray(scale or (), dtype=float)[:, None] - missing[None, :])
     worst, best = (float(end(each, axis=0).sum()) if len(missing) else 0.0 for end in (np.max, np.min))
     n = len(pairs) + len(missing)
-    return Bounds((off + worst) / n, (off + best) / n)
+    return FailureBounds((off + worst) / n, (off + best) / n)
 
 
 def _people(

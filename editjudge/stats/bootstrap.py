@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .answer import Interval
-from .columns import Floats, Ints
+from editjudge.stats.columns import Floats, Ints
+from editjudge.stats.statistic import Interval
 
 DRAWS = 2_000
 """Enough that the Monte-Carlo error of a 95 % limit is about a twentieth of the interval's half-width."""
@@ -41,7 +41,7 @@ Ends: TypeAlias = tuple[float, float]
 """The lowest and the highest value that can be."""
 
 
-class Limits(NamedTuple):
+class IntervalEnds(NamedTuple):
     """An interval, or the reason for none."""
 
     ci: Interval | None
@@ -138,7 +138,7 @@ def interval(draws: Floats, groups: int, level: float = 0.95, shift: float = 0.0
 
 def mean_interval(
     values: Floats, groups: NDArray[Any], ends: Ends | None, *, level: float = 0.95, draws: int = DRAWS
-) -> Limits:
+) -> IntervalEnds:
     """Of one mean; `groups` are codes from 0."""
     cells, n_groups = np.zeros(len(values), np.int64), int(groups.max()) + 1 if len(groups) else 0
     return mean_intervals(values, cells, 1, groups, n_groups, [ends], level=level, draws=draws)[0]
@@ -146,7 +146,7 @@ def mean_interval(
 
 def difference_interval(
     values: Floats, groups: NDArray[Any], scale: Ends | None, *, level: float = 0.95, draws: int = DRAWS
-) -> Limits:
+) -> IntervalEnds:
     """Of the mean of differences between two scores of one scale.
 
     They can be as large as the scale is long, and hardly ever are: the image that Gaffke's bound adds lies half of
@@ -170,13 +170,13 @@ def mean_intervals(
     *,
     level: float = 0.95,
     draws: int = DRAWS,
-) -> list[Limits]:
+) -> list[IntervalEnds]:
     """Of the mean of every cell, whose values can lie between these ends.
 
     Gaffke's bound where the ends are known, else a bootstrap interval where enough groups carry the spread, else
     none.
     """
-    found: list[Limits] = []
+    found: list[IntervalEnds] = []
     step = max(1, CELLS // max(2 * n_groups, 1))
     for start in range(0, n_cells, step):
         stop = min(start + step, n_cells)
@@ -191,14 +191,14 @@ def mean_intervals(
         for i, name in enumerate(method):
             end = ends[start + i]
             if name == "bound" and end is not None:
-                found.append(Limits(_gaffke(drawn[i], spread[i], end, level), None))
+                found.append(IntervalEnds(_gaffke(drawn[i], spread[i], end, level), None))
             elif name == "exact" and end is not None:
-                found.append(Limits(clopper_pearson(spread[i].share(end), spread[i].effective, level, end), None))
+                found.append(IntervalEnds(clopper_pearson(spread[i].share(end), spread[i].effective, level, end), None))
             elif name == "bootstrap":
                 ci = interval(drawn[i], spread[i].groups, level)
-                found.append(Limits(ci, None if ci else SAME))
+                found.append(IntervalEnds(ci, None if ci else SAME))
             else:
-                found.append(Limits(None, name))
+                found.append(IntervalEnds(None, name))
     return found
 
 

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from editjudge.errors import UsageError
-
-from .answer import Answer, Interval
-from .bootstrap import FEWEST, Ends, Limits, carrying, folds_of, mean_interval
-from .columns import Column, Floats, Ints, Mask
+from editjudge.stats.bootstrap import FEWEST, Ends, IntervalEnds, carrying, folds_of, mean_interval
+from editjudge.stats.columns import Column, Floats, Ints, Mask
+from editjudge.stats.statistic import Interval, Statistic
 
 FEWEST_PAIRS = 10
 """Pairs below which a calibration is refused: a step function through fewer points is the points."""
 
 
 @dataclass(frozen=True)
-class Isotonic(Answer):
+class Isotonic(Statistic):
     """A non-decreasing map from a judge's scores to people's, linear between its knots and flat beyond them."""
 
     x: tuple[float, ...]
@@ -33,7 +32,7 @@ class Isotonic(Answer):
 
 
 @dataclass(frozen=True)
-class Calibration(Answer):
+class ScaleCalibration(Statistic):
     """A map and what it is worth on groups that it has not seen."""
 
     n: int
@@ -50,7 +49,7 @@ class Calibration(Answer):
 
 
 @dataclass(frozen=True)
-class Powered(Answer):
+class PoweredEstimate(Statistic):
     """People's mean, from the few edits that they rated and the judge's scores of all."""
 
     rated: int
@@ -89,7 +88,7 @@ def calibrate(
     human: Sequence[float] | Floats,
     *,
     group: Iterable[object] | None = None,
-) -> Calibration:
+) -> ScaleCalibration:
     """One factor: NaN on either side is left out. The map is of all pairs, its errors are cross-validated."""
     x, y = np.asarray(judge, dtype=float), np.asarray(human, dtype=float)
     good = np.isfinite(x) & np.isfinite(y)
@@ -97,10 +96,10 @@ def calibrate(
     x, y, groups = x[good], y[good], len(codes.labels)
     if len(x) < FEWEST_PAIRS or groups < 2:
         why = f"{len(x)} pairs in {groups} groups: too few to calibrate (at least {FEWEST_PAIRS} in 2)"
-        return Calibration(len(x), groups, None, None, None, None, None, None, (why,))
+        return ScaleCalibration(len(x), groups, None, None, None, None, None, None, (why,))
     mapped, constant = _held_out(x, y, folds_of(codes.codes))
     notes = ("every score is the same: the map is a constant",) if np.ptp(x) == 0 else ()
-    return Calibration(
+    return ScaleCalibration(
         len(x), groups, fit(x, y),
         mae_raw=float(np.mean(np.abs(x - y))),
         mae_calibrated=float(np.mean(np.abs(mapped - y))),
@@ -117,7 +116,7 @@ def powered_mean(
     *,
     group: Iterable[object] | None = None,
     ends: Ends | None = None,
-) -> Powered:
+) -> PoweredEstimate:
     """Over the edits of one model: `judge` NaN where it failed, `human` NaN where nobody rated; `ends` of the scale.
 
     Angelopoulos et al. (2023), with the weight of their PPI++; groups may hold rated and unrated edits. What the
@@ -131,7 +130,7 @@ def powered_mean(
     if groups < 2:
         few = "people rated edits of fewer than two groups: their mean has no interval"
         mean = float(y[rated].mean()) if n else None
-        return Powered(n, int(rest.sum()), mean, None, mean, None, few, None, None, (few,))
+        return PoweredEstimate(n, int(rest.sum()), mean, None, mean, None, few, None, None, (few,))
     human_mean = float(y[rated].mean())
     own = _influence(y, rated, codes)
     helped = rest.any() and both.any()
@@ -148,7 +147,7 @@ def powered_mean(
     notes = [] if rest.any() else ["every edit was rated: the judge adds nothing"]
     if missing := int((~scored).sum()):
         notes.append(f"{missing} edits without a score of the judge are in people's mean alone")
-    return Powered(n, int(rest.sum()), human_mean, people.ci, mean, ci, why, weight, saved, tuple(notes))
+    return PoweredEstimate(n, int(rest.sum()), human_mean, people.ci, mean, ci, why, weight, saved, tuple(notes))
 
 
 def _held_out(x: Floats, y: Floats, fold: Ints) -> tuple[Floats, Floats]:
@@ -170,12 +169,12 @@ def _error(influence: Floats, groups: int) -> float:
     return math.sqrt(float(influence @ influence) * groups / (groups - 1))
 
 
-def _student(mean: float, error: float, carried: float) -> Limits:
+def _student(mean: float, error: float, carried: float) -> IntervalEnds:
     """With the t of the rated groups that carry the spread: the term that these few decide is the larger one."""
     from scipy.special import stdtrit
 
     if carried < FEWEST:
         few = f"about {carried:.0f} rated groups (source images) carry the spread of ratings"
-        return Limits(None, f"{few}: an interval needs {FEWEST}")
+        return IntervalEnds(None, f"{few}: an interval needs {FEWEST}")
     half = float(stdtrit(carried - 1, 0.975)) * error
-    return Limits(Interval(mean - half, mean + half), None)
+    return IntervalEnds(Interval(mean - half, mean + half), None)

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .answer import Answer, Interval, number
-from .bootstrap import DRAWS
-from .columns import Column, Floats, Ints, Ratings
-from .concordance import Pairs, averaged, estimate, intervals
-from .spread import crossed, mean_squares
+from editjudge.stats.bootstrap import DRAWS
+from editjudge.stats.columns import Column, Floats, Ints, Ratings
+from editjudge.stats.concordance import Pairs, averaged, estimate, intervals
+from editjudge.stats.spread import crossed, mean_squares
+from editjudge.stats.statistic import Interval, Statistic, number
 
 STRAIGHT = 0.95
 """A rater who gives one value at least this often, over at least 10 items, is said to straight-line."""
 
 
 @dataclass(frozen=True)
-class Rater(Answer):
+class Rater(Statistic):
     """One person on one factor."""
 
     n: int
@@ -36,7 +36,7 @@ class Rater(Answer):
 
 
 @dataclass(frozen=True)
-class Variant(Answer):
+class Variant(Statistic):
     """The ceiling once something was done to the ratings."""
 
     raters: int
@@ -45,7 +45,7 @@ class Variant(Answer):
 
 
 @dataclass(frozen=True)
-class Ceiling(Answer):
+class Ceiling(Statistic):
     """Agreement of people on one factor. None is undefined, with the reason in `notes`."""
 
     raters: int

@@ -9,11 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from .answer import Answer, Bounds, Interval, number, said
-from .bootstrap import DRAWS, Ends, difference_interval
-from .columns import ABSTAINED, Column, Floats, Ints, Scores, ends_of, filled, item_means, worst_best
-from .permutation import ALPHA, holm, holm_of, sign_flip, wilcoxon
-from .spread import within_variance
+from editjudge.stats.bootstrap import DRAWS, Ends, difference_interval
+from editjudge.stats.columns import ABSTAINED, Column, Floats, Ints, Scores, ends_of, filled, item_means, worst_best
+from editjudge.stats.permutation import ALPHA, holm, holm_of, sign_flip, wilcoxon
+from editjudge.stats.spread import within_variance
+from editjudge.stats.statistic import FailureBounds, Interval, Statistic, number, said
 
 POWER = 0.80
 On = Literal["item", "pair"]
@@ -21,7 +21,7 @@ UNPAIRED = "no edit was asked of both sides"
 
 
 @dataclass(frozen=True)
-class DifferenceBounds(Bounds):
+class DifferenceBounds(FailureBounds):
     """The failures of B at the worst score and those of A at the best, and the other way round."""
 
     p_worst: float | None
@@ -30,7 +30,7 @@ class DifferenceBounds(Bounds):
 
 
 @dataclass(frozen=True)
-class Difference(Answer):
+class Difference(Statistic):
     """B minus A on one factor, over the edits that both have."""
 
     factor: str

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .answer import Interval
-from .bootstrap import DRAWS, FEWEST, FEWEST_MOMENTS, evenly, interval, weights
-from .columns import Floats, Ints
+from editjudge.stats.bootstrap import DRAWS, FEWEST, FEWEST_MOMENTS, evenly, interval, weights
+from editjudge.stats.columns import Floats, Ints
+from editjudge.stats.statistic import Interval
 
 LEVELS = 64
 """Values told apart when drawing; more are binned by rank. It changes the spread of a draw by far less than the

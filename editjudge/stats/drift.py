@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .answer import Answer
-from .bootstrap import DRAWS
-from .columns import Scores
-from .compare import Difference, On, compare, corrected, provenance_changes
-from .permutation import ALPHA
+from editjudge.stats.bootstrap import DRAWS
+from editjudge.stats.columns import Scores
+from editjudge.stats.compare import Difference, On, compare, corrected, provenance_changes
+from editjudge.stats.permutation import ALPHA
+from editjudge.stats.statistic import Statistic
 
 
 @dataclass(frozen=True)
-class Drift(Answer):
+class Drift(Statistic):
     changed: tuple[str, ...]
     """What is not the same about how the two were made; a shift after such a change is no surprise."""
     shifts: tuple[Difference, ...]

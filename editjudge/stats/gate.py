@@ -10,11 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from editjudge.errors import UsageError, near_miss
-
-from .answer import Answer, Bounds, Interval
-from .bootstrap import DRAWS, Ends, Limits, difference_interval, mean_interval
-from .columns import Column, Floats, Mask, Scores, ends_of, filled, joined, worst_best
-from .compare import On, paired
+from editjudge.stats.bootstrap import DRAWS, Ends, IntervalEnds, difference_interval, mean_interval
+from editjudge.stats.columns import Column, Floats, Mask, Scores, ends_of, filled, joined, worst_best
+from editjudge.stats.compare import On, paired
+from editjudge.stats.statistic import FailureBounds, Interval, Statistic
 
 Outcome = Literal["pass", "fail", "not enough evidence"]
 FAIL: Outcome = "fail"
@@ -25,7 +24,7 @@ MOST_TIMES = 100
 
 
 @dataclass(frozen=True)
-class Check(Answer):
+class GateCheck(Statistic):
     """One threshold."""
 
     factor: str
@@ -40,7 +39,7 @@ class Check(Answer):
     failed: int
     """Judgements without a score because they failed: not in the estimate."""
     failed_baseline: int
-    bounds: Bounds | None
+    bounds: FailureBounds | None
     """The estimate with every failure at an end of the scale; the baseline's at the other end."""
     bounds_reason: str | None
     overturnable: bool
@@ -51,7 +50,7 @@ class Check(Answer):
 
 
 @dataclass(frozen=True)
-class Failures(Answer):
+class Failures(Statistic):
     """Of the judgements that the checks rest on; abstentions are no failures."""
 
     judgements: int
@@ -68,12 +67,12 @@ class Failures(Answer):
 
 
 @dataclass(frozen=True)
-class Gate(Answer):
+class Gate(Statistic):
     outcome: Outcome
     """Fail where any check fails or too many judgements did, else not enough evidence where any lacks it, else pass."""
     alpha: float
     """The promised chance that a run which exactly meets every threshold fails."""
-    checks: tuple[Check, ...]
+    checks: tuple[GateCheck, ...]
     """The worst first."""
     left_out: tuple[str, ...]
     """Factors that are not held against the baseline: no edit has a score on both sides, and none failed."""
@@ -207,25 +206,25 @@ def _drop(
     return replace(sample(before, now), at_ends=at_ends)
 
 
-def _check(one: _Sample, *, level: float, draws: int) -> Check:
+def _check(one: _Sample, *, level: float, draws: int) -> GateCheck:
     (ci, why), n, groups = _limits(one, level, draws), len(one.values), len(one.group.labels)
     mean = float(one.values.mean()) if n else None
     outcome = _outcome(ci, one)
     needed = _needed(one, ci) if ci and outcome == UNSURE else None
-    bounds, unknown, overturnable = Bounds(mean, mean) if n else None, None, False
+    bounds, unknown, overturnable = FailureBounds(mean, mean) if n else None, None, False
     if one.at_ends is not None:
-        bounds = Bounds(*(float(end.values.mean()) if len(end.values) else None for end in one.at_ends))
+        bounds = FailureBounds(*(float(end.values.mean()) if len(end.values) else None for end in one.at_ends))
         overturnable = {_outcome(_limits(end, level, draws).ci, one) for end in one.at_ends} != {outcome}
     elif one.failed + one.failed_baseline:
         bounds, unknown, overturnable = None, "the ends of the scale are not known", True
-    check = Check(
+    check = GateCheck(
         one.factor, one.rule, outcome, mean, ci, why, n, groups, one.failed, one.failed_baseline,
         bounds, unknown, overturnable, needed, "",
     )  # fmt: skip
     return replace(check, reason=_reason(check, one))
 
 
-def _limits(one: _Sample, level: float, draws: int) -> Limits:
+def _limits(one: _Sample, level: float, draws: int) -> IntervalEnds:
     of = difference_interval if one.difference else mean_interval
     return of(one.values, one.group.codes, one.ends, level=level, draws=draws)
 
@@ -254,7 +253,7 @@ def _needed(one: _Sample, ci: Interval) -> int | None:
     return math.ceil(len(one.group.labels) * times) if times <= MOST_TIMES else None
 
 
-def _reason(check: Check, one: _Sample) -> str:
+def _reason(check: GateCheck, one: _Sample) -> str:
     limit, sides = one.limit, ("above", "below") if one.falling else ("below", "above")
     mean, ci, outcome, needed = check.estimate, check.ci, check.outcome, check.needed
     lost = _lost(check)
@@ -271,7 +270,7 @@ def _reason(check: Check, one: _Sample) -> str:
     return f"{mean:.3f} over {check.n} scores, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"
 
 
-def _lost(check: Check) -> str:
+def _lost(check: GateCheck) -> str:
     """What failed, and what it could have changed."""
     failed = check.failed + check.failed_baseline
     if not failed:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from editjudge.errors import UsageError
-
-from .answer import Answer, Z
-from .columns import Column, Floats, Scores, joined
-from .spread import crossed, mean_squares, within_variance
+from editjudge.stats.columns import Column, Floats, Scores, joined
+from editjudge.stats.spread import crossed, mean_squares, within_variance
+from editjudge.stats.statistic import Statistic, Z
 
 
 @dataclass(frozen=True)
-class Noise(Answer):
+class Noise(Statistic):
     """Variance components of one factor, from the mean squares of a random-effects analysis; never negative."""
 
     factor: str

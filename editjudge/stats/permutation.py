@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Floats, Ints
+from editjudge.stats.columns import Floats, Ints
 
 FLIPS = 20_000
 """Sign flips: the smallest p is 1/20,001, small enough to survive a correction over a hundred factors."""

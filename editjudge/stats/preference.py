@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
-
-from .answer import Answer, Bounds, Interval
-from .bootstrap import DRAWS, Limits, folds_of, mean_interval, tail, weights
-from .columns import Column, Floats, Ints, Mask
+from editjudge.stats.bootstrap import DRAWS, IntervalEnds, folds_of, mean_interval, tail, weights
+from editjudge.stats.columns import Column, Floats, Ints, Mask
+from editjudge.stats.statistic import FailureBounds, Interval, Statistic
 
 VOTES = ("A", "B", "tie")
 RIDGE = 1e-6
@@ -34,7 +33,7 @@ class Preference:
 
 
 @dataclass(frozen=True)
-class Accuracy(Answer):
+class Accuracy(Statistic):
     """A judge's votes against people's."""
 
     n: int
@@ -51,7 +50,7 @@ class Accuracy(Answer):
     without_ties: float | None
     """Over the pairs that neither people nor the judge called a tie."""
     without_ties_ci: Interval | None
-    bounds: Bounds | None
+    bounds: FailureBounds | None
     """The accuracy over all pairs if every answer that failed were wrong, and if every one were right."""
     overturnable: bool
     """Whether these bounds reach beyond the interval: what failed could then change what it says."""
@@ -66,7 +65,7 @@ class Accuracy(Answer):
 
 
 @dataclass(frozen=True)
-class TieCalibrated(Answer):
+class TieCalibrated(Statistic):
     """Accuracy of score differences when differences up to `epsilon` are called ties (Deutsch et al., 2023)."""
 
     n: int
@@ -78,7 +77,7 @@ class TieCalibrated(Answer):
 
 
 @dataclass(frozen=True)
-class Strength(Answer):
+class Strength(Statistic):
     """Bradley-Terry: log odds of being preferred over the average model."""
 
     model: str
@@ -110,7 +109,7 @@ def accuracy(
         _share(right, keep, groups, draws=draws) for keep in (answered, h >= 0, decided)
     )
     failed = int((~answered).sum())
-    bounds = Bounds(float(right.mean()), float((right.sum() + failed) / len(h))) if len(h) else None
+    bounds = FailureBounds(float(right.mean()), float((right.sum() + failed) / len(h))) if len(h) else None
     own, theirs = answered & (j < 2), h < 2
     return Accuracy(
         n=len(h), answered=int(answered.sum()), failed=failed,
@@ -182,7 +181,7 @@ def bradley_terry(
             model = members[i]
             games = round(float(total[model].sum() + total[:, model].sum()))
             value = None if len(members) == 1 else float(strength[i])
-            ci, why = limits[i] if len(members) > 1 else Limits(None, alone[0])
+            ci, why = limits[i] if len(members) > 1 else IntervalEnds(None, alone[0])
             found.append(Strength(names.labels[model], games, value, ci, why, number, alone))
     return found
 
@@ -224,16 +223,16 @@ def _alone(
     return (f"{subject} {how} against {some}: strength is only known to be {side}, its estimate is infinite",)
 
 
-def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[Limits]]:
+def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[IntervalEnds]]:
     """Of models that hold together, about their mean, by groups x models x models of wins."""
     n, m = wins.shape[:2]
     strength = _fit(wins.sum(axis=0)[None])[0]
     if m == 1:
-        return strength, [Limits(None, None)]
+        return strength, [IntervalEnds(None, None)]
     played = int(np.sum(wins.sum(axis=(1, 2)) > 0))
     if played < FEWEST_GROUPS:
         why = f"games on {played} source images: an interval of strengths needs {FEWEST_GROUPS}"
-        return strength, [Limits(None, why)] * m
+        return strength, [IntervalEnds(None, why)] * m
     flat, drawn = wins.reshape(n, -1), np.empty((draws, m))
     row = 0
     for w in weights(n, draws, seed, block=400_000):
@@ -249,13 +248,13 @@ def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[Limits
     return strength, [_strength_limits(drawn[:, i], played) for i in range(m)]
 
 
-def _strength_limits(drawn: Floats, groups: int) -> Limits:
+def _strength_limits(drawn: Floats, groups: int) -> IntervalEnds:
     p = tail(groups)
     lo, hi = np.quantile(drawn, [p, 1 - p], method="inverted_cdf")
     if not (np.isfinite(lo) and np.isfinite(hi)):
         share = float(np.mean(~np.isfinite(drawn)))
-        return Limits(None, f"in {share:.0%} of drawn sets of images some model never loses: a limit is infinite")
-    return Limits(Interval(float(lo), float(hi)), None)
+        return IntervalEnds(None, f"in {share:.0%} of drawn sets of images some model never loses: a limit is infinite")
+    return IntervalEnds(Interval(float(lo), float(hi)), None)
 
 
 def _votes(votes: Sequence[str | None]) -> Ints:
@@ -265,7 +264,7 @@ def _votes(votes: Sequence[str | None]) -> Ints:
     return np.array([-1 if vote is None else VOTES.index(vote) for vote in votes], dtype=np.int64)
 
 
-def _share(right: Floats, keep: Mask, groups: Column, *, draws: int) -> tuple[float | None, Limits]:
+def _share(right: Floats, keep: Mask, groups: Column, *, draws: int) -> tuple[float | None, IntervalEnds]:
     part, values = groups.take(keep).compact(), right[keep]
     limits = mean_interval(values, part.codes, (0.0, 1.0), draws=draws)
     return (float(values.mean()) if len(values) else None), limits

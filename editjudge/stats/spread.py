@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Floats
+from editjudge.stats.columns import Floats
 
 
 def within_variance(cell: NDArray[Any], x: Floats) -> tuple[float | None, float]:

@@ -11,17 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
-
-from .answer import Answer, Interval
-from .bootstrap import DRAWS, Limits, mean_interval, mean_intervals
-from .columns import ABSTAINED, FAILED, OK, Column, Floats, Ints, Scores, combinations, ends_of, joined, worst_best
-from .permutation import ALPHA, holm, sign_flips
+from editjudge.stats.bootstrap import DRAWS, IntervalEnds, mean_interval, mean_intervals
+from editjudge.stats.columns import (
+    ABSTAINED,
+    FAILED,
+    OK,
+    Column,
+    Floats,
+    Ints,
+    Scores,
+    combinations,
+    ends_of,
+    joined,
+    worst_best,
+)
+from editjudge.stats.permutation import ALPHA, holm, sign_flips
+from editjudge.stats.statistic import Interval, Statistic
 
 How = Literal["mean", "geometric", "minimum"]
 
 
 @dataclass(frozen=True)
-class Cell(Answer):
+class Cell(Statistic):
     """One judge, model, factor and slice."""
 
     judge: str
@@ -67,7 +78,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class PassRate(Answer):
+class PassRate(Statistic):
     judge: str
     model: str
     factor: str
@@ -84,7 +95,7 @@ class PassRate(Answer):
 
 
 @dataclass(frozen=True)
-class Rank(Answer):
+class Rank(Statistic):
     judge: str
     factor: str
     model: str
@@ -218,7 +229,7 @@ def _cell(
     key: tuple[str, ...],
     statuses: dict[str, int],
     spread: dict[float, int],
-    limits: Limits,
+    limits: IntervalEnds,
     groups: int,
     *,
     scale: Sequence[float] | None,

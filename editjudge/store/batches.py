@@ -22,7 +22,7 @@ _IN = 900
 """Values of one IN, as elsewhere in the store."""
 
 
-class Batch(NamedTuple):
+class BatchRecord(NamedTuple):
     id: int
     mark: str
     provider_id: str | None
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     created: float
 
 
-def begin(store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]) -> Batch:
+def begin(store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str]) -> BatchRecord:
     """Keep what is about to be handed in, so that a crash on the way leaves something to look for."""
     now = time.time()
     values = {"run_id": run_id, "judge": judge, "mark": mark, "state": "submitting", "questions": len(keys)}
@@ -38,23 +38,23 @@ def begin(store: Store, run_id: int, judge: str, mark: str, keys: Sequence[str])
         added = connection.execute(sa.insert(batches).values(**values, created=now, updated=now))
         (number,) = added.inserted_primary_key or (0,)
         connection.execute(sa.insert(batch_lines), [{"batch_id": number, "key": key} for key in keys])
-    return Batch(number, mark, None, len(keys), now)
+    return BatchRecord(number, mark, None, len(keys), now)
 
 
-def submitted(store: Store, batch: Batch, provider_id: str) -> Batch:
+def submitted(store: Store, batch: BatchRecord, provider_id: str) -> BatchRecord:
     with store._writing() as connection:
         connection.execute(_update(batch, state="open", provider_id=provider_id))
     return batch._replace(provider_id=provider_id)
 
 
-def withdraw(store: Store, batch: Batch) -> None:
+def withdraw(store: Store, batch: BatchRecord) -> None:
     """The provider does not have it, or turned it down: its questions are to be asked again."""
     with store._writing() as connection:
         connection.execute(sa.delete(batch_lines).where(batch_lines.c.batch_id == batch.id, _UNANSWERED))
         connection.execute(_update(batch, state="turned down"))
 
 
-def answered(store: Store, batch: Batch, said: Iterable[tuple[str, Said]]) -> None:
+def answered(store: Store, batch: BatchRecord, said: Iterable[tuple[str, Said]]) -> None:
     """Keep answers by key. The first for a question counts; one for a question that was not asked changes nothing."""
     line = batch_lines.c
     statement = (
@@ -68,7 +68,7 @@ def answered(store: Store, batch: Batch, said: Iterable[tuple[str, Said]]) -> No
             connection.execute(statement, rows)
 
 
-def collected(store: Store, batch: Batch, otherwise: Said) -> None:
+def collected(store: Store, batch: BatchRecord, otherwise: Said) -> None:
     """All answers are kept; what has none gets `otherwise`."""
     status, body = otherwise
     values = {"status": status, "answer": packed(body.decode())}
@@ -78,15 +78,15 @@ def collected(store: Store, batch: Batch, otherwise: Said) -> None:
         connection.execute(_update(batch, state="collected"))
 
 
-def keys_of(store: Store, batch: Batch) -> list[str]:
+def keys_of(store: Store, batch: BatchRecord) -> list[str]:
     return [key for (key,) in store._stream(sa.select(batch_lines.c.key).where(batch_lines.c.batch_id == batch.id))]
 
 
-def awaited(store: Store, keys: Sequence[str]) -> dict[str, Batch]:
+def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
     """The batch in which each of these questions waits for its answer, where it does, whichever run asked it."""
-    columns = [batches.c[name] for name in Batch._fields]
+    columns = [batches.c[name] for name in BatchRecord._fields]
     query = sa.select(batch_lines.c.key, *columns).join_from(batch_lines, batches).where(_UNANSWERED)
-    return {row[0]: Batch(*row[1:]) for some in _some(keys) for row in store._stream(query.where(_among(some)))}
+    return {row[0]: BatchRecord(*row[1:]) for some in _some(keys) for row in store._stream(query.where(_among(some)))}
 
 
 def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
@@ -121,5 +121,5 @@ def _some(keys: Sequence[str]) -> Iterable[list[str]]:
     return (list(keys[at : at + _IN]) for at in range(0, len(keys), _IN))
 
 
-def _update(batch: Batch, **values: object) -> sa.Update:
+def _update(batch: BatchRecord, **values: object) -> sa.Update:
     return sa.update(batches).where(batches.c.id == batch.id).values(updated=time.time(), **values)

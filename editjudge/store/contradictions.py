@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from editjudge.rubrics.model import Scale
 from editjudge.store.schema import checks, contradictions, items, judgements, tasks, upsert
-from editjudge.store.store import Run, Store, _chunks
+from editjudge.store.store import RunRecord, Store, _chunks
 
 EMBEDDED = "measured"
 """The judge whose evidence others are held against."""
@@ -58,14 +58,14 @@ class Count:
     contradicted: int
 
 
-def runs_alike(store: Store, run: Run) -> list[Run]:
+def runs_alike(store: Store, run: RunRecord) -> list[RunRecord]:
     """Runs over the same manifest, this one first, then the newest."""
     place = run.spec.get("manifest")
     others = [one for one in store.runs() if one.id != run.id and place and one.spec.get("manifest") == place]
     return [run, *reversed(others)]
 
 
-def pairs(store: Store, run: Run, rules: int) -> Iterator[Pair]:
+def pairs(store: Store, run: RunRecord, rules: int) -> Iterator[Pair]:
     """Verdicts of other judges that were not held against their evidence by these rules yet, each with it."""
     scales = {
         hash_: {factor["key"]: Scale.of(factor["scale"]) for factor in kept["content"]["factors"]}
@@ -122,7 +122,7 @@ def _replace(
             connection.execute(upsert(dialect, table), rows)
 
 
-def counts(store: Store, run: Run) -> list[Count]:
+def counts(store: Store, run: RunRecord) -> list[Count]:
     """How many verdicts of a run could be checked, and how many are contradicted."""
     by = (tasks.c.judge, tasks.c.rubric, items.c.model)
     mine = tasks.outerjoin(items, sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item))
@@ -141,7 +141,7 @@ def counts(store: Store, run: Run) -> list[Count]:
     return [Count(*place, n, found.get(place, 0)) for place, n in sorted(checked.items())]
 
 
-def most_contradicted(store: Store, run: Run, most: int) -> tuple[list[str], int]:
+def most_contradicted(store: Store, run: RunRecord, most: int) -> tuple[list[str], int]:
     """The edits with most contradictions, and how many have any."""
     query = (
         sa.select(tasks.c.item, sa.func.count(), sa.func.min(tasks.c.position))

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import editjudge
 from editjudge.errors import ManifestError
 from editjudge.store import contradictions, schema
-from editjudge.store.store import ROW_FIELDS, Run, Store, kept_replies
+from editjudge.store.store import ROW_FIELDS, RunRecord, Store, kept_replies
 
 COLUMNS = (
     "item",
@@ -33,7 +33,7 @@ COLUMNS = (
 """Of judgements.csv."""
 
 
-def export_jsonl(store: Store, run: Run, folder: Path, replies: bool = False) -> list[Path]:
+def export_jsonl(store: Store, run: RunRecord, folder: Path, replies: bool = False) -> list[Path]:
     """judgements.jsonl, one line a task, those without a judgement as `pending`; items.jsonl, run.json and, if they
     are wanted, replies.jsonl."""
     write_lines(folder / "judgements.jsonl", store.judgements(run, fields=ROW_FIELDS))
@@ -53,13 +53,13 @@ def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
 
-def export_parquet(store: Store, run: Run, folder: Path, replies: bool = False) -> list[Path]:
+def export_parquet(store: Store, run: RunRecord, folder: Path, replies: bool = False) -> list[Path]:
     """The tables of `editjudge.store.shards`, in one pass and in batches; and run.json."""
-    from editjudge.store.shards import Folder
+    from editjudge.store.shards import ShardFolder
 
     factors = _Factors(store)
     names = ["judgements", "scores", "items", *(["replies"] if replies else [])]
-    with Folder(folder, names) as tables:
+    with ShardFolder(folder, names) as tables:
         for item in store.items(run):
             tables.add("items", dataclasses.asdict(item))
         for values in store.judgements(run):
@@ -74,7 +74,7 @@ def export_parquet(store: Store, run: Run, folder: Path, replies: bool = False) 
     return [*(folder / name for name in names), _export_run(store, run, folder)]
 
 
-def export_csv(store: Store, run: Run, folder: Path) -> list[Path]:
+def export_csv(store: Store, run: RunRecord, folder: Path) -> list[Path]:
     """judgements.csv, one row a judgement and factor, the score empty where there is none; and run.json."""
     factors = _Factors(store)
     with _whole(folder / "judgements.csv") as file:
@@ -88,7 +88,7 @@ def export_csv(store: Store, run: Run, folder: Path) -> list[Path]:
     return [folder / "judgements.csv", _export_run(store, run, folder)]
 
 
-def _export_run(store: Store, run: Run, folder: Path) -> Path:
+def _export_run(store: Store, run: RunRecord, folder: Path) -> Path:
     counts = [
         {"judge": judge, "rubric": rubric, "status": status, "count": count}
         for (judge, rubric, status), count in store.counts(run).items()
@@ -114,7 +114,7 @@ def _export_run(store: Store, run: Run, folder: Path) -> Path:
     return folder / "run.json"
 
 
-def taken(folder: Path, run: Run) -> list[str]:
+def taken(folder: Path, run: RunRecord) -> list[str]:
     """What an export would replace or remove there, unless the same run was exported there before."""
     tables = ("judgements", "scores", "items", "replies")
     names = ("run.json", "judgements.csv", *tables, *(f"{name}.jsonl" for name in tables if name != "scores"))
@@ -126,7 +126,7 @@ def taken(folder: Path, run: Run) -> list[str]:
     return there
 
 
-_ABOUT = {*Run.__slots__, "rubrics", "contradictions"} - {"imported_from"}
+_ABOUT = {*RunRecord.__slots__, "rubrics", "contradictions"} - {"imported_from"}
 
 
 def about_run(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from editjudge.content import Content
 from editjudge.errors import UsageError
 from editjudge.store.export import harmless
 from editjudge.store.schema import BY_ID, LEGACY, items, ratings, upsert
-from editjudge.store.store import Item, Run, Store, _chunks
+from editjudge.store.store import Item, RunRecord, Store, _chunks
 
 Row = tuple[str, str, str, float]
 """Item, rater, factor and score."""
@@ -84,7 +84,7 @@ def read_scoped(store: Store) -> list[tuple[str, str, str, float, str, str]]:
     return [tuple(row) for row in store._stream(sa.select(*columns).order_by(*order))]
 
 
-def ratings_of(store: Store, run: Run, contents: Mapping[str, str]) -> list[Row]:
+def ratings_of(store: Store, run: RunRecord, contents: Mapping[str, str]) -> list[Row]:
     """The ratings of a run's edits, by what they are called there: `contents` by id, as of `contents_in`."""
     called: dict[str, list[str]] = {}
     for item, content in contents.items():
@@ -98,7 +98,7 @@ def ratings_of(store: Store, run: Run, contents: Mapping[str, str]) -> list[Row]
     ]
 
 
-def rubrics_alike(store: Store, run: Run) -> list[str]:
+def rubrics_alike(store: Store, run: RunRecord) -> list[str]:
     """Hashes of the rubrics under which a rating counts for a run: those that ask for no factor of the run in other
     words. A rubric and the fused one that it is part of ask for the same."""
     kept = {hash_: {f["key"]: f for f in rubric["content"]["factors"]} for hash_, rubric in store.rubrics().items()}

@@ -37,7 +37,7 @@ def unescaped(stored: str) -> str:
     return stored[1:].encode("ascii").decode("unicode_escape") if stored.startswith(_ESCAPED) else stored
 
 
-class Words(sa.types.TypeDecorator[str]):
+class EscapedText(sa.types.TypeDecorator[str]):
     """Text that others wrote, given back to the character."""
 
     impl = sa.Text
@@ -54,7 +54,7 @@ class Words(sa.types.TypeDecorator[str]):
         return None if value is None else unescaped(value)
 
 
-class Json(sa.types.TypeDecorator[Any]):
+class JsonText(sa.types.TypeDecorator[Any]):
     """JSON as text of our own: the databases' JSON types refuse NUL, and reorder keys. None is NULL."""
 
     impl = sa.Text
@@ -110,15 +110,15 @@ runs = sa.Table(
     "runs",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", Words, nullable=False, unique=True),
-    sa.Column("spec", Json, nullable=False),
+    sa.Column("name", EscapedText, nullable=False, unique=True),
+    sa.Column("spec", JsonText, nullable=False),
     sa.Column("spec_hash", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("updated", sa.Double, nullable=False),
-    sa.Column("summary", Json),
+    sa.Column("summary", JsonText),
     sa.Column("version", sa.Text, nullable=False),
-    sa.Column("imported_from", Words),  # the folder that its pictures may lie in; NULL for a run of our own
+    sa.Column("imported_from", EscapedText),  # the folder that its pictures may lie in; NULL for a run of our own
     sqlite_autoincrement=True,  # the number of a run that was removed is not given to another
 )
 
@@ -126,23 +126,23 @@ rubrics = sa.Table(
     "rubrics",
     metadata,
     sa.Column("hash", sa.Text, primary_key=True),
-    sa.Column("name", Words, nullable=False),
-    sa.Column("content", Json, nullable=False),
+    sa.Column("name", EscapedText, nullable=False),
+    sa.Column("content", JsonText, nullable=False),
 )
 
 items = sa.Table(
     "items",
     metadata,
     sa.Column("run_id", sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("item", Words, primary_key=True),
+    sa.Column("item", EscapedText, primary_key=True),
     sa.Column("position", sa.BigInteger, nullable=False),
-    sa.Column("model", Words),
-    sa.Column("edit_type", Words),
-    sa.Column("group_", Words, key="group"),  # a word of SQL
-    sa.Column("instruction", Words, nullable=False),
-    sa.Column("referring_expression", Words, nullable=False),
-    sa.Column("images", Json, nullable=False),
-    sa.Column("metadata", Json, nullable=False),
+    sa.Column("model", EscapedText),
+    sa.Column("edit_type", EscapedText),
+    sa.Column("group_", EscapedText, key="group"),  # a word of SQL
+    sa.Column("instruction", EscapedText, nullable=False),
+    sa.Column("referring_expression", EscapedText, nullable=False),
+    sa.Column("images", JsonText, nullable=False),
+    sa.Column("metadata", JsonText, nullable=False),
     sa.Column("content", sa.Text, nullable=False, server_default=""),  # the key of `editjudge.content`
     sa.Index("items_by_position", "run_id", "position"),
 )
@@ -151,9 +151,9 @@ tasks = sa.Table(
     "tasks",
     metadata,
     sa.Column("run_id", sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("item", Words, primary_key=True),
-    sa.Column("rubric", Words, primary_key=True),
-    sa.Column("judge", Words, primary_key=True),
+    sa.Column("item", EscapedText, primary_key=True),
+    sa.Column("rubric", EscapedText, primary_key=True),
+    sa.Column("judge", EscapedText, primary_key=True),
     sa.Column("repeat", sa.Integer, primary_key=True),
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
@@ -166,23 +166,23 @@ judgements = sa.Table(
     metadata,
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("status", sa.Text, nullable=False),
-    sa.Column("judge", Words, nullable=False),
-    sa.Column("rubric", Words, nullable=False),
+    sa.Column("judge", EscapedText, nullable=False),
+    sa.Column("rubric", EscapedText, nullable=False),
     sa.Column("rubric_hash", sa.Text, nullable=False),
     sa.Column("repeat", sa.Integer, nullable=False),
-    sa.Column("scores", Json),
-    sa.Column("justifications", Json),
-    sa.Column("abstained", Json, nullable=False),
-    sa.Column("evidence", Json, nullable=False),
-    sa.Column("violations", Json, nullable=False),
-    sa.Column("notes", Json, nullable=False),
-    sa.Column("reasons", Json, nullable=False),
+    sa.Column("scores", JsonText),
+    sa.Column("justifications", JsonText),
+    sa.Column("abstained", JsonText, nullable=False),
+    sa.Column("evidence", JsonText, nullable=False),
+    sa.Column("violations", JsonText, nullable=False),
+    sa.Column("notes", JsonText, nullable=False),
+    sa.Column("reasons", JsonText, nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("usage", Json, nullable=False),
+    sa.Column("usage", JsonText, nullable=False),
     sa.Column("cost", sa.Double),
-    sa.Column("server_model", Words),
+    sa.Column("server_model", EscapedText),
     sa.Column("schema_mode", sa.Text),
-    sa.Column("prepared", Json, nullable=False),
+    sa.Column("prepared", JsonText, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
     # Resuming looks up statuses alone: from here, without a page of the table for each.
     sa.Index("judgements_by_status", "key", "status"),
@@ -197,27 +197,27 @@ replies = sa.Table(
     sa.Column("key", sa.Text, nullable=False),
     sa.Column("mark", sa.BigInteger, nullable=False),  # of its content: the same exchange is kept once
     sa.Column("at", sa.Double, nullable=False),  # the `created` of the judgement that it was part of
-    sa.Column("outcome", Words, nullable=False),
-    sa.Column("finish", Words, nullable=False),
+    sa.Column("outcome", EscapedText, nullable=False),
+    sa.Column("finish", EscapedText, nullable=False),
     sa.Column("text", sa.LargeBinary, nullable=False),
-    sa.Column("usage", Json, nullable=False),
-    sa.Column("model", Words),
-    sa.Column("request_id", Words),
+    sa.Column("usage", JsonText, nullable=False),
+    sa.Column("model", EscapedText),
+    sa.Column("request_id", EscapedText),
     sa.Column("latency", sa.Double),
     sa.Column("retries", sa.Integer, nullable=False),
-    sa.Column("reasons", Json, nullable=False),
+    sa.Column("reasons", JsonText, nullable=False),
     sa.Index("replies_by_key", "key", "mark", unique=True),
 )
 
 digests = sa.Table(
     "digests",
     metadata,
-    sa.Column("path", Words, primary_key=True),
+    sa.Column("path", EscapedText, primary_key=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("mtime_ns", sa.BigInteger, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
-    sa.Column("info", Json),
-    sa.Column("problem", Words, nullable=False),
+    sa.Column("info", JsonText),
+    sa.Column("problem", EscapedText, nullable=False),
     sa.Column("ctime_ns", sa.BigInteger),  # these two are NULL in rows of 0.1, which are not trusted
     sa.Column("inode", sa.BigInteger),
 )
@@ -230,11 +230,11 @@ LEGACY = "0.1:"
 ratings = sa.Table(
     "ratings",
     metadata,
-    sa.Column("content", Words, primary_key=True),  # what was rated: that of an item, or one of the two above
+    sa.Column("content", EscapedText, primary_key=True),  # what was rated: that of an item, or one of the two above
     sa.Column("rubric", sa.Text, primary_key=True),  # the hash of what was asked in the form; else empty
-    sa.Column("rater", Words, primary_key=True),
-    sa.Column("factor", Words, primary_key=True),
-    sa.Column("item", Words, nullable=False),  # what it was called
+    sa.Column("rater", EscapedText, primary_key=True),
+    sa.Column("factor", EscapedText, primary_key=True),
+    sa.Column("item", EscapedText, nullable=False),  # what it was called
     sa.Column("score", sa.Double, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("study_id", sa.Integer),
@@ -246,16 +246,16 @@ checks = sa.Table(  # verdicts that were held against measured evidence
     sa.Column("key", sa.Text, primary_key=True),  # of the verdict
     sa.Column("evidence", sa.Text, nullable=False),  # the key of the judgement that has it
     sa.Column("rules", sa.Integer, nullable=False),
-    sa.Column("factors", Json, nullable=False),  # those scored that some rule speaks of
+    sa.Column("factors", JsonText, nullable=False),  # those scored that some rule speaks of
 )
 
 contradictions = sa.Table(
     "contradictions",
     metadata,
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("factor", Words, primary_key=True),
-    sa.Column("measured", Words, primary_key=True),
-    sa.Column("says", Words, nullable=False),
+    sa.Column("factor", EscapedText, primary_key=True),
+    sa.Column("measured", EscapedText, primary_key=True),
+    sa.Column("says", EscapedText, nullable=False),
     sa.Column("evidence", sa.Text, nullable=False),
 )
 
@@ -264,9 +264,9 @@ batches = sa.Table(  # handed in to a provider, to be fetched later
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("run_id", sa.Integer, nullable=False),  # who asked first; others may wait for the same answers
-    sa.Column("judge", Words, nullable=False),
+    sa.Column("judge", EscapedText, nullable=False),
     sa.Column("mark", sa.Text, nullable=False, unique=True),  # ours, by which it is found at the provider
-    sa.Column("provider_id", Words),
+    sa.Column("provider_id", EscapedText),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("questions", sa.Integer, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
@@ -296,9 +296,9 @@ studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how
     "studies",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", Words, nullable=False, unique=True),
+    sa.Column("name", EscapedText, nullable=False, unique=True),
     sa.Column("run_id", sa.Integer, nullable=False),
-    sa.Column("rubrics", Json, nullable=False),
+    sa.Column("rubrics", JsonText, nullable=False),
     sa.Column("overlap", sa.Integer, nullable=False),
     sa.Column("quota", sa.Integer, nullable=False),
     sa.Column("controls", sa.Integer, nullable=False),
@@ -311,9 +311,9 @@ assignments = sa.Table(  # a rater's own order
     "assignments",
     metadata,
     sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
-    sa.Column("rater", Words, primary_key=True),
+    sa.Column("rater", EscapedText, primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("item", Words, nullable=False),
+    sa.Column("item", EscapedText, nullable=False),
     sa.Column("control", sa.Boolean, nullable=False),
 )
 
@@ -321,11 +321,11 @@ answers = sa.Table(  # of the rating form
     "answers",
     metadata,
     sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
-    sa.Column("rater", Words, primary_key=True),
+    sa.Column("rater", EscapedText, primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("factor", Words, primary_key=True),
+    sa.Column("factor", EscapedText, primary_key=True),
     sa.Column("score", sa.Double),
-    sa.Column("reason", Words, nullable=False),
+    sa.Column("reason", EscapedText, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
 )
 
@@ -333,7 +333,7 @@ invitations = sa.Table(  # links of raters; a person has one for each study
     "invitations",
     metadata,
     sa.Column("study_id", sa.ForeignKey("studies.id"), primary_key=True),
-    sa.Column("rater", Words, primary_key=True),
+    sa.Column("rater", EscapedText, primary_key=True),
     sa.Column("code", sa.Text, nullable=False, unique=True),  # the hash of it
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("revoked", sa.Double),
@@ -423,7 +423,13 @@ def _scope_ratings(connection: sa.Connection) -> None:
     a rating from a file belongs to the one edit of its id, if there is one."""
     if "content" in {column["name"] for column in sa.inspect(connection).get_columns("ratings")}:
         return
-    names = (("item", Words), ("rater", Words), ("factor", Words), ("score", sa.Double), ("created", sa.Double))
+    names = (
+        ("item", EscapedText),
+        ("rater", EscapedText),
+        ("factor", EscapedText),
+        ("score", sa.Double),
+        ("created", sa.Double),
+    )
     old = connection.execute(sa.select(*(sa.column(n, k) for n, k in names)).select_from(sa.table("ratings"))).all()
     contents: dict[str, set[str]] = {}
     by_run: dict[tuple[int, str], str] = {}

@@ -20,7 +20,7 @@ from editjudge.errors import ManifestError, UsageError
 from editjudge.store import schema
 from editjudge.store.contradictions import Count
 from editjudge.store.export import about_run
-from editjudge.store.store import Item, Run
+from editjudge.store.store import Item, RunRecord
 
 try:
     import pyarrow as pa
@@ -96,14 +96,14 @@ TABLES: dict[str, pa.Schema] = {
 # --- writing --------------------------------------------------------------------------------------------------
 
 
-class Folder:
+class ShardFolder:
     """Tables being written: they appear together once all are whole, in the place of those that were there."""
 
     def __init__(self, folder: Path, tables: Collection[str]) -> None:
         self._folder = folder
         self._tables = {name: _Table(folder / name, TABLES[name]) for name in tables}
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> ShardFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -189,9 +189,9 @@ class Shards:
     def __exit__(self, *exc: object) -> None:
         """Nothing is held open."""
 
-    def find_run(self, _word: str | int) -> Run:
+    def find_run(self, _word: str | int) -> RunRecord:
         """The one that is here, whatever it is called."""
-        return Run(**{name: self._about[name] for name in Run.__slots__ if name in self._about})
+        return RunRecord(**{name: self._about[name] for name in RunRecord.__slots__ if name in self._about})
 
     def rubrics(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = self._about["rubrics"]
@@ -200,10 +200,10 @@ class Shards:
     def contradictions(self) -> list[Count]:
         return [Count(**count) for count in self._about["contradictions"]]
 
-    def items(self, _run: Run | int) -> Iterator[Item]:
+    def items(self, _run: RunRecord | int) -> Iterator[Item]:
         return (Item(**row) for _, row in read_table(self._folder, "items"))
 
-    def judgements(self, run: Run | int, *, fields: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    def judgements(self, run: RunRecord | int, *, fields: Collection[str] = ()) -> Iterator[dict[str, Any]]:
         """As of a store: `metadata` is the item's."""
         names = [name for name in (fields or (*TABLES["judgements"].names, "metadata")) if name != "metadata"]
         joined = not fields or "metadata" in fields

@@ -28,7 +28,8 @@ from editjudge.judgement import DONE, Exchange, Judgement, Task, Usage
 from editjudge.judgement import row as shown_row
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
-from editjudge.store import places, schema
+from editjudge.store import location as places
+from editjudge.store import schema
 from editjudge.store.schema import (
     BY_ID,
     claims,
@@ -55,7 +56,7 @@ Row: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunRecord:
     id: int
     name: str
     spec: Mapping[str, Any]
@@ -227,7 +228,7 @@ class Store:
 
     # --- runs -------------------------------------------------------------------------------------------------
 
-    def open_run(self, name: str, spec: Mapping[str, Any]) -> Run:
+    def open_run(self, name: str, spec: Mapping[str, Any]) -> RunRecord:
         """The run of this name: a new one, or the one that is there if it has the same spec."""
         canonical = json.dumps(spec, sort_keys=True, allow_nan=False)
         spec_hash, now = hashlib.sha256(canonical.encode()).hexdigest(), time.time()
@@ -240,8 +241,8 @@ class Store:
         self._transact(lambda connection: connection.execute(_at_run(run).values(values)))
         return resumed
 
-    def _open_run(self, new: Mapping[str, Any]) -> Run:
-        def work(connection: sa.Connection) -> Run:
+    def _open_run(self, new: Mapping[str, Any]) -> RunRecord:
+        def work(connection: sa.Connection) -> RunRecord:
             here = sa.select(runs).where(runs.c.name == new["name"])
             # Not the insertion alone: on a server one that finds the row there uses up a number all the same.
             if (row := connection.execute(here).one_or_none()) is None:
@@ -258,19 +259,19 @@ class Store:
 
         return self._transact(work)
 
-    def mark(self, run: Run | int, state: State, summary: Mapping[str, Any] | None = None) -> None:
+    def mark(self, run: RunRecord | int, state: State, summary: Mapping[str, Any] | None = None) -> None:
         """Say what became of a run."""
         values = {"state": state, "updated": time.time(), "summary": None if summary is None else dict(summary)}
         self._transact(lambda connection: connection.execute(_at_run(run).values(values)))
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunRecord]:
         return [_run(row) for row in self._read(sa.select(runs).order_by(runs.c.id))]
 
-    def run_of(self, number: int) -> Run | None:
+    def run_of(self, number: int) -> RunRecord | None:
         """The run of this id."""
         return next((_run(row) for row in self._read(sa.select(runs).where(runs.c.id == number))), None)
 
-    def find_run(self, word: str | int) -> Run:
+    def find_run(self, word: str | int) -> RunRecord:
         """The run of this name, else the one of this id."""
         known = self.runs()
         for run in (*(r for r in known if r.name == word), *(r for r in known if str(r.id) == str(word))):
@@ -280,7 +281,7 @@ class Store:
         hint = near_miss(str(word), names) + latest if known else ": it has none yet."
         raise UsageError(f'{self._place}: no run "{word}"{hint}')
 
-    def remove_run(self, run: Run | int) -> None:
+    def remove_run(self, run: RunRecord | int) -> None:
         """Delete a run, and the judgements and replies that no other run refers to.
 
         In several transactions, so that others who write need not wait; the run goes last, so what was interrupted is
@@ -308,7 +309,7 @@ class Store:
             pass
         self._transact(remove_rest)
 
-    def counts(self, run: Run | int) -> dict[tuple[str, str, str], int]:
+    def counts(self, run: RunRecord | int) -> dict[tuple[str, str, str], int]:
         """How many tasks of a run have which status, by (judge, rubric, status)."""
         by = (tasks.c.judge, tasks.c.rubric, judgements.c.status)
         query = sa.select(*by, sa.func.count()).select_from(tasks.outerjoin(judgements, _SAME_KEY & _FROM_INDEX))
@@ -327,15 +328,15 @@ class Store:
         rows = self._read(sa.select(rubrics).order_by(rubrics.c.name, rubrics.c.hash))
         return {row.hash: {"name": row.name, "content": row.content} for row in rows}
 
-    def add_items(self, run: Run | int, rows: Iterable[Item], start: int = 0) -> int:
+    def add_items(self, run: RunRecord | int, rows: Iterable[Item], start: int = 0) -> int:
         """Keep edits of a run at the positions from `start` on; answers the next position. Twice is once."""
         return self._add(items, Item, _id(run), rows, start)
 
-    def add_tasks(self, run: Run | int, added: Iterable[Task], start: int = 0) -> int:
+    def add_tasks(self, run: RunRecord | int, added: Iterable[Task], start: int = 0) -> int:
         """Keep tasks of a run at the positions from `start` on; answers the next position. Twice is once."""
         return self._add(tasks, Task, _id(run), added, start)
 
-    def append(self, run: Run | int, rows: Sequence[Item] | Sequence[Task]) -> None:
+    def append(self, run: RunRecord | int, rows: Sequence[Item] | Sequence[Task]) -> None:
         """Keep edits or tasks after all that the run has; those that it has stay at their positions, so that a run
         without a manifest has no gaps either, which would be rows in whoever lists it."""
         table = items if isinstance(rows[0], Item) else tasks
@@ -382,7 +383,7 @@ class Store:
             for (old,) in self._read(query):
                 self._transact(functools.partial(_move_ratings, dialect=self._dialect, old=old, new=moves[old]))
 
-    def items(self, run: Run | int, item: str | Collection[str] | None = None) -> Iterator[Item]:
+    def items(self, run: RunRecord | int, item: str | Collection[str] | None = None) -> Iterator[Item]:
         """The edits of a run in order, or those of these ids."""
         columns = [items.c[name] for name in Item.__slots__]
         query = sa.select(*columns).where(items.c.run_id == _id(run)).order_by(items.c.position)
@@ -391,10 +392,10 @@ class Store:
         for row in self._stream(query):
             yield Item(*row)
 
-    def item_ids(self, run: Run | int) -> set[str]:
+    def item_ids(self, run: RunRecord | int) -> set[str]:
         return {item for (item,) in self._stream(sa.select(items.c.item).where(items.c.run_id == _id(run)))}
 
-    def drop_items(self, run: Run | int, ids: Collection[str]) -> None:
+    def drop_items(self, run: RunRecord | int, ids: Collection[str]) -> None:
         """Take edits out of a run's view. What was judged of them stays, and is there again if they come back."""
         for some in _chunks(sorted(ids), _IN):
 
@@ -450,7 +451,7 @@ class Store:
         return [_exchange(row) for row in self._read(query if at is None else query.where(replies.c.at == at))]
 
     def judgements(
-        self, run: Run | int, *, fields: Collection[str] = (), **where: str | int | Collection[str] | None
+        self, run: RunRecord | int, *, fields: Collection[str] = (), **where: str | int | Collection[str] | None
     ) -> Iterator[dict[str, Any]]:
         """The tasks of a run in order, each with what is kept of it; without a judgement its status is `pending`.
 
@@ -472,13 +473,13 @@ class Store:
     # --- digests of picture files -----------------------------------------------------------------------------
 
     def save_digests(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep what `editjudge.images.Digests.dump` answers."""
+        """Keep what `editjudge.media.image.Digests.dump` answers."""
         names = [column.name for column in digests.columns if not column.primary_key]
         rows = ({"path": path, **{name: entry[name] for name in names}} for path, entry in remembered.items())
         self._insert(upsert(self._dialect, digests, names), rows)
 
     def load_digests(self, paths: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-        """What `editjudge.images.Digests.load` takes: of these files, or of all."""
+        """What `editjudge.media.image.Digests.load` takes: of these files, or of all."""
         query = sa.select(digests)
         wanted = [query] if paths is None else [query.where(digests.c.path.in_(some)) for some in _chunks(paths, _IN)]
         found: dict[str, dict[str, Any]] = {}
@@ -581,16 +582,16 @@ def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
 # --- rows -----------------------------------------------------------------------------------------------------
 
 
-def _id(run: Run | int) -> int:
-    return run.id if isinstance(run, Run) else run
+def _id(run: RunRecord | int) -> int:
+    return run.id if isinstance(run, RunRecord) else run
 
 
-def _at_run(run: Run | int) -> sa.Update:
+def _at_run(run: RunRecord | int) -> sa.Update:
     return sa.update(runs).where(runs.c.id == _id(run))
 
 
-def _run(row: Row) -> Run:
-    return Run(**row._asdict())
+def _run(row: Row) -> RunRecord:
+    return RunRecord(**row._asdict())
 
 
 def _place(row: Item | Task) -> tuple[str | int, ...]:
@@ -622,7 +623,7 @@ def reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
         yield {**values, "key": judgement.key, "mark": number_of_mark, "text": schema.packed(exchange.text)}
 
 
-def kept_replies(store: Store, run: Run) -> Iterator[dict[str, Any]]:
+def kept_replies(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
     """Every raw reply to what a run asks, by key, with the mark that it is kept under."""
     asked = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
     query = sa.select(replies).where(replies.c.key.in_(asked)).order_by(replies.c.key, replies.c.id)

@@ -45,7 +45,7 @@ class Study:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Assignment:
     """What a rater is shown at a place of their own order."""
 
     number: int
@@ -54,7 +54,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledForm:
     """What was filled in for a factor; no score where the rater could not tell."""
 
     score: float | None
@@ -120,7 +120,7 @@ def find_study(store: Store, number: int) -> Study:
 
 def join(
     store: Store, study: Study, rater: str, controls: Sequence[str] = (), needs: Needs | None = None
-) -> list[Place]:
+) -> list[Assignment]:
     """The places of a rater, in an order of their own; given out at the first visit, and the same ever after.
 
     Edits that another rater has and that still lack one come first, so that raters overlap from the start on.
@@ -141,7 +141,7 @@ def join(
         places = [(item, False) for item in chosen]
         for control in chance.sample(list(controls), min(len(controls), study.controls)) if places else ():
             places.insert(chance.randint(1, len(places)), (control, True))  # never the first: people look twice there
-        mine = [Place(number, item, control) for number, (item, control) in enumerate(places, 1)]
+        mine = [Assignment(number, item, control) for number, (item, control) in enumerate(places, 1)]
         shared = {"study_id": study.id, "rater": rater}
         if mine:
             connection.execute(sa.insert(assignments), [shared | dataclasses.asdict(place) for place in mine])
@@ -181,20 +181,20 @@ def _shuffled(total: int, chance: random.Random) -> Iterator[int]:
         moved[at] = moved.pop(last, last)
 
 
-def _places(connection: sa.Connection, study: Study, rater: str) -> list[Place]:
+def _places(connection: sa.Connection, study: Study, rater: str) -> list[Assignment]:
     columns = (assignments.c.number, assignments.c.item, assignments.c.control)
     mine = (assignments.c.study_id == study.id) & (assignments.c.rater == rater)
     rows = connection.execute(sa.select(*columns).where(mine).order_by(assignments.c.number))
-    return [Place(number, item, bool(control)) for number, item, control in rows]
+    return [Assignment(number, item, bool(control)) for number, item, control in rows]
 
 
-def places(store: Store, study: Study, rater: str) -> list[Place]:
+def places(store: Store, study: Study, rater: str) -> list[Assignment]:
     with store._reading() as connection:
         return _places(connection, study, rater)
 
 
 def fill_in(
-    store: Store, study: Study, rater: str, place: Place, factor: str, filled: Filled, rubric: str = ""
+    store: Store, study: Study, rater: str, place: Assignment, factor: str, filled: FilledForm, rubric: str = ""
 ) -> None:
     """Keep an answer at once; a later one for the same factor takes its place. `rubric`: the hash of what was asked."""
     now = time.time()
@@ -216,14 +216,16 @@ def fill_in(
             connection.execute(upsert(store._dialect, ratings, replaced), kept)
 
 
-def filled_in(store: Store, study: Study, rater: str | None = None) -> dict[tuple[str, int, str], Filled]:
+def filled_in(store: Store, study: Study, rater: str | None = None) -> dict[tuple[str, int, str], FilledForm]:
     """By rater, number and factor."""
     columns = (answers.c.rater, answers.c.number, answers.c.factor, answers.c.score, answers.c.reason)
     query = sa.select(*columns).where(answers.c.study_id == study.id)
     if rater is not None:
         query = query.where(answers.c.rater == rater)
     with store._reading() as connection:
-        return {(who, n, factor): Filled(score, reason) for who, n, factor, score, reason in connection.execute(query)}
+        return {
+            (who, n, factor): FilledForm(score, reason) for who, n, factor, score, reason in connection.execute(query)
+        }
 
 
 def raters(store: Store, study: Study) -> list[str]:

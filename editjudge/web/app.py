@@ -17,7 +17,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from editjudge.errors import EditjudgeError
-from editjudge.web import guard, rating, review, service, wording
+from editjudge.web import filters as wording
+from editjudge.web import guard, rating, review, service
 from editjudge.web.fields import form_fields, register_convertors
 from editjudge.web.site import FOLDER, Site
 

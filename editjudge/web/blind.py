@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator
 
 from editjudge.errors import ImageError
-from editjudge.images import Limits, prepare, probe
+from editjudge.media.image import ImageLimits, prepare, probe
 
-_LIMITS = Limits(formats=frozenset({"jpeg", "png", "webp"}))
+_LIMITS = ImageLimits(formats=frozenset({"jpeg", "png", "webp"}))
 """What can be stripped; anything else that browsers show is made a PNG."""
 _PROFILE = 2**24
 """Bytes of a colour profile that are unpacked; the largest ones of printers have two million."""

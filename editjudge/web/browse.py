@@ -17,7 +17,7 @@ from editjudge.content import Content
 from editjudge.judgement import DONE
 from editjudge.store.ratings import rubrics_alike
 from editjudge.store.schema import items, ratings, tasks
-from editjudge.store.store import Item, Run, Store
+from editjudge.store.store import Item, RunRecord, Store
 from editjudge.web.listing import Array, Column, Listing, Query, build
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class Browser:
         self._listings: OrderedDict[tuple[object, ...], _Making] = OrderedDict()
         self._searches: OrderedDict[tuple[object, ...], _Search] = OrderedDict()
 
-    def page(self, run: Run, query: Query) -> Page:
+    def page(self, run: RunRecord, query: Query) -> Page:
         making, total = self._making(run, query.judge), count(self._store, run)
         listing = making.wait(_LONGER if total <= _SMALL else _PATIENCE)
         first = PAGE * (query.number - 1)
@@ -112,7 +112,7 @@ class Browser:
         rows = [_row(small, item) for item in found]
         return Page(rows, small.columns, total if query.plain or listing else 0, listing, ready, making.progress)
 
-    def order(self, run: Run, query: Query) -> tuple[Listing | None, Array, float]:
+    def order(self, run: RunRecord, query: Query) -> tuple[Listing | None, Array, float]:
         """The whole of what is wanted, for those who compare."""
         making = self._making(run, query.judge)
         listing = making.wait(_PATIENCE)
@@ -120,7 +120,7 @@ class Browser:
             return None, np.zeros(0, np.int32), making.progress
         return listing, *self._order(run, query, listing)
 
-    def neighbours(self, run: Run, query: Query, item: str) -> Neighbours:
+    def neighbours(self, run: RunRecord, query: Query, item: str) -> Neighbours:
         """What comes before and after an edit in the order that is looked at."""
         position = _position(self._store, run, item)
         listing = self._making(run, query.judge).wait(_PATIENCE)
@@ -146,7 +146,7 @@ class Browser:
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
-    def _order(self, run: Run, query: Query, listing: Listing) -> tuple[Array, float]:
+    def _order(self, run: RunRecord, query: Query, listing: Listing) -> tuple[Array, float]:
         if not query.q:
             return listing.order(query), 1.0
         key = (run.id, run.updated, query.q)
@@ -154,7 +154,7 @@ class Browser:
         found = search.advance(listing, _PATIENCE)
         return listing.order(query, found), search.progress
 
-    def rows(self, run: Run, listing: Listing, rows: Array) -> list[Item]:
+    def rows(self, run: RunRecord, listing: Listing, rows: Array) -> list[Item]:
         crowded = {row: item for item, row in listing.ids.items()}
         places = [int(row) for row in rows if int(row) not in crowded]
         found = {row: edit for row, edit in self._by_position(run, places) if edit.item not in listing.ids}
@@ -163,10 +163,10 @@ class Browser:
                 found |= {int(row): edit for edit in self._store.items(run, crowded[int(row)])}
         return [found[int(row)] for row in rows if int(row) in found]
 
-    def _at(self, run: Run, places: range) -> list[Item]:
+    def _at(self, run: RunRecord, places: range) -> list[Item]:
         return [edit for _, edit in self._by_position(run, places)]
 
-    def _by_position(self, run: Run, places: Any) -> list[tuple[int, Item]]:
+    def _by_position(self, run: RunRecord, places: Any) -> list[tuple[int, Item]]:
         columns = [items.c[name] for name in Item.__slots__]
         here = sa.and_(items.c.run_id == run.id, items.c.position.in_(list(places)))
         # Sorted here: asked for this order, SQLite may walk through the whole run in it.
@@ -176,7 +176,7 @@ class Browser:
 
     # --- what is kept ---------------------------------------------------------------------------------------------
 
-    def _making(self, run: Run, judge: str) -> _Making:
+    def _making(self, run: RunRecord, judge: str) -> _Making:
         with self._lock:
             known = self._listings.get((run.id, judge))
             if known is not None and known.stale(run):
@@ -199,7 +199,7 @@ _TURN = threading.Lock()
 class _Making:
     """A listing that is being made, or is; what an earlier one knew is shown until then."""
 
-    def __init__(self, store: Store, run: Run, judge: str, earlier: _Making | None) -> None:
+    def __init__(self, store: Store, run: RunRecord, judge: str, earlier: _Making | None) -> None:
         self._store, self._run, self._judge = store, run, judge
         self.progress, self._seconds, self._begun = 0.0, 0.0, time.monotonic()
         self._listing: Listing | None = earlier._listing if earlier else None
@@ -228,7 +228,7 @@ class _Making:
             raise self._error
         return self._listing
 
-    def stale(self, run: Run) -> bool:
+    def stale(self, run: RunRecord) -> bool:
         """Whether the run may have gone on, or people rated. A run that goes on all the time, as one of rewards does,
         is looked at again all the time, which takes a twentieth of it at most."""
         if not self._done.is_set():
@@ -242,7 +242,7 @@ class _Search:
     """Edits whose instruction or id has some words in it; goes on where it stopped when it is looked at again, be it
     for want of time or because the run had no more edits yet."""
 
-    def __init__(self, store: Store, run: Run, words: str) -> None:
+    def __init__(self, store: Store, run: RunRecord, words: str) -> None:
         self._store, self._run, self._words = store, run, words
         self._next, self.progress = 0, 0.0
         self._found: list[tuple[int, str]] = []
@@ -280,19 +280,19 @@ def _row(listing: Listing, item: Item) -> Row:
     )
 
 
-def count(store: Store, run: Run) -> int:
+def count(store: Store, run: RunRecord) -> int:
     """How many edits a run has: one look into the index, since positions have no gaps."""
     query = sa.select(sa.func.max(items.c.position)).where(items.c.run_id == run.id)
     last = next(store._stream(query))[0]
     return 0 if last is None else last + 1
 
 
-def _position(store: Store, run: Run, item: str) -> int | None:
+def _position(store: Store, run: RunRecord, item: str) -> int | None:
     query = sa.select(items.c.position).where(items.c.run_id == run.id, items.c.item == item)
     return next((row[0] for row in store._stream(query)), None)
 
 
-def tasks_of(store: Store, run: Run, item: str) -> list[Any]:
+def tasks_of(store: Store, run: RunRecord, item: str) -> list[Any]:
     """Rubric, judge, repeat and key of everything that was asked of an edit."""
     columns = [tasks.c[name] for name in ("rubric", "judge", "repeat", "key")]
     mine = sa.select(*columns, tasks.c.position).where(tasks.c.run_id == run.id, tasks.c.item == item)
@@ -300,7 +300,7 @@ def tasks_of(store: Store, run: Run, item: str) -> list[Any]:
     return sorted(store._stream(mine), key=lambda row: (row.position, row.judge))
 
 
-def ratings_of(store: Store, run: Run, item: Item) -> list[Any]:
+def ratings_of(store: Store, run: RunRecord, item: Item) -> list[Any]:
     """Rater, factor and score of everyone who rated an edit of a run."""
     columns = [ratings.c[name] for name in ("rater", "factor", "score")]
     asked = ratings.c.rubric.in_(["", *rubrics_alike(store, run)])

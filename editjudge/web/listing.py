@@ -21,7 +21,7 @@ from editjudge.judgement import STATUSES
 from editjudge.rubrics.model import Scale
 from editjudge.store.ratings import rubrics_alike
 from editjudge.store.schema import contradictions, items, judgements, ratings, tasks, unescaped
-from editjudge.store.store import PENDING, Run, Store, _chunks
+from editjudge.store.store import PENDING, RunRecord, Store, _chunks
 from editjudge.web.fields import whole_number
 
 Array = np.ndarray[Any, Any]
@@ -198,7 +198,7 @@ def _float(text: str, default: float) -> float:
 # --- made from the store --------------------------------------------------------------------------------------
 
 
-def columns_of(store: Store, run: Run) -> list[Column]:
+def columns_of(store: Store, run: RunRecord) -> list[Column]:
     """The factors of a run's rubrics; where two rubrics share one, its id says which."""
     kept, found = store.rubrics(), []
     for name, hash_ in dict(run.spec.get("rubrics", {})).items():
@@ -216,7 +216,7 @@ def columns_of(store: Store, run: Run) -> list[Column]:
 
 def build(
     store: Store,
-    run: Run,
+    run: RunRecord,
     judge: str = "",
     only: Collection[str] | None = None,
     progress: Callable[[float], None] = lambda _: None,
@@ -233,7 +233,7 @@ def build(
 class _Making:
     """Rows are added in chunks; what is held beside the columns is one chunk."""
 
-    def __init__(self, store: Store, run: Run, judge: str, only: Collection[str] | None) -> None:
+    def __init__(self, store: Store, run: RunRecord, judge: str, only: Collection[str] | None) -> None:
         self._store, self._run, self._judge, self._only = store, run, judge, only
         self._columns = columns_of(store, run)
         self._by_rubric: dict[str, dict[str, int]] = {}

@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 import editjudge
 from editjudge.edit import IMAGE_ROLES
 from editjudge.judgement import STATUSES
-from editjudge.web.sent import Models
+from editjudge.web.requests import Models
 from editjudge.web.site import Site
 
 
@@ -18,7 +18,7 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Problem(_Answer):
+class ProblemAnswer(_Answer):
     where: str
     what: str
 
@@ -27,17 +27,17 @@ class Refusal(_Answer):
     """Why a request was not answered as asked."""
 
     error: str
-    problems: list[Problem]
+    problems: list[ProblemAnswer]
 
 
-class Run(_Answer):
+class RunAnswer(_Answer):
     """Where in the store the answers are kept."""
 
     id: int
     name: str
 
 
-class Reason(_Answer):
+class ReasonAnswer(_Answer):
     rubric: str
     code: str
     factor: str | None
@@ -50,7 +50,7 @@ class Reward(_Answer):
     status: str
     scores: dict[str, int | float] | None
     abstained: dict[str, str]
-    reasons: list[Reason]
+    reasons: list[ReasonAnswer]
     keys: dict[str, str]
     cached: bool
     stored_as: str
@@ -63,10 +63,10 @@ class Rewards(_Answer):
     formula: str
     judge: str
     rubrics: dict[str, str]
-    run: Run | None
+    run: RunAnswer | None
 
 
-class Judgement(BaseModel):
+class JudgementAnswer(BaseModel):
     """One judgement as `judge --json` and an export show it."""
 
     model_config = ConfigDict(extra="allow")
@@ -93,10 +93,10 @@ class Judgement(BaseModel):
 class Judgements(_Answer):
     """For each edit in the order in which they were sent, one judgement a rubric."""
 
-    judgements: list[Judgement]
+    judgements: list[JudgementAnswer]
     judge: str
     rubrics: dict[str, str]
-    run: Run | None
+    run: RunAnswer | None
 
 
 class Health(_Answer):

@@ -14,15 +14,15 @@ import sqlalchemy as sa
 from editjudge.content import Content
 from editjudge.errors import UsageError
 from editjudge.store.schema import items
-from editjudge.store.store import Item, Run, Store
+from editjudge.store.store import Item, RunRecord, Store
 from editjudge.web.browse import PAGE, Browser
 from editjudge.web.fields import whole_number
 from editjudge.web.listing import Array, Column, Listing, Query
 
 
 @dataclass(frozen=True)
-class Side:
-    run: Run
+class PairSide:
+    run: RunRecord
     model: str
     models: list[str]
 
@@ -32,16 +32,16 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Pair:
+class EditPair:
     items: tuple[Item, Item]
     scores: tuple[list[float], list[float]]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    sides: tuple[Side, Side]
+class RunComparison:
+    sides: tuple[PairSide, PairSide]
     columns: list[Column]
-    pairs: list[Pair]
+    pairs: list[EditPair]
     total: int
     alone: tuple[int, int]
     """Edits of each side that the other has no counterpart of."""
@@ -65,18 +65,18 @@ class Pairing:
         self._last: tuple[Any, tuple[Array, Array]] = ((), (np.zeros(0), np.zeros(0)))
         """The pairs that were looked at last: turning a page does not pair again."""
 
-    def page(self, a: Run, b: Run, asked: Mapping[str, str]) -> Comparison:
+    def page(self, a: RunRecord, b: RunRecord, asked: Mapping[str, str]) -> RunComparison:
         (left, first, ready), (right, second, other_ready) = (
             self._side(a, asked.get("a_model", "")),
             self._side(b, asked.get("b_model", "")),
         )
         sides = (
-            Side(a, asked.get("a_model", ""), left.models if left else []),
-            Side(b, asked.get("b_model", ""), right.models if right else []),
+            PairSide(a, asked.get("a_model", ""), left.models if left else []),
+            PairSide(b, asked.get("b_model", ""), right.models if right else []),
         )
         sort = asked.get("sort", "")
         if left is None or right is None:
-            return Comparison(sides, [], [], 0, (0, 0), [], sort, 1, 1, min(ready, other_ready))
+            return RunComparison(sides, [], [], 0, (0, 0), [], sort, 1, 1, min(ready, other_ready))
         if a.id == b.id and sides[0].model == sides[1].model:
             raise UsageError("Choose two runs, or two models of one run: here both sides are the same.")
         columns = [column for column in left.columns if column in right.columns]
@@ -96,12 +96,12 @@ class Pairing:
         here = order[PAGE * (page - 1) : PAGE * page]
         pairs = self._pairs(a, b, left, right, columns, rows_a[here], rows_b[here])
         alone = (len(first) - len(rows_a), len(second) - len(rows_b))
-        return Comparison(sides, columns, pairs, len(order), alone, counts, sort, page, last, 1.0)
+        return RunComparison(sides, columns, pairs, len(order), alone, counts, sort, page, last, 1.0)
 
-    def _side(self, run: Run, model: str) -> tuple[Listing | None, Array, float]:
+    def _side(self, run: RunRecord, model: str) -> tuple[Listing | None, Array, float]:
         return self._browser.order(run, replace(Query(), model=model))
 
-    def _keys(self, run: Run, listing: Listing, rows: Array, by_model: bool) -> tuple[Array, Array]:
+    def _keys(self, run: RunRecord, listing: Listing, rows: Array, by_model: bool) -> tuple[Array, Array]:
         """Each row, and 64 bits of what it is paired by."""
         wanted = np.zeros(len(listing.there), np.bool_)
         wanted[rows] = True
@@ -119,14 +119,23 @@ class Pairing:
         return np.array(found, np.int64), np.array(keys, np.int64)
 
     def _pairs(
-        self, a: Run, b: Run, left: Listing, right: Listing, columns: list[Column], rows_a: Array, rows_b: Array
-    ) -> list[Pair]:
+        self,
+        a: RunRecord,
+        b: RunRecord,
+        left: Listing,
+        right: Listing,
+        columns: list[Column],
+        rows_a: Array,
+        rows_b: Array,
+    ) -> list[EditPair]:
         edits = [self._browser.rows(run, x, rows) for run, x, rows in ((a, left, rows_a), (b, right, rows_b))]
         both = [
             [[float(v) for v in scores] for scores in _picked(x, columns, rows).T]
             for x, rows in ((left, rows_a), (right, rows_b))
         ]
-        return [Pair(pair, said) for pair, said in zip(zip(*edits, strict=True), zip(*both, strict=True), strict=True)]
+        return [
+            EditPair(pair, said) for pair, said in zip(zip(*edits, strict=True), zip(*both, strict=True), strict=True)
+        ]
 
 
 def _matched(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from editjudge.edit import Edit
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, Layout, ask
-from editjudge.store.store import Item, Run
+from editjudge.store.store import Item, RunRecord
 
 
 def rubric_of(content: Mapping[str, Any]) -> Rubric:
@@ -25,7 +25,7 @@ def _read(text: str) -> Rubric:
     return TypeAdapter(Rubric).validate_json(text, strict=True)
 
 
-def sent(rubric: Rubric, run: Run, item: Item) -> str:
+def sent(rubric: Rubric, run: RunRecord, item: Item) -> str:
     """In words, pictures as [image: role]."""
     edit = Edit(item.item, None, None, item.instruction, referring_expression=item.referring_expression)
     digests = {role: image["digest"] for role, image in item.images.items() if image.get("digest")}

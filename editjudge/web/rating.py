@@ -19,14 +19,14 @@ from editjudge.errors import EditjudgeError, ImageError, UsageError
 from editjudge.ratings import Rating, ratings_columns
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Factor, Rubric
-from editjudge.run.sources import picture_of
+from editjudge.run.picture_sources import picture_of
 from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
 from editjudge.store.ratings import csv_lines, read_scoped
-from editjudge.store.store import Item, Run
+from editjudge.store.store import Item, RunRecord
 from editjudge.store.studies import (
-    Filled,
+    Assignment,
+    FilledForm,
     Needs,
-    Place,
     Study,
     create_study,
     fill_in,
@@ -37,7 +37,7 @@ from editjudge.store.studies import (
     places,
     raters,
 )
-from editjudge.web import frames
+from editjudge.web import pictures as frames
 from editjudge.web.blind import blind
 from editjudge.web.fields import form_fields, whole_number
 from editjudge.web.questions import rubric_of
@@ -51,7 +51,7 @@ _DRAWS = 200
 
 
 def routes(site: Site) -> list[BaseRoute]:
-    desk = _Desk(site)
+    desk = _RatingPages(site)
     return [
         Route("/rate", desk.studies),
         Route("/rate/name", desk.sign_in, methods=["POST"]),
@@ -89,7 +89,7 @@ class _Shown:
     roles: tuple[str, ...]
 
 
-class _Desk:
+class _RatingPages:
     def __init__(self, site: Site) -> None:
         self._site, self._store = site, site.store
 
@@ -114,7 +114,7 @@ class _Desk:
             raise HTTPException(404, "This link is not valid any more. Ask whoever sent it to you for another.")
         return _Visitor(*who, f"/rate/{code}", linked=True)
 
-    def _run(self, study: Study) -> Run:
+    def _run(self, study: Study) -> RunRecord:
         for run in self._store.runs():
             if run.id == study.run_id:
                 return run
@@ -195,7 +195,7 @@ class _Desk:
             controls=controls,
         )
 
-    def _asked(self, run: Run, word: str) -> list[Rubric]:
+    def _asked(self, run: RunRecord, word: str) -> list[Rubric]:
         """Those of the run by preference: they are what its judges were asked."""
         kept = self._store.rubrics()
         own = {
@@ -228,7 +228,7 @@ class _Desk:
         return await run_in_threadpool(self._form, request, *at, given)
 
     def _form(
-        self, request: Request, visitor: _Visitor, place: Place, total: int, given: Mapping[str, str]
+        self, request: Request, visitor: _Visitor, place: Assignment, total: int, given: Mapping[str, str]
     ) -> Response:
         study, rater = visitor.study, visitor.rater
         rubrics = self._rubrics(study)
@@ -243,7 +243,7 @@ class _Desk:
             filled=mine, shown=self._shown(study, place, rubrics), roles=frames.ROLES, reason_most=_REASON,
         )  # fmt: skip
 
-    def _place(self, request: Request) -> tuple[_Visitor, Place, int]:
+    def _place(self, request: Request) -> tuple[_Visitor, Assignment, int]:
         visitor = self._visitor(request)
         mine = places(self._store, visitor.study, visitor.rater) if visitor.rater else []
         number = request.path_params["number"]
@@ -251,24 +251,26 @@ class _Desk:
             raise HTTPException(404, f"You were not given this edit; begin at {visitor.home}.")
         return visitor, mine[number - 1], len(mine)
 
-    def _keep(self, study: Study, rater: str, place: Place, rubrics: list[Rubric], given: Mapping[str, str]) -> None:
+    def _keep(
+        self, study: Study, rater: str, place: Assignment, rubrics: list[Rubric], given: Mapping[str, str]
+    ) -> None:
         """Every factor of the form, or the one that was just answered; all are checked before any is kept."""
         kept = []
         for asked, factor in ((rubric.hash, factor) for rubric in rubrics for factor in rubric.factors):
             if factor.key in given:
                 score = _score(factor, given[factor.key])
-                filled = Filled(score, given.get(f"{factor.key}.reason", "")[:_REASON])
+                filled = FilledForm(score, given.get(f"{factor.key}.reason", "")[:_REASON])
                 kept.append((factor.key, filled, asked))
         for key, filled, asked in kept:
             fill_in(self._store, study, rater, place, key, filled, asked)
 
-    def _item(self, study: Study, place: Place) -> tuple[Run, Item]:
+    def _item(self, study: Study, place: Assignment) -> tuple[RunRecord, Item]:
         run = self._run(study)
         for item in self._store.items(run, place.item):
             return run, item
         raise HTTPException(404, "This edit is no longer in the store.")
 
-    def _shown(self, study: Study, place: Place, rubrics: list[Rubric]) -> _Shown:
+    def _shown(self, study: Study, place: Assignment, rubrics: list[Rubric]) -> _Shown:
         roles = dict.fromkeys(role for rubric in rubrics for role in rubric.images)
         if place.control:
             edit = _attention()[place.item].edit
@@ -360,7 +362,7 @@ def _needs(rubrics: list[Rubric]) -> Needs:
 
 
 def _done(
-    rubrics: list[Rubric], filled: Mapping[tuple[str, int, str], Filled], rater: str, mine: list[Place]
+    rubrics: list[Rubric], filled: Mapping[tuple[str, int, str], FilledForm], rater: str, mine: list[Assignment]
 ) -> set[int]:
     """Places where every factor has an answer."""
     keys = [factor.key for rubric in rubrics for factor in rubric.factors]
@@ -387,7 +389,7 @@ def _controls(rubrics: list[Rubric]) -> list[str]:
     return [key for key, made in _attention().items() if names & set(made.expected)]
 
 
-def _passed(place: Place, rubrics: list[Rubric], factor: str, filled: Filled) -> bool | None:
+def _passed(place: Assignment, rubrics: list[Rubric], factor: str, filled: FilledForm) -> bool | None:
     """Whether a control's answer is as known, give or take one of seven; None where nothing is known of it."""
     made = _attention().get(place.item)
     for rubric in rubrics:

@@ -12,13 +12,14 @@ from starlette.routing import BaseRoute, Route
 from editjudge.errors import ImageError, UsageError
 from editjudge.judgement import DONE
 from editjudge.store.contradictions import of_verdicts
-from editjudge.store.store import Item, Run
-from editjudge.web import browse, frames, questions
+from editjudge.store.store import Item, RunRecord
+from editjudge.web import browse, questions
+from editjudge.web import pictures as frames
 from editjudge.web.fields import raw_tail
+from editjudge.web.filters import edit_url
 from editjudge.web.listing import ALL_STATUSES, Query
 from editjudge.web.pairing import Pairing
 from editjudge.web.site import Site
-from editjudge.web.wording import edit_url
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -46,18 +47,18 @@ class _Pages:
         # What is still being indexed or searched is looked at again by itself.
         return HTMLResponse(self._site.page(name, **values), headers={"refresh": "2"} if refresh else None)
 
-    def _run(self, number: int | str) -> Run:
+    def _run(self, number: int | str) -> RunRecord:
         for run in self._store.runs():
             if str(run.id) == str(number):
                 return run
         raise HTTPException(404, f"This store has no run {number}.")
 
-    def _item(self, request: Request, before: int) -> tuple[Run, Item]:
+    def _item(self, request: Request, before: int) -> tuple[RunRecord, Item]:
         """The edit that an address names; `before` parts of the path come before its id."""
         run = self._run(request.path_params["run"])
         return run, self._named(run, request.query_params.get("item") or raw_tail(request, before))
 
-    def _named(self, run: Run, name: str) -> Item:
+    def _named(self, run: RunRecord, name: str) -> Item:
         for item in self._store.items(run, name):
             return item
         raise HTTPException(404, f"Run {run.name} has no edit {name!r:.200}.")
@@ -105,7 +106,7 @@ class _Pages:
             raise HTTPException(400, str(error)) from None
         return self._page("compare.html", table.ready < 1, table=table, runs=self._store.runs())
 
-    def _other(self, request: Request) -> tuple[Run, Item] | None:
+    def _other(self, request: Request) -> tuple[RunRecord, Item] | None:
         """Another edit to be looked at beside this one: of another run, or by another model."""
         asked = request.query_params
         if "other" not in asked:
@@ -143,7 +144,7 @@ class _Pages:
 
     # --- what was said --------------------------------------------------------------------------------------------
 
-    def _said(self, run: Run, item: Item) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    def _said(self, run: RunRecord, item: Item) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
         """Every task of an edit with what is kept of it; and each rubric with its question."""
         tasks = browse.tasks_of(self._store, run, item.item)
         against = of_verdicts(self._store, [task.key for task in tasks])
@@ -159,7 +160,7 @@ class _Pages:
                 rubrics[task.rubric] = {"rubric": rubric, "question": questions.sent(rubric, run, item)}
         return voices, rubrics
 
-    def _rated(self, run: Run, item: Item, rubrics: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def _rated(self, run: RunRecord, item: Item, rubrics: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """People's scores by factor; those of factors that no rubric of this run has stand apart."""
         known = {factor.key for entry in rubrics.values() for factor in entry["rubric"].factors}
         by: dict[str, list[tuple[str, float]]] = {}
@@ -172,12 +173,12 @@ _INERT = {"content-security-policy": "default-src 'none'; sandbox; frame-ancesto
 """A picture that is opened by itself is nothing but a picture."""
 
 
-def _pictures(states: dict[str, dict[str, Any]], run: Run, item: Item) -> list[dict[str, Any]]:
+def _pictures(states: dict[str, dict[str, Any]], run: RunRecord, item: Item) -> list[dict[str, Any]]:
     return [
         state | {"role": role, "label": frames.ROLES[role], "url": _image(run, item, role)}
         for role, state in states.items()
     ]
 
 
-def _image(run: Run, item: Item, role: str) -> str:
+def _image(run: RunRecord, item: Item, role: str) -> str:
     return edit_url(item.item, run.id, f"images/{role}")

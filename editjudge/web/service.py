@@ -19,15 +19,15 @@ from editjudge.judges.registry import check_answers
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Rubric
-from editjudge.web import sent
-from editjudge.web.desk import Asked, Batch, Desk, open_desk
+from editjudge.web import requests as sent
 from editjudge.web.openapi import document
+from editjudge.web.queue import JudgingQueue, QueuedEdit, RequestBatch, open_queue
 from editjudge.web.reduction import Reduction, failure, labels, names
-from editjudge.web.sent import Refused
+from editjudge.web.requests import Refused
 from editjudge.web.site import Site
 
 if TYPE_CHECKING:
-    from editjudge.judges.measured.degenerate import Degenerate
+    from editjudge.measured.degenerate import Degenerate
 
 _PENDING = Remark("deadline", "not judged in time; it goes on, and asking again finds the answer")
 
@@ -43,11 +43,11 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 @asynccontextmanager
-async def desk(site: Site) -> AsyncIterator[Desk]:
+async def desk(site: Site) -> AsyncIterator[JudgingQueue]:
     """What the application keeps as `state.desk` for as long as it runs."""
     rubrics = resolve(_words(site))
     check_answers([site.judge], rubrics)
-    async with open_desk(site, rubrics) as opened:
+    async with open_queue(site, rubrics) as opened:
         yield opened
 
 
@@ -75,7 +75,7 @@ class _Service:
         return JSONResponse(self._document)
 
     async def health(self, request: Request) -> Response:
-        desk: Desk = request.app.state.desk
+        desk: JudgingQueue = request.app.state.desk
         said = {"status": "stopping" if desk.closing else "ok", "version": editjudge.__version__, "waiting": desk.edits}
         return JSONResponse(said, 503 if desk.closing else 200)
 
@@ -104,7 +104,7 @@ class _Service:
         answer = {"rewards": rewards, "formula": reduction.words(), **_provenance(batch)}
         return JSONResponse(answer, 503 if asked.strict and failed else 200)
 
-    async def _judged(self, request: Request, *, rewards: bool) -> tuple[Any, Batch]:
+    async def _judged(self, request: Request, *, rewards: bool) -> tuple[Any, RequestBatch]:
         """The request as it was understood, and what has come of it by its deadline."""
         begun, desk, terms = time.monotonic(), request.app.state.desk, self._terms
         length = request.headers.get("content-length", "")
@@ -116,7 +116,7 @@ class _Service:
             asked = await desk.threaded(partial(self._models.read, body, rewards=rewards))
             del body
             judge = asked.judge or self._judge
-            batch: Batch = desk.take(sent.edits(asked), self._asked_for(asked), judge, hold, screened=rewards)
+            batch: RequestBatch = desk.take(sent.edits(asked), self._asked_for(asked), judge, hold, screened=rewards)
         await batch.wait((asked.deadline or terms.deadline) - (time.monotonic() - begun))
         return asked, batch
 
@@ -133,7 +133,7 @@ class _Service:
         wanted = wanted or {name for word in self._terms.rubrics for name in self._sets[word]}
         return [rubric for name, rubric in self._rubrics.items() if name in wanted]
 
-    def _rewarded(self, one: Asked, reduction: Reduction, called: Any, batch: Batch) -> dict[str, Any]:
+    def _rewarded(self, one: QueuedEdit, reduction: Reduction, called: Any, batch: RequestBatch) -> dict[str, Any]:
         """One number, or none with the reason why."""
         if one.degenerate is not None:
             return self._set_aside(one, one.degenerate)
@@ -157,7 +157,7 @@ class _Service:
             "stored_as": one.stored_as or None,
         }
 
-    def _set_aside(self, one: Asked, output: Degenerate) -> dict[str, Any]:
+    def _set_aside(self, one: QueuedEdit, output: Degenerate) -> dict[str, Any]:
         """Of an output that is no edit: nobody was asked, so that there are no scores."""
         reason = {"code": output.kind, "factor": None, "message": f"no edit: the output {output.words}"}
         worst = self._terms.degenerate == "worst"
@@ -174,7 +174,7 @@ class _Service:
         }
 
 
-def _row(one: Asked, number: int, batch: Batch) -> dict[str, Any]:
+def _row(one: QueuedEdit, number: int, batch: RequestBatch) -> dict[str, Any]:
     work, edit = one.works[number], one.edit
     judgement: Judgement | None = one.judgements[number]
     said = judgement or work.judgement("unreachable", reasons=(_PENDING,))
@@ -184,7 +184,7 @@ def _row(one: Asked, number: int, batch: Batch) -> dict[str, Any]:
     return shown | ({"cached": said.created < batch.started} if judgement else {"status": "pending"})
 
 
-def _provenance(batch: Batch) -> dict[str, Any]:
+def _provenance(batch: RequestBatch) -> dict[str, Any]:
     works: Sequence[Any] = batch.asked[0].works
     return {
         "judge": works[0].task.judge,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from editjudge.judges.registry import Options
 from editjudge.store.store import Store
-from editjudge.web.terms import Terms
+from editjudge.web.service_options import Terms
 
 if TYPE_CHECKING:
     import jinja2
@@ -42,7 +42,7 @@ class Site:
 def _templates() -> jinja2.Environment:
     import jinja2
 
-    from editjudge.web import wording
+    from editjudge.web import filters as wording
 
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER / "templates"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judges.measured.made import photograph, recoloured
-from judges.measured.test_degenerate import CASES
+from measured.made import photograph, recoloured
+from measured.test_degenerate import CASES
 from PIL import Image
 from run.made import editjudge, edits, rows_of, write_manifest
 

@@ -16,11 +16,11 @@ import pytest
 from run.made import picture
 from starlette.testclient import TestClient
 
-from editjudge.cli.report import Sight
+from editjudge.cli.report import ReportOptions
 from editjudge.store import Store
 from editjudge.web.app import create
+from editjudge.web.filters import edit_url
 from editjudge.web.site import Site
-from editjudge.web.wording import edit_url
 
 from .stores import Call, Spec, call, made, quality
 
@@ -320,7 +320,7 @@ def shown(store: Path) -> list[bool]:
         items = [item.item for item in opened.items(run)]
         served = [client.get(edit_url(item, run.id, "images/edited")).status_code == 200 for item in items]
         assert [client.get(edit_url(item, run.id)).status_code for item in items] == [200] * len(items)
-        sight = Sight(run, opened)
+        sight = ReportOptions(run, opened)
         assert [isinstance(sight.picture(item, "edited"), bytes) for item in opened.items(run)] == served
         return served
 

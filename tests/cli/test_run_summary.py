@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from editjudge.cli.run import glances
-from editjudge.run.summary import Cell, Summary
+from editjudge.run.summary import Summary, SummaryCell
 
 
 def summary(*models: str, judges: tuple[str, ...] = ("j",)) -> Summary:
     return Summary(
         cells={
-            (judge, model, "fidelity", factor): Cell(sum=50, ok=9, n=10) if model != "none" else Cell(n=10)
+            (judge, model, "fidelity", factor): SummaryCell(sum=50, ok=9, n=10)
+            if model != "none"
+            else SummaryCell(n=10)
             for judge in judges
             for model in models
             for factor in ("alignment", "completeness")

@@ -11,7 +11,7 @@ import pytest
 from run.made import SPECS, Told, editjudge, edits, run, stub
 
 from bench.stub import Behaviour
-from editjudge.judges.conversation import Parameters
+from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options
 from editjudge.rubrics.files import dump, load
 from editjudge.store.store import Store

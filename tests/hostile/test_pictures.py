@@ -16,7 +16,7 @@ import pytest
 from run.made import Done, editjudge, run, write_manifest, write_old
 from web.served import Served, base64_of, serving
 
-from editjudge.images import decode
+from editjudge.media.image import decode
 
 from .album import BAD, SAME, SEEN, encoded, no_files, plain
 
@@ -169,7 +169,7 @@ def test_memory_is_bounded_by_what_is_there_and_not_by_what_is_claimed(tmp_path:
 
 def _peak(folder: Path, names: list[str]) -> int:
     program = (
-        "import sys, resource\nfrom pathlib import Path\nfrom editjudge.images import decode, read\n"
+        "import sys, resource\nfrom pathlib import Path\nfrom editjudge.media.image import decode, read\n"
         "from editjudge.errors import ImageError\n"
         "for name in sys.argv[1:]:\n"
         "    try: decode(read(Path(name)))\n"

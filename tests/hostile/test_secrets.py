@@ -24,7 +24,7 @@ from postgres import PASSWORD, Server
 from run.made import Told, canned, editjudge, edits, environment, pacing, start, until
 from web.served import edit, serving
 
-from editjudge.judges.http import Transport
+from editjudge.judges.http import HttpTransport
 from editjudge.judges.providers import PROVIDERS, resolve
 
 CANARY = "sk-canary-7f3a9c51d2"
@@ -188,7 +188,7 @@ def test_a_traceback_with_the_values_of_its_frames_holds_no_key(canaries: None) 
     except ZeroDivisionError as error:
         shown = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
     assert "endpoint" in shown and clean(shown)
-    assert clean(repr(endpoint)) and clean(str(vars(Transport)))
+    assert clean(repr(endpoint)) and clean(str(vars(HttpTransport)))
 
 
 async def fail(endpoint: Any) -> None:

@@ -155,7 +155,7 @@ def test_a_worker_without_memory_stops_in_words_or_fails_an_edit_and_never_score
     manifest = edits(tmp_path, 2)
     Image.new("RGB", (9_900, 9_900), "red").save(tmp_path / "edited-0.png")
     program = (
-        "import resource, sys\nimport cv2, onnxruntime, scipy, PIL.Image, editjudge.judges.measured.assess\n"
+        "import resource, sys\nimport cv2, onnxruntime, scipy, PIL.Image, editjudge.measured.assess\n"
         "from editjudge.cli import main\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 300 * 2**20,) * 2)\n"

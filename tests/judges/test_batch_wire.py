@@ -7,18 +7,18 @@ import email
 import io
 import json
 from collections.abc import Iterator
-from email.message import Message
+from email.message import Message as HttpHeaders
 from typing import Any
 
 import pytest
 
 from bench.stub import Stub, serve_in_thread
-from editjudge.judges.conversation import Conversation, Parameters, Turn
-from editjudge.judges.http import Transport
+from editjudge.judges import batch
+from editjudge.judges.batch import BatchJob, BatchPart, BatchSearch
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.http import HttpTransport
+from editjudge.judges.messages import Conversation, Message, Parameters
 from editjudge.judges.providers import resolve
-from editjudge.judges.vlm import Talker
-from editjudge.judges.wire import batch
-from editjudge.judges.wire.batch import Job, Part, Sought
 from editjudge.rubrics.prompt import TextPart
 from editjudge.run.batch import _Calls
 from editjudge.run.pace import Pace
@@ -27,7 +27,7 @@ from .test_wire_against_sdks import as_we_spell_it
 
 KEY, MARK, ID = "sk-not-a-real-key", "0123456789abcdef", "0123456789abcdef-k"
 TEXT = "Judge “it”.\nedit-0123456789abcdef online_factor_results alignment"
-QUESTION = Conversation(parts=(TextPart(TEXT),), pictures={}, turns=(Turn("seven", "No: JSON."),))
+QUESTION = Conversation(parts=(TextPart(TEXT),), pictures={}, turns=(Message("seven", "No: JSON."),))
 ENVIRON = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY, "GOOGLE_API_KEY": KEY}
 
 
@@ -47,8 +47,8 @@ class Ours:
 
     def _do(self, what: Any) -> Any:
         async def done() -> Any:
-            async with Transport() as transport:
-                talker = Talker(self._spec, self._endpoint, Parameters(max_tokens=99), Pace(self._spec), transport)
+            async with HttpTransport() as transport:
+                talker = ChatJudge(self._spec, self._endpoint, Parameters(max_tokens=99), Pace(self._spec), transport)
                 return await what(_Calls(talker, transport))
 
         return asyncio.run(done())
@@ -56,15 +56,15 @@ class Ours:
     def submit(self) -> str:
         request = self._endpoint.request(QUESTION, Parameters(max_tokens=99))
         _, headers = self._endpoint.address(request)
-        part = Part(self._endpoint.model, MARK, [self.desk.line(ID, request.body)], headers)
+        part = BatchPart(self._endpoint.model, MARK, [self.desk.line(ID, request.body)], headers)
         return str(self._do(lambda calls: self.desk.submit(calls, part)))
 
-    def look(self, id_: str) -> Job:
-        found: Job = self._do(lambda calls: self.desk.look(calls, id_))
+    def look(self, id_: str) -> BatchJob:
+        found: BatchJob = self._do(lambda calls: self.desk.look(calls, id_))
         return found
 
-    def find(self, mark: str) -> Sought:
-        found: Sought = self._do(lambda calls: self.desk.find(calls, batch.Lost(mark, 0.0, 1)))
+    def find(self, mark: str) -> BatchSearch:
+        found: BatchSearch = self._do(lambda calls: self.desk.find(calls, batch.LostAnswer(mark, 0.0, 1)))
         return found
 
 
@@ -88,12 +88,12 @@ def openai_line() -> dict[str, Any]:
     return {"custom_id": ID, "method": "POST", "url": "/v1/chat/completions", "body": body}
 
 
-def form_of(headers: dict[str, str], body: bytes) -> dict[str, Message]:
+def form_of(headers: dict[str, str], body: bytes) -> dict[str, HttpHeaders]:
     whole = email.message_from_bytes(b"content-type: " + headers["content-type"].encode() + b"\r\n\r\n" + body)
     return {str(part.get_param("name", header="content-disposition")): part for part in whole.walk()}
 
 
-def payload(part: Message) -> bytes:
+def payload(part: HttpHeaders) -> bytes:
     found = part.get_payload(decode=True)
     assert isinstance(found, bytes)
     return found
@@ -132,7 +132,7 @@ def test_openai(server: Stub) -> None:
         answer = json.loads(client.files.content(str(seen.output_file_id)).text)
         assert ours.desk.answer(answer).custom_id == ID
         assert [b.id for b in client.batches.list(limit=100) if b.metadata] == [theirs.id, mine]
-    assert ours.find(MARK).id == theirs.id and ours.find("other") == Sought()
+    assert ours.find(MARK).id == theirs.id and ours.find("other") == BatchSearch()
 
 
 # --- Anthropic ------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_a_batch_of_anthropic_that_is_at_work_may_be_ours_and_nobody_can_tell(se
     server.batches.manners.looks = 10**6
     ours = Ours("anthropic/stub", server.url)
     ours.submit()
-    assert ours.find(MARK) == Sought(None, sure=False)
+    assert ours.find(MARK) == BatchSearch(None, sure=False)
 
 
 # --- Google ---------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_google(server: Stub) -> None:
         assert ours.look(mine).results == (f"v1beta/{seen.dest.file_name}:download?alt=media",)
         answers = client.files.download(file=seen.dest.file_name)
         assert ours.desk.answer(json.loads(answers)).custom_id == ID
-    assert ours.find(MARK).id and ours.find("other") == Sought()
+    assert ours.find(MARK).id and ours.find("other") == BatchSearch()
 
 
 def test_the_place_to_upload_to_is_not_taken_from_the_server_beyond_its_path(server: Stub) -> None:

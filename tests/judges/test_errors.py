@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from editjudge.judges.conversation import Problem
-from editjudge.judges.wire.errors import ROWS, context_limit, read_error
+from editjudge.judges.messages import CallFailed
+from editjudge.judges.server_errors import ROWS, context_limit, read_error
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_every_row_says_where_it_comes_from() -> None:
 
 
 def test_a_kind_that_rests_on_quoted_words_falls_back_to_the_status() -> None:
-    problem = Problem("image", "HTTP 400: bad text", status=400, words="Could not process image")
+    problem = CallFailed("image", "HTTP 400: bad text", status=400, words="Could not process image")
     assert problem.not_from("a sign: could  not process\nimage!").kind == "request"
     assert problem.not_from("a sign").kind == "image"
-    assert Problem("context", "HTTP 400", status=400).not_from("").kind == "context"
+    assert CallFailed("context", "HTTP 400", status=400).not_from("").kind == "context"

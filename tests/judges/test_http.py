@@ -11,8 +11,8 @@ from typing import TypeVar
 import pytest
 
 from editjudge.judges import http
-from editjudge.judges.conversation import Problem
-from editjudge.judges.http import Response, Transport
+from editjudge.judges.http import HttpTransport, Response
+from editjudge.judges.messages import CallFailed
 
 T = TypeVar("T")
 Say = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -43,18 +43,18 @@ class Server:
             writer.close()
 
 
-def talk(say: Say, use: Callable[[Server, Transport], Awaitable[T]], timeout: float = 5.0) -> T:
+def talk(say: Say, use: Callable[[Server, HttpTransport], Awaitable[T]], timeout: float = 5.0) -> T:
     async def run() -> T:
         server = Server(say)
         listening = await asyncio.start_server(server, "127.0.0.1", 0)
         server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-        async with listening, Transport(timeout=timeout) as transport:
+        async with listening, HttpTransport(timeout=timeout) as transport:
             return await use(server, transport)
 
     return asyncio.run(run())
 
 
-async def post(server: Server, transport: Transport, *body: bytes) -> Response:
+async def post(server: Server, transport: HttpTransport, *body: bytes) -> Response:
     return await transport.post(server.url, {"authorization": "Bearer k"}, body or (b"{}",))
 
 
@@ -85,7 +85,7 @@ def test_an_error_is_a_response_too() -> None:
 def test_a_body_in_pieces_arrives_as_one_as_often_as_it_is_sent() -> None:
     pieces = (b'{"a":"', b"x" * 3_000_000, b'","b":"', os.urandom(100_000).hex().encode(), b'"}')
 
-    async def use(server: Server, transport: Transport) -> list[bytes]:
+    async def use(server: Server, transport: HttpTransport) -> list[bytes]:
         for _ in range(2):
             await post(server, transport, *pieces)
         return server.bodies
@@ -94,7 +94,7 @@ def test_a_body_in_pieces_arrives_as_one_as_often_as_it_is_sent() -> None:
 
 
 def test_a_connection_is_used_again() -> None:
-    async def use(server: Server, transport: Transport) -> int:
+    async def use(server: Server, transport: HttpTransport) -> int:
         for _ in range(5):
             await post(server, transport)
         return server.connections
@@ -102,8 +102,8 @@ def test_a_connection_is_used_again() -> None:
     assert talk(says(OK), use) == 1
 
 
-def problem(say: Say, timeout: float = 5.0) -> Problem:
-    with pytest.raises(Problem) as raised:
+def problem(say: Say, timeout: float = 5.0) -> CallFailed:
+    with pytest.raises(CallFailed) as raised:
         talk(say, post, timeout)
     return raised.value
 
@@ -134,10 +134,10 @@ def test_a_server_that_breaks_off_or_talks_nonsense_is_a_connection_that_broke(s
 
 def test_no_connection_names_the_place() -> None:
     async def use() -> None:
-        async with Transport() as transport:
+        async with HttpTransport() as transport:
             await transport.post("http://127.0.0.1:9/v1", {}, (b"{}",))
 
-    with pytest.raises(Problem, match=r"no connection to 127\.0\.0\.1:9") as raised:
+    with pytest.raises(CallFailed, match=r"no connection to 127\.0\.0\.1:9") as raised:
         asyncio.run(use())
     assert raised.value.kind == "connection"
 
@@ -149,11 +149,11 @@ def test_https_to_a_server_that_speaks_plain_http_is_a_connection_problem() -> N
         writer.close()
 
     async def use() -> None:
-        async with await asyncio.start_server(plain, "127.0.0.1", 0) as listening, Transport() as transport:
+        async with await asyncio.start_server(plain, "127.0.0.1", 0) as listening, HttpTransport() as transport:
             port = listening.sockets[0].getsockname()[1]
             await transport.post(f"https://127.0.0.1:{port}/v1", {}, (b"{}",))
 
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(CallFailed) as raised:
         asyncio.run(use())
     assert raised.value.kind == "connection"
 
@@ -190,7 +190,7 @@ def test_a_small_answer_that_unpacks_to_an_endless_one_is_cut_off(monkeypatch: p
 
 
 def test_a_redirect_is_not_followed_with_the_key_in_hand() -> None:
-    async def use(server: Server, transport: Transport) -> tuple[int, int]:
+    async def use(server: Server, transport: HttpTransport) -> tuple[int, int]:
         return (await post(server, transport)).status, len(server.heads)
 
     moved = b"HTTP/1.1 307 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n"
@@ -198,7 +198,7 @@ def test_a_redirect_is_not_followed_with_the_key_in_hand() -> None:
 
 
 def test_cookies_are_not_taken() -> None:
-    async def use(server: Server, transport: Transport) -> bytes:
+    async def use(server: Server, transport: HttpTransport) -> bytes:
         await post(server, transport)
         await post(server, transport)
         return server.heads[-1].lower()
@@ -208,4 +208,4 @@ def test_cookies_are_not_taken() -> None:
 
 def test_a_transport_is_used_while_it_is_open() -> None:
     with pytest.raises(RuntimeError, match="async with"):
-        asyncio.run(Transport().post("http://127.0.0.1:9", {}, (b"{}",)))
+        asyncio.run(HttpTransport().post("http://127.0.0.1:9", {}, (b"{}",)))

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.errors import UsageError
-from editjudge.images import Limits
-from editjudge.judges.conversation import Conversation, Parameters, Picture, Request
+from editjudge.judges.messages import ChatRequest, Conversation, EncodedPicture, Parameters
 from editjudge.judges.providers import PROVIDERS, Endpoint, Secret, checked_url, resolve, split
+from editjudge.media.image import ImageLimits
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 KEY = "sk-super-secret-0123456789"
@@ -31,7 +31,7 @@ KEYS = {
     "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/",
 }
 QUESTION = Conversation(
-    (TextPart("Judge."), ImagePart("edited")), {"edited": Picture("image/png", base64.b64encode(b"picture"))}
+    (TextPart("Judge."), ImagePart("edited")), {"edited": EncodedPicture("image/png", base64.b64encode(b"picture"))}
 )
 
 
@@ -136,7 +136,7 @@ def test_options_of_the_wire_can_be_added() -> None:
 
 
 def test_pictures_are_limited_as_the_provider_documents() -> None:
-    limits: dict[str, Limits] = {name: provider.limits for name, provider in PROVIDERS.items()}
+    limits: dict[str, ImageLimits] = {name: provider.limits for name, provider in PROVIDERS.items()}
     assert "gif" not in limits["google"].formats and "heic" in limits["google"].formats
     assert limits["anthropic"].max_side == 8000
     encoded = len(base64.b64encode(bytes(limits["anthropic"].max_bytes or 0)))
@@ -315,7 +315,7 @@ def test_a_key_can_be_taken_out_of_the_words_of_others() -> None:
 
 
 def test_headers_of_a_request_join_those_of_the_endpoint() -> None:
-    request = Request("v1/messages", (b"{}",), {"anthropic-version": "1"})
+    request = ChatRequest("v1/messages", (b"{}",), {"anthropic-version": "1"})
     assert resolve("vllm/m", environ={}).address(request)[1] == {
         "content-type": "application/json",
         "anthropic-version": "1",

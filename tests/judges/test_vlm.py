@@ -12,11 +12,11 @@ from run.made import SPECS, Done, answered, canned, edits, environment, pacing, 
 
 from bench.stub import Behaviour
 from editjudge.edit import Edit
-from editjudge.judges.conversation import Parameters
-from editjudge.judges.http import Transport
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.http import HttpTransport
+from editjudge.judges.messages import Parameters
 from editjudge.judges.providers import resolve
 from editjudge.judges.registry import Options
-from editjudge.judges.vlm import Talker
 from editjudge.rubrics.files import load
 from editjudge.run.pace import Pace
 
@@ -182,9 +182,9 @@ def test_the_pictures_are_sent_byte_for_byte(tmp_path: Path) -> None:
 # --- what is said about a judge -------------------------------------------------------------------------------
 
 
-def talker(spec: str, parameters: Parameters | None = None, **environ: str) -> Talker:
+def talker(spec: str, parameters: Parameters | None = None, **environ: str) -> ChatJudge:
     endpoint = resolve(spec, None, environ)
-    return Talker(spec, endpoint, parameters or Parameters(), Pace(spec), Transport())
+    return ChatJudge(spec, endpoint, parameters or Parameters(), Pace(spec), HttpTransport())
 
 
 def test_its_identity_holds_no_secret() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from editjudge.judges.conversation import Conversation, Parameters, Picture, Turn
+from editjudge.judges.messages import Conversation, EncodedPicture, Message, Parameters
 from editjudge.judges.providers import Endpoint, resolve
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
@@ -31,10 +31,10 @@ SCHEMA: dict[str, Any] = {
 QUESTION = Conversation(
     parts=(TextPart(LABELS[0]), ImagePart("input"), TextPart(LABELS[1]), ImagePart("edited"), TextPart(LABELS[2])),
     pictures={
-        "input": Picture("image/png", base64.b64encode(PNG)),
-        "edited": Picture("image/jpeg", base64.b64encode(JPEG)),
+        "input": EncodedPicture("image/png", base64.b64encode(PNG)),
+        "edited": EncodedPicture("image/jpeg", base64.b64encode(JPEG)),
     },
-    turns=(Turn(SAID, TOLD),),
+    turns=(Message(SAID, TOLD),),
     schema=SCHEMA,
     schema_name="online",
 )
@@ -238,7 +238,7 @@ def test_anthropic_with_sampling_and_a_cached_prefix(server: Captured) -> None:
 def test_the_version_of_the_anthropic_api_is_the_one_its_client_sends() -> None:
     from anthropic._constants import ANTHROPIC_API_VERSION
 
-    from editjudge.judges.wire.anthropic import VERSION
+    from editjudge.judges.anthropic import VERSION
 
     assert VERSION == ANTHROPIC_API_VERSION
 

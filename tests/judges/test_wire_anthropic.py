@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
-from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Turn
-from editjudge.judges.wire import anthropic
+from editjudge.judges import anthropic
+from editjudge.judges.messages import CallFailed, Conversation, EncodedPicture, Message, Parameters
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 PNG = base64.b64encode(b"\x89PNG not really")
@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 NOTHING_SET = Parameters()
 QUESTION = Conversation(
     parts=(TextPart("Input:"), ImagePart("input"), TextPart("Edited:"), ImagePart("edited"), TextPart("Judge.")),
-    pictures={"input": Picture("image/png", PNG), "edited": Picture("image/webp", PNG)},
+    pictures={"input": EncodedPicture("image/png", PNG), "edited": EncodedPicture("image/webp", PNG)},
 )
 
 
@@ -38,9 +38,9 @@ def answer(content: object, stop: str = "end_turn", **more: Any) -> bytes:
     return json.dumps({"type": "message", "content": content, "stop_reason": stop, **more}).encode()
 
 
-def problem(status: int, error: object = None, headers: dict[str, str] | None = None) -> Problem:
+def problem(status: int, error: object = None, headers: dict[str, str] | None = None) -> CallFailed:
     body = error if isinstance(error, bytes) else json.dumps({"type": "error", "error": error}).encode()
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(CallFailed) as caught:
         anthropic.reply(status, headers or {}, body)
     return caught.value
 
@@ -113,7 +113,7 @@ def test_only_the_last_picture_is_marked_for_the_cache_and_only_when_asked() -> 
 
 def test_blank_turns_and_texts_are_left_out_since_the_server_refuses_them() -> None:
     asked = Conversation(
-        (TextPart("Judge."), TextPart(" \n")), {}, turns=(Turn("no", "JSON, please"), Turn(" ", "again"))
+        (TextPart("Judge."), TextPart(" \n")), {}, turns=(Message("no", "JSON, please"), Message(" ", "again"))
     )
     assert sent(asked)["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "Judge."}]},
@@ -139,7 +139,7 @@ def test_extra_parameters_join_an_object_that_is_there() -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])).filter(str.strip), min_size=1, max_size=4))
 def test_any_text_arrives_as_it_was(texts: list[str]) -> None:
-    body = sent(Conversation(tuple(map(TextPart, texts)), {}, turns=(Turn(texts[0], texts[-1]),)))
+    body = sent(Conversation(tuple(map(TextPart, texts)), {}, turns=(Message(texts[0], texts[-1]),)))
     assert [part["text"] for part in body["messages"][0]["content"]] == texts
     assert [message["content"] for message in body["messages"][1:]] == [texts[0], texts[-1]]
 
@@ -234,5 +234,5 @@ def test_an_overloaded_server_says_how_long_to_wait() -> None:
 
 @given(st.integers(100, 599), st.binary(max_size=100))
 def test_any_response_is_a_reply_or_a_problem(status: int, body: bytes) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(CallFailed):
         anthropic.reply(status, {}, body)

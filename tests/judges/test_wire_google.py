@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
-from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Turn
-from editjudge.judges.wire import google
+from editjudge.judges import google
+from editjudge.judges.messages import CallFailed, Conversation, EncodedPicture, Message, Parameters
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 PNG = base64.b64encode(b"\x89PNG not really")
@@ -21,7 +21,7 @@ SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 NOTHING_SET = Parameters()
 QUESTION = Conversation(
     parts=(TextPart("Input:"), ImagePart("input"), TextPart("Judge.")),
-    pictures={"input": Picture("image/png", PNG)},
+    pictures={"input": EncodedPicture("image/png", PNG)},
 )
 PARTS = [{"text": "Input:"}, {"inlineData": {"mimeType": "image/png", "data": PNG.decode()}}, {"text": "Judge."}]
 
@@ -38,9 +38,9 @@ def answer(parts: object, finish: str = "STOP", **more: Any) -> bytes:
     return json.dumps({"candidates": [candidate], **more}).encode()
 
 
-def problem(status: int, error: object = None, headers: dict[str, str] | None = None) -> Problem:
+def problem(status: int, error: object = None, headers: dict[str, str] | None = None) -> CallFailed:
     body = error if isinstance(error, bytes) else json.dumps({"error": error}).encode()
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(CallFailed) as caught:
         google.reply(status, headers or {}, body)
     return caught.value
 
@@ -116,7 +116,7 @@ def test_extra_parameters_cannot_replace_what_is_there(extra: dict[str, Any]) ->
 
 
 def test_turns_follow_the_question_without_empty_parts() -> None:
-    asked = Conversation((TextPart("Judge."),), {}, turns=(Turn("no", "JSON, please"), Turn("", "again")))
+    asked = Conversation((TextPart("Judge."),), {}, turns=(Message("no", "JSON, please"), Message("", "again")))
     assert sent(asked)["contents"][1:] == [
         {"role": "model", "parts": [{"text": "no"}]},
         {"role": "user", "parts": [{"text": "JSON, please"}]},
@@ -126,7 +126,7 @@ def test_turns_follow_the_question_without_empty_parts() -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=4))
 def test_any_text_arrives_as_it_was(texts: list[str]) -> None:
-    body = sent(Conversation(tuple(map(TextPart, texts)), {}, turns=(Turn(texts[0], texts[-1]),)))
+    body = sent(Conversation(tuple(map(TextPart, texts)), {}, turns=(Message(texts[0], texts[-1]),)))
     parts = [[part["text"] for part in content["parts"]] for content in body["contents"]]
     assert parts == [texts, [texts[0]], [texts[-1]]]
 
@@ -219,5 +219,5 @@ def test_a_delay_among_the_details_goes_before_the_header(delay: str | None, sec
 
 @given(st.integers(100, 599), st.binary(max_size=100))
 def test_any_response_is_a_reply_or_a_problem(status: int, body: bytes) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(CallFailed):
         google.reply(status, {}, body)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from editjudge.errors import UsageError
 from editjudge.judgement import Usage
-from editjudge.judges.conversation import Conversation, Parameters, Picture, Problem, Turn
-from editjudge.judges.wire import openai, pieces
+from editjudge.judges import body as pieces
+from editjudge.judges import openai
+from editjudge.judges.messages import CallFailed, Conversation, EncodedPicture, Message, Parameters
 from editjudge.rubrics.prompt import ImagePart, TextPart
 
 PNG = base64.b64encode(b"\x89PNG not really")
@@ -25,7 +26,7 @@ SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type"
 NOTHING_SET = Parameters()
 QUESTION = Conversation(
     parts=(TextPart("Input:"), ImagePart("input"), TextPart("Edited:"), ImagePart("edited"), TextPart("Judge.")),
-    pictures={"input": Picture("image/png", PNG), "edited": Picture("image/jpeg", JPEG)},
+    pictures={"input": EncodedPicture("image/png", PNG), "edited": EncodedPicture("image/jpeg", JPEG)},
 )
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -39,9 +40,9 @@ def answer(message: dict[str, Any], finish: str | None = "stop", **more: Any) ->
     return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": finish}], **more}).encode()
 
 
-def problem(status: int, error: object = None, headers: dict[str, str] | None = None) -> Problem:
+def problem(status: int, error: object = None, headers: dict[str, str] | None = None) -> CallFailed:
     body = error if isinstance(error, bytes) else json.dumps({"error": error}).encode()
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(CallFailed) as caught:
         openai.reply(status, headers or {}, body)
     return caught.value
 
@@ -75,7 +76,9 @@ def test_a_picture_is_handed_on_and_never_copied() -> None:
 
 
 def test_turns_follow_the_question() -> None:
-    asked = Conversation(QUESTION.parts, QUESTION.pictures, turns=(Turn("so so", "JSON, please"), Turn("", "again")))
+    asked = Conversation(
+        QUESTION.parts, QUESTION.pictures, turns=(Message("so so", "JSON, please"), Message("", "again"))
+    )
     assert sent(asked)["messages"][1:] == [
         {"role": "assistant", "content": "so so"},
         {"role": "user", "content": "JSON, please"},
@@ -147,7 +150,7 @@ def test_a_picture_that_is_missing_is_named() -> None:
 @given(st.lists(texts, min_size=1, max_size=4), texts, texts)
 def test_any_text_arrives_as_it_was(parts: list[str], said: str, told: str) -> None:
     shown = tuple(part for text in parts for part in (TextPart(text), ImagePart("input")))
-    body = sent(Conversation(shown, QUESTION.pictures, turns=(Turn(said, told),)))
+    body = sent(Conversation(shown, QUESTION.pictures, turns=(Message(said, told),)))
     content = body["messages"][0]["content"]
     assert [part["text"] for part in content if part["type"] == "text"] == parts
     assert {part["image_url"]["url"] for part in content if part["type"] == "image_url"} == {
@@ -177,7 +180,7 @@ def test_half_a_surrogate_pair_is_refused_with_its_surroundings() -> None:
 
 
 def test_half_a_surrogate_pair_that_a_model_wrote_does_not_keep_it_from_being_asked_again() -> None:
-    asked = Conversation((TextPart("Judge."),), {}, turns=(Turn("so \ud83d so 😀", "again"),))
+    asked = Conversation((TextPart("Judge."),), {}, turns=(Message("so \ud83d so 😀", "again"),))
     assert sent(asked)["messages"][1]["content"] == "so � so 😀"
 
 
@@ -390,5 +393,5 @@ def test_the_page_of_a_proxy_is_reduced_to_its_words() -> None:
     st.integers(100, 599), st.binary(max_size=200) | st.text().map(lambda text: json.dumps({"error": text}).encode())
 )
 def test_any_response_is_a_reply_or_a_problem(status: int, body: bytes) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(CallFailed):
         openai.reply(status, {}, body)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from editjudge.probes.defects import FAMILIES
 from editjudge.probes.making import Probe, probes
-from editjudge.probes.result import Answered
+from editjudge.probes.result import AnsweredProbe
 from editjudge.rubrics.files import load
 
 Rule = Callable[[Probe, str, str], int | None]
@@ -36,12 +36,12 @@ def several(photographs: int = 6) -> list[Probe]:
     ]
 
 
-def answers(made: Sequence[Probe], rule: Rule) -> Iterator[Answered]:
+def answers(made: Sequence[Probe], rule: Rule) -> Iterator[AnsweredProbe]:
     for probe in made:
         for rubric in probe.rubrics:
             scores = {f.key: rule(probe, rubric, f.key) for f in load(rubric).factors}
             said = {key: score for key, score in scores.items() if score is not None}
-            yield Answered(probe.edit.id, rubric, "ok" if said else "abstained", said)
+            yield AnsweredProbe(probe.edit.id, rubric, "ok" if said else "abstained", said)
 
 
 def perfect(probe: Probe, rubric: str, factor: str) -> int:

@@ -14,11 +14,11 @@ import pytest
 
 from editjudge import manifest
 from editjudge.edit import IMAGE_ROLES
-from editjudge.images import decode
-from editjudge.judges.measured import calibration
-from editjudge.judges.measured.assess import Subject, assess
-from editjudge.probes import painting
-from editjudge.probes.defects import FAMILIES, Family, Scene
+from editjudge.measured import calibration
+from editjudge.measured.assess import Subject, assess
+from editjudge.media.image import decode
+from editjudge.probes import drawing as painting
+from editjudge.probes.defects import FAMILIES, Defect, ProbeScene
 from editjudge.probes.judging import PLATES, lay_out
 from editjudge.probes.making import EDITORS, Probe, pretend, probes
 from editjudge.probes.photographs import NAMES, Picture, photograph
@@ -30,8 +30,8 @@ PHOTOGRAPHS = range(len(NAMES))
 
 
 @cache
-def scene(index: int, seed: int = 0) -> Scene:
-    return Scene(photograph(index, seed), index, seed)
+def scene(index: int, seed: int = 0) -> ProbeScene:
+    return ProbeScene(photograph(index, seed), index, seed)
 
 
 def apart(a: Picture, b: Picture) -> float:
@@ -59,7 +59,7 @@ def test_every_probe_has_an_id_of_its_own_and_its_photograph_as_group() -> None:
 
 @pytest.mark.parametrize("index", PHOTOGRAPHS)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_a_dose_changes_more_than_the_one_before(family: Family, index: int) -> None:
+def test_a_dose_changes_more_than_the_one_before(family: Defect, index: int) -> None:
     one = scene(index)
     clean = one.clean(family.base)
     far = [apart(clean, family.make(one, clean, dose)) for dose in family.doses]
@@ -79,7 +79,7 @@ def test_every_defect_can_be_made_of_a_cropped_photograph(index: int) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_every_factor_of_a_family_is_one_that_its_probes_are_asked(family: Family) -> None:
+def test_every_factor_of_a_family_is_one_that_its_probes_are_asked(family: Defect) -> None:
     asked = {f.key for probe in one_photograph() if probe.family == family.name for r in probe.rubrics
              for f in load(r).factors}  # fmt: skip
     assert set(family.factors) | family.also <= asked

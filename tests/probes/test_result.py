@@ -10,20 +10,20 @@ from functools import cache
 import pytest
 
 from editjudge.probes.making import Probe
-from editjudge.probes.result import Answered, Result, Sensitivity, figures
-from editjudge.probes.shown import html, lead, tables
+from editjudge.probes.page import html, lead, tables
+from editjudge.probes.result import AnsweredProbe, ProbeResult, Sensitivity, figures
 from editjudge.rubrics.files import load
 
 from .made import Rule, answers, perfect, several
 
 
 @cache
-def judged(rule: Rule) -> Result:
+def judged(rule: Rule) -> ProbeResult:
     made = several()
     return figures(made, answers(made, rule), judge="made-up", made_from="nothing")
 
 
-def own(result: Result, family: str, factor: str) -> Sensitivity:
+def own(result: ProbeResult, family: str, factor: str) -> Sensitivity:
     return next(s for s in result.sensitivities if (s.own.family, s.own.factor) == (family, factor))
 
 
@@ -116,7 +116,7 @@ def test_a_judge_that_is_silent_on_the_clean_edit_has_no_slope() -> None:
 
 def test_a_judge_that_fails_stays_failing() -> None:
     made = several(2)
-    failed = [Answered(probe.edit.id, rubric, "invalid", {}) for probe in made for rubric in probe.rubrics]
+    failed = [AnsweredProbe(probe.edit.id, rubric, "invalid", {}) for probe in made for rubric in probe.rubrics]
     result = figures(made, failed, judge="down")
     assert result.statuses == {"invalid": len(failed)}
     for s in result.sensitivities:

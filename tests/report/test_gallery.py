@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from judges.measured.made import photograph, recoloured
+from measured.made import photograph, recoloured
 from PIL import Image
 from run.made import editjudge, write_manifest
 
 from editjudge.judgement import unread
-from editjudge.report.gallery import Choice, choices
-from editjudge.report.scored import Judged
+from editjudge.report.gallery import Gallery, choices
+from editjudge.report.run_data import RunData
 from editjudge.stats.columns import Scores
 from editjudge.store.store import Store
 
 SCALE = tuple(range(1, 8))
 
 
-def ranked(folder: Path, rows: Sequence[tuple[str, str, float | None]], judge: str = "openai/m") -> dict[str, Choice]:
+def ranked(folder: Path, rows: Sequence[tuple[str, str, float | None]], judge: str = "openai/m") -> dict[str, Gallery]:
     """The galleries of edits with these scores, by item and factor."""
     items, factors, scores = zip(*rows, strict=True)
     columns = Scores.of(items, factors, scores, judge=[judge] * len(rows))
     with Store.open(folder / "s.db") as store:
         run = store.open_run("r", {"judges": [judge]})
-        judged = Judged(run, columns, dict.fromkeys(factors, SCALE), {}, {}, 0, {}, frozenset())
+        judged = RunData(run, columns, dict.fromkeys(factors, SCALE), {}, {}, 0, {}, frozenset())
         return {choice.name: choice for choice in choices(judged, store)}
 
 

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
+from editjudge.cli.reading import load_run
 from editjudge.cli.report import looked_at
-from editjudge.cli.shown import load_run
 from editjudge.report.charts import Dot, dots, heat, histograms, shares
 from editjudge.report.markup import ROWS, clipped, tag, visible
-from editjudge.report.means import measure
+from editjudge.report.summary import measure
 from editjudge.rubrics.files import load
-from editjudge.stats.answer import Interval
+from editjudge.stats.statistic import Interval
 
 from .made import Made, made
 

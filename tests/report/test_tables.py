@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.report.tables import Figure, Table, clean, covered, display, p_value, together_latex, together_markdown
-from editjudge.stats.answer import Interval
+from editjudge.stats.statistic import Interval
 
 SMALL = Table.of(
     ("model", "ok/n", "mean"),

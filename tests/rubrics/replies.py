@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from editjudge.rubrics import files, thoughts
-from editjudge.rubrics.model import Answer, Factor, Rubric, Scale
+from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale
 
 PAIR = Rubric(
     name="pair",
     images=("input", "edited"),
     factors=(Factor("success", Scale(tuple(range(11)))), Factor("restraint", Scale(tuple(range(11))))),
-    answer=Answer(envelope="score", form="list", texts=("reasoning",)),
+    answer=AnswerFormat(envelope="score", form="list", texts=("reasoning",)),
 )
 """The form in which several published judges answer: {"score": [a, b], "reasoning": "..."}."""
 
@@ -22,7 +22,7 @@ SHARE = Rubric(
     name="share",
     images=("input", "edited"),
     factors=(Factor("likeness", Scale(range=(0, 1))), Factor("harm", Scale(range=(0, 10), step=0.5, direction="down"))),
-    answer=Answer(envelope="results"),
+    answer=AnswerFormat(envelope="results"),
 )
 """Decimals, one of them in steps and with the lowest as the best."""
 
@@ -30,7 +30,7 @@ DUEL = Rubric(
     name="duel",
     images=("input", "edited"),
     factors=(Factor("quality", Scale(choices=("a", "b", "tie"))), Factor("overall", Scale(choices=("a", "b", "tie")))),
-    answer=Answer(score_key="choice"),
+    answer=AnswerFormat(score_key="choice"),
 )
 """Words to choose from in the place of scores."""
 

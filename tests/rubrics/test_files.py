@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from editjudge.errors import RubricError
 from editjudge.rubrics import files
 from editjudge.rubrics.contract import Verdict, check
-from editjudge.rubrics.model import Anchor, Answer, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.model import Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
 
 MINIMAL = """\
 name: mine
@@ -442,7 +442,7 @@ def factors(draw: st.DrawFn, scale: Scale | None = None) -> Factor:
 
 
 answers = st.builds(
-    Answer,
+    AnswerFormat,
     id_key=st.none() | texts,
     envelope=texts.filter(bool),
     form=st.sampled_from(["entries", "scores", "list"]),
@@ -509,7 +509,7 @@ def test_a_rubric_that_is_written_and_read_is_the_same_rubric(rubric: Rubric) ->
 def test_no_text_is_changed_by_a_file(tmp_path: Path, text: str) -> None:
     factor = Factor("a", Scale((1, 2), {1: text}), definition=text, examine=(text, "x", text))
     rubric = Rubric(
-        "a", ("edited",), (factor,), Answer(), role=text, template=Template(f"{text}|", (Slot("|", "edited"),))
+        "a", ("edited",), (factor,), AnswerFormat(), role=text, template=Template(f"{text}|", (Slot("|", "edited"),))
     )
     path = tmp_path / "mine.yaml"
     path.write_text(files.dump(rubric), "utf-8", newline="")

@@ -11,7 +11,7 @@ from replies import answer, raw
 from editjudge.errors import RubricError
 from editjudge.rubrics import files
 from editjudge.rubrics.contract import Failure, Verdict, check
-from editjudge.rubrics.fusing import fuse
+from editjudge.rubrics.fused import fuse
 from editjudge.rubrics.model import Consistency, Rubric, Template
 
 MEMBERS = files.resolve(["online"])

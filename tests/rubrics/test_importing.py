@@ -15,9 +15,10 @@ from replies import headings, reason
 
 from editjudge.edit import Edit
 from editjudge.errors import RubricError
-from editjudge.rubrics import examples, files
+from editjudge.rubrics import example_json as examples
+from editjudge.rubrics import files
 from editjudge.rubrics.contract import Failure, Verdict, check
-from editjudge.rubrics.examples import values_of
+from editjudge.rubrics.example_json import values_of
 from editjudge.rubrics.importing import Hints, Imported, import_prompt, ranges_in, word_limits_in
 from editjudge.rubrics.lint import lint
 from editjudge.rubrics.model import Rubric

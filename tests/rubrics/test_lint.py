@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from editjudge.rubrics import files
-from editjudge.rubrics.lint import Finding, lint
-from editjudge.rubrics.model import Anchor, Answer, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.lint import LintFinding, lint
+from editjudge.rubrics.model import Anchor, AnswerFormat, Factor, Rubric, Scale, Slot, Template
 
 FACTOR = Factor(
     "unity",
@@ -22,7 +22,7 @@ CLEAN = Rubric(
     images=("input", "edited"),
     texts=("instruction",),
     factors=(FACTOR,),
-    answer=Answer(envelope="results", words=(5, 20)),
+    answer=AnswerFormat(envelope="results", words=(5, 20)),
     role="You judge.",
     task="Score from 1 to 5.",
     steps=("Write 5 to 20 words.",),
@@ -80,7 +80,7 @@ PLACES: dict[str, tuple[dict[str, Any], str]] = {
         "factors.unity.anchors.2",
     ),
     "labels": (with_factor(scale=Scale((1, 2, 3, 4, 5), {1: "score from 1 to 7"})), "factors.unity.scale.labels"),
-    "answer.reason": ({"answer": Answer(words=(5, 20), reason="a score from 1 to 7")}, "answer.reason"),
+    "answer.reason": ({"answer": AnswerFormat(words=(5, 20), reason="a score from 1 to 7")}, "answer.reason"),
 }
 
 
@@ -114,7 +114,9 @@ def test_a_range_that_fits_one_of_several_scales_is_no_contradiction_unless_it_i
 
 def test_a_contradiction_says_what_was_found_and_what_the_scale_is() -> None:
     (found,) = lint(dataclasses.replace(CLEAN, task="Score from 1 to 7."))
-    assert found == Finding("scale_contradicts", "task", "the text says 1 to 7, the scale is an integer from 1 to 5")
+    assert found == LintFinding(
+        "scale_contradicts", "task", "the text says 1 to 7, the scale is an integer from 1 to 5"
+    )
 
 
 # --- words_contradict -----------------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ def test_another_number_of_words_is_a_contradiction(text: str) -> None:
 
 def test_the_same_number_of_words_or_a_rubric_without_limits_is_none() -> None:
     assert findings(CLEAN, steps=("Write between 5 and 20 words.",)) == []
-    assert findings(CLEAN, steps=("Write 15-30 words.",), answer=Answer()) == []
+    assert findings(CLEAN, steps=("Write 15-30 words.",), answer=AnswerFormat()) == []
 
 
 # --- no_anchors, no_definition --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from editjudge.rubrics import files
 from editjudge.rubrics.importing import import_prompt
-from editjudge.rubrics.model import Anchor, Answer, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.model import Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.strict_json import OtherNumber
 
 PUBLISHED = """You see a picture before and after an edit: [input image] [edited image]
@@ -37,7 +37,9 @@ RUBRIC = Rubric(
             anchors=(Anchor((2,), ("it holds",)),),
         ),
     ),
-    answer=Answer(id_key="image_id", envelope="results", words=(5, 9), reason="evidence", sections=("Notes", "JSON")),
+    answer=AnswerFormat(
+        id_key="image_id", envelope="results", words=(5, 9), reason="evidence", sections=("Notes", "JSON")
+    ),
     description="For people.",
     role="A judge.",
     task="Judge.",
@@ -50,7 +52,7 @@ RUBRIC = Rubric(
     consistency=Consistency("Notes", ("fine",), ("bad",), "unity", 2, 0),
     example="{}",
     template=Template("See {instruction}", (Slot("{instruction}", "instruction"),)),
-    members=(Rubric(name="b", images=("edited",), factors=(Factor("unity", SEVEN),), answer=Answer()),),
+    members=(Rubric(name="b", images=("edited",), factors=(Factor("unity", SEVEN),), answer=AnswerFormat()),),
 )
 
 
@@ -197,7 +199,7 @@ def test_a_scale_is_of_one_kind_and_holds_together(scale: dict[str, Any], why: s
 
 def test_a_rubric_asks_for_scores_or_for_choices() -> None:
     with pytest.raises(ValueError, match="scores or for choices"):
-        Rubric("x", ("edited",), (Factor("a", SEVEN), Factor("b", Scale(choices=("a", "b")))), Answer())
+        Rubric("x", ("edited",), (Factor("a", SEVEN), Factor("b", Scale(choices=("a", "b")))), AnswerFormat())
 
 
 def test_a_label_belongs_to_a_value_of_its_scale() -> None:
@@ -213,11 +215,11 @@ def test_an_anchor_lies_on_the_scale() -> None:
 def test_a_rubric_has_factors_that_differ_and_a_picture() -> None:
     one = Factor("a", SEVEN)
     with pytest.raises(ValueError, match="at least one factor"):
-        Rubric("x", ("edited",), (), Answer())
+        Rubric("x", ("edited",), (), AnswerFormat())
     with pytest.raises(ValueError, match="must differ"):
-        Rubric("x", ("edited",), (one, one), Answer())
+        Rubric("x", ("edited",), (one, one), AnswerFormat())
     with pytest.raises(ValueError, match="at least one image"):
-        Rubric("x", (), (one,), Answer())
+        Rubric("x", (), (one,), AnswerFormat())
 
 
 def test_a_consistency_rule_is_about_a_factor_of_the_rubric() -> None:
@@ -227,13 +229,13 @@ def test_a_consistency_rule_is_about_a_factor_of_the_rubric() -> None:
 
 def test_a_list_of_scores_needs_a_key_to_stand_under() -> None:
     with pytest.raises(ValueError, match="envelope"):
-        Answer(form="list")
+        AnswerFormat(form="list")
 
 
 @pytest.mark.parametrize("words", [(30, 15), (-1, 5)])
 def test_word_limits_are_least_and_most(words: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="least"):
-        Answer(words=words)
+        AnswerFormat(words=words)
 
 
 # --- identity -------------------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
     Rubric: {
         "images": without(images=("edited", "input")),
         "factors": without(factors=(*RUBRIC.factors, Factor("more", SEVEN))),
-        "answer": without(answer=Answer()),
+        "answer": without(answer=AnswerFormat()),
         "texts": without(texts=()),
         "role": without(role=""),
         "task": without(task="Judge it."),
@@ -284,7 +286,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "scores": factor_with(anchors=(Anchor((1, 2), ("it holds",)),)),
         "when": factor_with(anchors=(Anchor((2,), ("it holds ",)),)),
     },
-    Answer: {
+    AnswerFormat: {
         "id_key": answer_with(id_key=None),
         "envelope": answer_with(envelope="result"),
         "form": answer_with(form="scores"),
@@ -371,7 +373,7 @@ def test_an_imported_rubric_keeps_its_hash() -> None:
 
 def test_what_is_kept_of_a_rubric_reads_back_as_the_same() -> None:
     scale = Scale(range=(0, None), direction="down")
-    rubric = Rubric("x", ("edited",), (Factor("a", scale), Factor("b", SEVEN)), Answer(), computed_by="metrics")
+    rubric = Rubric("x", ("edited",), (Factor("a", scale), Factor("b", SEVEN)), AnswerFormat(), computed_by="metrics")
     content = json.loads(json.dumps(rubric.content()))
     assert [Scale.of(factor["scale"]) for factor in content["factors"]] == [scale, SEVEN]
     assert content["factors"][1]["scale"] == {"values": [1, 2, 3, 4, 5, 6, 7], "labels": {}}

@@ -18,7 +18,7 @@ from editjudge.edit import Edit
 from editjudge.rubrics import files, prompt
 from editjudge.rubrics.contract import Failure, check
 from editjudge.rubrics.importing import Hints, import_prompt
-from editjudge.rubrics.model import Anchor, Answer, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.model import Anchor, AnswerFormat, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.prompt import LAYOUTS, ImagePart, Layout, Part, Question, TextPart, ask, identifier, reask
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "prompts"
@@ -210,7 +210,7 @@ def test_sections_are_asked_for_in_order_and_the_json_last(layout: Layout) -> No
     assert "nothing before or after" not in text
 
 
-MINIMAL = Rubric("mine", ("edited",), (Factor("unity", Scale((1, 2, 3))),), Answer())
+MINIMAL = Rubric("mine", ("edited",), (Factor("unity", Scale((1, 2, 3))),), AnswerFormat())
 
 
 @every_layout
@@ -229,7 +229,7 @@ def test_what_a_rubric_does_not_say_leaves_no_empty_heading(layout: Layout) -> N
     ],
 )
 def test_any_number_of_sections_reads_as_a_sentence(sections: tuple[str, ...], said: str) -> None:
-    rubric = dataclasses.replace(MINIMAL, answer=Answer(sections=sections))
+    rubric = dataclasses.replace(MINIMAL, answer=AnswerFormat(sections=sections))
     assert said in text_of(ask(rubric, EDIT, DIGESTS))
 
 
@@ -434,7 +434,7 @@ def test_the_identifier_is_stated_and_made_of_pictures_and_texts_alone(rubric: R
 @given(a=st.tuples(st.text(max_size=9), st.text(max_size=9)), b=st.tuples(st.text(max_size=9), st.text(max_size=9)))
 def test_two_edits_never_share_an_identifier_by_how_their_texts_are_cut(a: tuple[str, str], b: tuple[str, str]) -> None:
     assume(a != b)
-    rubric = dataclasses.replace(files.load("compliance"), answer=Answer(id_key="image_id"))
+    rubric = dataclasses.replace(files.load("compliance"), answer=AnswerFormat(id_key="image_id"))
     first, second = (
         identifier(rubric, dataclasses.replace(EDIT, instruction=one, referring_expression=two), DIGESTS)
         for one, two in (a, b)

@@ -15,7 +15,7 @@ from replies import DUEL, ID, PAIR, RUBRICS, SHARE, answer, at, best, headings, 
 
 from editjudge.edit import Edit
 from editjudge.rubrics.contract import Verdict, check
-from editjudge.rubrics.model import Answer, Rubric
+from editjudge.rubrics.model import AnswerFormat, Rubric
 from editjudge.rubrics.prompt import ask
 from editjudge.rubrics.schema import answer_schema, answer_shape
 
@@ -146,7 +146,7 @@ def test_the_schema_of_decimals_and_choices_takes_what_the_contract_accepts() ->
 
 
 def test_a_list_of_decimals_is_a_list_of_numbers() -> None:
-    listed = dataclasses.replace(SHARE, answer=Answer(envelope="scores", form="list"))
+    listed = dataclasses.replace(SHARE, answer=AnswerFormat(envelope="scores", form="list"))
     assert valid(listed, {"scores": [0.25, 9.5]}) and accepted(listed, {"scores": [0.25, 9.5]})
     assert not valid(listed, {"scores": ["0.25", 9.5]})
 

@@ -28,7 +28,7 @@ from editjudge.cli import main
 from editjudge.judgement import Exchange
 from editjudge.judges.registry import Options
 from editjudge.run import job as job_module
-from editjudge.run.job import Job, Manner, Outcome, execute
+from editjudge.run.job import Job, Outcome, RunOptions, execute
 from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.store.store import Store
 
@@ -162,7 +162,7 @@ def run(
     wanted = Job(manifest, rubrics, judges, options=options or Options(timeout=20.0), **job)
     said: list[str] = []
     with Store.open(place) as store:
-        outcome = asyncio.run(execute(wanted, store, Manner(**{"say": said.append, **(manner or {})})))
+        outcome = asyncio.run(execute(wanted, store, RunOptions(**{"say": said.append, **(manner or {})})))
         rows = list(store.judgements(outcome.run_id))
         replies = {row["key"]: store.replies(row["key"]) for row in rows}
     return Done(outcome, rows, replies, said)

@@ -15,11 +15,11 @@ import sqlalchemy as sa
 
 from bench.stub import Behaviour
 from editjudge.errors import UsageError
+from editjudge.judges import batch_openai
 from editjudge.judges.registry import Options
-from editjudge.judges.wire import batch_openai
 from editjudge.run import batch as engine
 from editjudge.run.pace import Retry
-from editjudge.run.planning import Control
+from editjudge.run.planner import RunControl
 from editjudge.store import batches as kept
 from editjudge.store.schema import batch_lines
 from editjudge.store.store import Store
@@ -234,7 +234,7 @@ def test_a_judge_without_batches_is_an_error_that_says_what_to_do(spec: str, tmp
 
 def stopping(when: str) -> dict[str, Any]:
     """A manner that stops, as Ctrl-C does, once something is said."""
-    controls: list[Control] = []
+    controls: list[RunControl] = []
     said: list[str] = []
 
     def say(message: str) -> None:
@@ -367,7 +367,7 @@ def test_a_batch_that_never_arrived_is_sent(
     manifest = edits(tmp_path, 2)
     with stub() as server:
         with monkeypatch.context() as patch:
-            patch.setattr(engine._Counter, "_hand_in", die)
+            patch.setattr(engine._BatchSubmitter, "_hand_in", die)
             with pytest.raises(KeyboardInterrupt):
                 batched(manifest, store, judges=(SPECS[wire],))
         assert server.batches.calls["create"] == 0

@@ -10,8 +10,8 @@ import pytest
 
 from bench.stub import Behaviour, Ledger
 from editjudge.errors import BudgetReached, UsageError
-from editjudge.judges.conversation import Parameters
-from editjudge.judges.purse import Most, Purse
+from editjudge.judges.budget import Budget, MaximumCost
+from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options
 from editjudge.run import batch as batches
 
@@ -188,10 +188,10 @@ def test_a_batch_stays_within_the_budget(
 
 
 def test_holding_takes_no_longer_with_many_in_flight() -> None:
-    most = Most(0.001, 1e-6, 1_000, 100)
+    most = MaximumCost(0.001, 1e-6, 1_000, 100)
 
     def seconds(count: int) -> float:
-        purse = Purse(1e9)
+        purse = Budget(1e9)
         for _ in range(count):
             assert purse.try_hold(most)
         started = time.process_time()
@@ -204,7 +204,7 @@ def test_holding_takes_no_longer_with_many_in_flight() -> None:
 
 
 def test_what_is_held_and_spent_never_passes_the_budget_and_comes_back_exactly() -> None:
-    purse, holds, most = Purse(1.0), [], Most(0.07, 1e-5, 3_000, 10)
+    purse, holds, most = Budget(1.0), [], MaximumCost(0.07, 1e-5, 3_000, 10)
     while hold := purse.try_hold(most):
         holds.append(hold)
     assert len(holds) == 10 and purse.spent + purse.reserved <= 1.0
@@ -215,7 +215,7 @@ def test_what_is_held_and_spent_never_passes_the_budget_and_comes_back_exactly()
 
 def test_who_waits_for_money_is_given_it_or_told_that_there_is_none() -> None:
     async def use() -> list[object]:
-        purse, most = Purse(1.0), Most(0.6, 1e-9, 10, 1)
+        purse, most = Budget(1.0), MaximumCost(0.6, 1e-9, 10, 1)
         first = await purse.hold(most)
         waiting = [asyncio.create_task(purse.hold(most)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -230,7 +230,7 @@ def test_who_waits_for_money_is_given_it_or_told_that_there_is_none() -> None:
 
 
 def test_a_bound_that_proved_too_low_is_corrected_for_all_that_follow() -> None:
-    purse, most = Purse(1.0), Most(0.1, 0.0, 10, 1)
+    purse, most = Budget(1.0), MaximumCost(0.1, 0.0, 10, 1)
     hold = purse.try_hold(most)
     assert hold
     hold.settle(0.3)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from editjudge.judges.measured.contradictions import RULES
+from editjudge.measured.contradictions import RULES
 from editjudge.run.contradicting import hold_against_evidence
-from editjudge.run.job import Job, Manner, execute
+from editjudge.run.job import Job, RunOptions, execute
 from editjudge.store.contradictions import counts, of_verdicts, pairs
 from editjudge.store.store import Store
 
@@ -47,7 +47,7 @@ def replies(folder: Path, score: int = 7) -> str:
 
 def run(store: Store, path: Path, *judges: str, name: str = "r") -> Any:
     job = Job(path, ("preservation",), judges)
-    asyncio.run(execute(job, store, Manner(name=name)))
+    asyncio.run(execute(job, store, RunOptions(name=name)))
     return store.find_run(name)
 
 

@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.stub import Behaviour
-from editjudge import pictures
 from editjudge.errors import JudgeError, ManifestError, StoreError, UsageError
 from editjudge.judgement import Judgement
-from editjudge.judges.conversation import Parameters
+from editjudge.judges.judge import Work
+from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options
-from editjudge.judges.work import Work
+from editjudge.media import cache as pictures
 from editjudge.rubrics.files import dump, load
-from editjudge.run import planning
+from editjudge.run import planner as planning
 from editjudge.run.job import Job
-from editjudge.run.planning import Control, Planner
+from editjudge.run.planner import Planner, RunControl
 from editjudge.store.store import Store
 
 from .made import (
@@ -91,7 +91,7 @@ def test_running_again_reads_no_picture_also_where_the_manifest_is_named_from_wh
 ) -> None:
     edits(tmp_path, 5)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pictures.Digests, "_SETTLED_NS", -(10**12))  # else only waiting makes them old enough
+    monkeypatch.setattr(pictures.DigestCache, "_SETTLED_NS", -(10**12))  # else only waiting makes them old enough
     with stub():
         run(Path("edits.jsonl"), store)
         monkeypatch.setattr(pictures, "read", no_picture)
@@ -106,7 +106,7 @@ def no_picture(*_: object, **__: object) -> bytes:
 def test_a_file_with_a_new_time_is_read_again_and_has_its_old_key(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures.Digests, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(pictures.DigestCache, "_SETTLED_NS", -(10**12))
     manifest = edits(tmp_path, 2)
     edited = tmp_path / "edited-0.png"
     with stub() as server:
@@ -122,7 +122,7 @@ def test_a_file_with_a_new_time_is_read_again_and_has_its_old_key(
 def test_a_picture_replaced_by_one_of_the_same_size_and_time_is_asked_about_again(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures.Digests, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(pictures.DigestCache, "_SETTLED_NS", -(10**12))
     manifest = edits(tmp_path, 1)
     edited = tmp_path / "edited-0.png"
     before, other = edited.stat(), bytearray(edited.read_bytes())
@@ -696,7 +696,7 @@ def test_stopping_lets_what_is_in_flight_finish_and_goes_on_later(tmp_path: Path
 
     with stub(Behaviour(latency=0.1)) as server:
 
-        def stop_soon(control: Control) -> None:
+        def stop_soon(control: RunControl) -> None:
             def stop() -> None:
                 until(lambda: server.ledger.requests >= 6)
                 control.stop("interrupted")

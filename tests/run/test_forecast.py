@@ -10,11 +10,11 @@ import pytest
 
 from editjudge.errors import UsageError
 from editjudge.judges.registry import Options
-from editjudge.pictures import Digests, Known
+from editjudge.media.cache import DigestCache, KnownImage
 from editjudge.run import forecast as planning
 from editjudge.run.forecast import Rates, forecast
 from editjudge.run.job import Job
-from editjudge.run.where import Where
+from editjudge.run.where import Condition
 from editjudge.store.store import Store
 
 from .made import SPECS, editjudge, edits, run, stub, write_manifest
@@ -69,14 +69,14 @@ def test_the_pictures_outside_a_sample_are_not_read(
     tmp_path: Path, store: Path, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = 0
-    original = Digests.known
+    original = DigestCache.known
 
-    def counting(self: Digests, source: Any) -> Known | None:
+    def counting(self: DigestCache, source: Any) -> KnownImage | None:
         nonlocal looked
         looked += 1
         return original(self, source)
 
-    monkeypatch.setattr(Digests, "known", counting)
+    monkeypatch.setattr(DigestCache, "known", counting)
     monkeypatch.setattr(planning, "SAMPLE", 50)
     with stub():
         forecast(job(many(tmp_path, 5_000), options), str(store))
@@ -184,7 +184,7 @@ def test_every_condition_holds_and_what_no_earlier_run_had_is_left_out(
 
 @pytest.mark.parametrize("text", ["cheap:alignment=4", "cheap:alignment==4", "cheap: alignment = 4.0"])
 def test_a_condition_may_want_one_score(text: str) -> None:
-    where = Where.parse(text)
+    where = Condition.parse(text)
     assert (where.run, where.factor) == ("cheap", "alignment")
     assert [where.holds(scores) for scores in ([4], [3, 5], [5], [3], [])] == [True, True, False, False, True]
 
@@ -207,6 +207,6 @@ def test_a_factor_that_nobody_scored_is_an_error_and_leaves_no_run(tmp_path: Pat
 
 def test_an_edit_stays_where_the_mean_over_repeats_holds() -> None:
 
-    where = Where.parse("a:b:alignment>=3.5")
+    where = Condition.parse("a:b:alignment>=3.5")
     assert (where.run, where.factor, where.value) == ("a:b", "alignment", 3.5)
     assert [where.holds(scores) for scores in ([3, 4], [3], [], [7])] == [True, False, True, True]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editjudge.judges.conversation import Problem, ProblemKind
+from editjudge.judges.messages import CallFailed, ProblemKind
 from editjudge.run.pace import START, Circuit, JudgeDown, Pace, Retry
 
 from .clockwork import now, wind
@@ -22,7 +22,7 @@ Send = Callable[[], Awaitable[str]]
 LATENCY = 1.0
 
 
-def answering(*problems: Problem | None, latency: float = LATENCY) -> Send:
+def answering(*problems: CallFailed | None, latency: float = LATENCY) -> Send:
     """These one after the other, None being a reply; replies from then on."""
     coming = iter(problems)
 
@@ -35,12 +35,12 @@ def answering(*problems: Problem | None, latency: float = LATENCY) -> Send:
     return send
 
 
-def rate_limit(retry_after: float | None = None) -> Problem:
-    return Problem("rate limit", "too many", status=429, retry_after=retry_after)
+def rate_limit(retry_after: float | None = None) -> CallFailed:
+    return CallFailed("rate limit", "too many", status=429, retry_after=retry_after)
 
 
-def trouble(kind: ProblemKind = "server") -> Problem:
-    return Problem(kind, "sorry")
+def trouble(kind: ProblemKind = "server") -> CallFailed:
+    return CallFailed(kind, "sorry")
 
 
 async def ask(pace: Pace, send: Send) -> str:
@@ -75,7 +75,7 @@ def test_a_stop_ends_every_wait_and_lets_what_is_in_flight_be_answered() -> None
 @pytest.mark.parametrize("count", [1, 20])
 def test_a_server_to_which_there_was_never_a_connection_is_soon_given_up(count: int) -> None:
     async def use() -> tuple[float, list[str | BaseException]]:
-        refused = [Problem("connection", "no connection to localhost:8000")] * 999
+        refused = [CallFailed("connection", "no connection to localhost:8000")] * 999
         replies = await ask_all(Pace("vllm/m"), count, answering(*refused, latency=0))
         return now(), replies
 
@@ -195,7 +195,7 @@ def test_it_never_shrinks_below_one() -> None:
 def test_a_server_in_trouble_stops_growth_for_a_round_trip_and_shrinks_nothing(kind: ProblemKind) -> None:
     async def use() -> tuple[float, float, float]:
         pace = Pace("j", retry=Retry(tries=1))
-        with pytest.raises(Problem):
+        with pytest.raises(CallFailed):
             await ask(pace, answering(trouble(kind)))
         before = pace.limit
         await ask_all(pace, int(before), answering())
@@ -210,7 +210,7 @@ def test_a_server_in_trouble_stops_growth_for_a_round_trip_and_shrinks_nothing(k
 def test_a_question_that_is_declined_says_nothing_about_the_rate(kind: ProblemKind) -> None:
     async def use() -> float:
         pace = Pace("j")
-        with pytest.raises(Problem):
+        with pytest.raises(CallFailed):
             await ask(pace, answering(trouble(kind)))
         await ask(pace, answering())
         return pace.limit
@@ -367,7 +367,7 @@ def test_slots_are_fair_and_none_is_lost_whoever_leaves_or_gives_up(limit: int, 
 # --- retries --------------------------------------------------------------------------------------------------
 
 
-def attempts(pace: Pace, problems: list[Problem]) -> tuple[list[float], BaseException | None]:
+def attempts(pace: Pace, problems: list[CallFailed]) -> tuple[list[float], BaseException | None]:
     """When one question was sent, and what became of it."""
     times: list[float] = []
     coming = iter(problems)
@@ -388,7 +388,7 @@ def attempts(pace: Pace, problems: list[Problem]) -> tuple[list[float], BaseExce
 def test_retries_are_finite_and_there_is_only_one_policy() -> None:
     times, error = attempts(Pace("j", retry=Retry(tries=4)), [trouble()] * 99)
     assert len(times) == 4
-    assert isinstance(error, Problem) and not isinstance(error, JudgeDown)
+    assert isinstance(error, CallFailed) and not isinstance(error, JudgeDown)
 
 
 def test_pauses_double_are_bounded_and_are_not_in_step() -> None:
@@ -420,7 +420,7 @@ def test_a_server_that_says_now_is_still_given_time() -> None:
 @pytest.mark.parametrize("kind", ["request", "key", "model", "refusal", "schema"])
 def test_what_another_try_cannot_cure_is_not_tried_again(kind: ProblemKind) -> None:
     times, error = attempts(Pace("j"), [trouble(kind)])
-    assert (len(times), type(error)) == (1, Problem)
+    assert (len(times), type(error)) == (1, CallFailed)
 
 
 def test_the_number_of_sends_that_brought_nothing_is_told() -> None:
@@ -482,7 +482,7 @@ def test_a_retry_counts_among_the_requests_per_minute() -> None:
 class Server:
     """Answers from `back` on, `latency` after it was asked; until then it refuses at once."""
 
-    def __init__(self, back: float, latency: float = 0.0, problem: Callable[[], Problem] = trouble) -> None:
+    def __init__(self, back: float, latency: float = 0.0, problem: Callable[[], CallFailed] = trouble) -> None:
         self.back, self.latency, self.problem = back, latency, problem
         self.times: list[float] = []
         self.inside = self.peak = 0
@@ -571,7 +571,7 @@ def test_the_last_questions_may_fail_for_their_own_sake() -> None:
         return await ask_all(pace, 2, answering(*[trouble()] * 99)), pace.circuit.open
 
     outcomes, opened = wind(use())
-    assert [type(outcome) for outcome in outcomes] == [Problem, Problem]
+    assert [type(outcome) for outcome in outcomes] == [CallFailed, CallFailed]
     assert not opened
 
 
@@ -607,7 +607,7 @@ def test_a_key_that_is_refused_ends_all_pauses_at_once() -> None:
         pace = Pace("j", concurrency=64)
         waiting = [asyncio.create_task(ask(pace, answering(rate_limit(250), latency=0.1))) for _ in range(3)]
         await asyncio.sleep(1)
-        with pytest.raises(Problem):
+        with pytest.raises(CallFailed):
             await ask(pace, answering(trouble("key"), latency=0.1))
         return await asyncio.gather(*waiting, return_exceptions=True), now()
 
@@ -621,7 +621,7 @@ def test_what_is_in_flight_when_a_key_is_refused_is_still_heard() -> None:
         pace = Pace("j")
         slow = asyncio.create_task(ask(pace, answering(latency=10)))
         await asyncio.sleep(1)
-        with pytest.raises(Problem):
+        with pytest.raises(CallFailed):
             await ask(pace, answering(trouble("key")))
         return await slow
 
@@ -633,7 +633,7 @@ def test_questions_refused_as_malformed_one_after_the_other_end_the_run() -> Non
         return await ask_all(Pace("j", concurrency=4), 40, answering(*[trouble("request")] * 40))
 
     kinds = [type(reply) for reply in wind(use())]
-    assert kinds.count(Problem) == 8
+    assert kinds.count(CallFailed) == 8
     assert kinds.count(JudgeDown) == 32
 
 
@@ -643,7 +643,7 @@ def test_questions_refused_as_malformed_after_others_were_taken_are_failures_of_
         await ask(pace, answering())
         return await ask_all(pace, 40, answering(*[trouble("request")] * 30))
 
-    assert Counter(type(outcome) for outcome in wind(use())) == {Problem: 30, str: 10}
+    assert Counter(type(outcome) for outcome in wind(use())) == {CallFailed: 30, str: 10}
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 8, 64])

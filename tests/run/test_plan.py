@@ -15,20 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.edit import Edit
-from editjudge.judges.conversation import Parameters
-from editjudge.judges.http import Transport
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.http import HttpTransport
+from editjudge.judges.judge import Judge, Work
+from editjudge.judges.messages import Parameters
 from editjudge.judges.providers import resolve
 from editjudge.judges.replay import Replay
-from editjudge.judges.vlm import Talker
-from editjudge.judges.work import Judge, Work
-from editjudge.pictures import Digests, Known
+from editjudge.media.cache import DigestCache, KnownImage
 from editjudge.rubrics.contract import Failure, Remark
 from editjudge.rubrics.files import load
-from editjudge.rubrics.model import Answer, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.prompt import LAYOUTS, RENDERING, Question, TextPart, ask, reask
 from editjudge.run import plan
 from editjudge.run.pace import Pace
-from editjudge.run.plan import Shape, works
+from editjudge.run.plan import QuestionSettings, works
 
 from .made import picture, write_old
 
@@ -38,9 +38,9 @@ FIDELITY, REFERENCE = load("fidelity"), load("reference")
 
 def talker(
     spec: str = "openai/m", parameters: Parameters | None = None, base_url: str | None = None, **options: Any
-) -> Talker:
+) -> ChatJudge:
     endpoint = resolve(spec, base_url, KEY)
-    return Talker(spec, endpoint, parameters or Parameters(), Pace(spec), Transport(), **options)
+    return ChatJudge(spec, endpoint, parameters or Parameters(), Pace(spec), HttpTransport(), **options)
 
 
 @pytest.fixture
@@ -51,11 +51,11 @@ def edit(tmp_path: Path) -> Edit:
 
 
 def planned(edit: Edit, rubric: Rubric = FIDELITY, judge: Judge | None = None, **shape: Any) -> list[Work]:
-    def look(edit: Edit, role: str) -> Known | None:
+    def look(edit: Edit, role: str) -> KnownImage | None:
         source = getattr(edit, role)
-        return None if source is None else Digests().known(source)
+        return None if source is None else DigestCache().known(source)
 
-    return list(works([edit], Shape([rubric], **shape), judge or talker(), look))
+    return list(works([edit], QuestionSettings([rubric], **shape), judge or talker(), look))
 
 
 def key(edit: Edit, *args: Any, **shape: Any) -> str:
@@ -68,7 +68,7 @@ def key(edit: Edit, *args: Any, **shape: Any) -> str:
 
 def test_every_edit_is_asked_every_rubric_as_often_as_wanted(edit: Edit) -> None:
     edits = [edit, dataclasses.replace(edit, id="e2")]
-    shape = Shape([FIDELITY, load("quality")], repeats=3)
+    shape = QuestionSettings([FIDELITY, load("quality")], repeats=3)
     tasks = [work.task for work in works(edits, shape, talker(), lambda *_: None)]
     assert [(t.item, t.rubric, t.repeat) for t in tasks] == [
         (item, rubric, repeat) for item in ("e1", "e2") for rubric in ("fidelity", "quality") for repeat in range(3)
@@ -228,7 +228,7 @@ def test_no_two_texts_run_into_each_other(a: str, b: str, c: str, d: str) -> Non
 
     def of(instruction: str, expression: str) -> str:
         edit = Edit("e", instruction=instruction, referring_expression=expression)
-        return next(works([edit], Shape([rubric]), talker(), lambda *_: Known("digest", None))).task.key
+        return next(works([edit], QuestionSettings([rubric]), talker(), lambda *_: KnownImage("digest", None))).task.key
 
     assert (of(a, b) == of(c, d)) == ((a, b) == (c, d))
 
@@ -251,12 +251,12 @@ SMALL = Rubric(
         Factor("first", Scale((1, 2, 3), {1: "bad", 3: "good"}), "First", "If.", ("Edges.",), ("Care.",), "Taste."),
         Factor("second", Scale((5, 3, 1)), "Second"),
     ),
-    answer=Answer(id_key="image_id", envelope="results", words=(5, 10)),
+    answer=AnswerFormat(id_key="image_id", envelope="results", words=(5, 10)),
 )
 PUBLISHED = dataclasses.replace(
     SMALL, template=Template("Judge {instruction} in [image]!", (Slot("{instruction}", "instruction"),))
 )
-SECTIONS = dataclasses.replace(SMALL, answer=Answer(sections=("Reasoning", "JSON"), reason="one sentence"))
+SECTIONS = dataclasses.replace(SMALL, answer=AnswerFormat(sections=("Reasoning", "JSON"), reason="one sentence"))
 PAINTED = Edit("id", instruction="Paint it.", referring_expression="the car")
 DIGESTS = {"input": "0" * 64, "edited": "1" * 64}
 

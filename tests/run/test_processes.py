@@ -17,11 +17,11 @@ import pytest
 from bench.stub import Behaviour, Stub
 from editjudge.edit import Edit
 from editjudge.judgement import Task
-from editjudge.judges.work import Judge, Work
+from editjudge.judges.judge import Judge, Work
 from editjudge.rubrics.files import load
 from editjudge.run import batch as batches
-from editjudge.run.plan import Shape
-from editjudge.run.planning import Planner
+from editjudge.run.plan import QuestionSettings
+from editjudge.run.planner import Planner
 from editjudge.store.claims import Claims
 from editjudge.store.store import Store
 
@@ -79,7 +79,7 @@ def test_what_another_process_answered_is_counted_and_what_it_left_is_asked(plac
     works = [Work(Task(f"e{n}", "fidelity", OPENAI, 0, f"key-{n}"), Edit(f"e{n}"), load("fidelity")) for n in range(4)]
 
     async def use(store: Store) -> tuple[list[Work], Planner]:
-        one, other = (Planner(store, 1, Shape([]), claims=Claims(store)) for _ in range(2))
+        one, other = (Planner(store, 1, QuestionSettings([]), claims=Claims(store)) for _ in range(2))
         assert await one.not_done(works) == works
         assert (await other.not_done(works), other.elsewhere(judge)) == ([], 4)
         assert await other.left_behind(judge) == []

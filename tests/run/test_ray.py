@@ -21,18 +21,18 @@ from typing import Any
 import pytest
 
 from bench.stub import Behaviour, Stub, serve_in_thread
+from editjudge.cluster import coordinator as conductor_module
+from editjudge.cluster.coordinator import Coordinator
+from editjudge.cluster.shard_run import ShardRun, is_folder
+from editjudge.cluster.splits import Source, edits_of
+from editjudge.cluster.worker import ClusterPersistence
 from editjudge.errors import ManifestError, StoreError, UsageError
-from editjudge.judges.conversation import Problem
-from editjudge.judges.purse import Most
+from editjudge.judges.budget import MaximumCost
+from editjudge.judges.messages import CallFailed
 from editjudge.judges.registry import Options
-from editjudge.run.job import Cluster, Job, Manner, Outcome, execute
+from editjudge.run.job import Cluster, Job, Outcome, RunOptions, execute
 from editjudge.run.pace import JudgeDown
-from editjudge.run.planning import Tally
-from editjudge.run.ray import conductor as conductor_module
-from editjudge.run.ray.conductor import Conductor
-from editjudge.run.ray.folder import Folder, is_folder
-from editjudge.run.ray.pieces import Source, edits_of
-from editjudge.run.ray.worker import Borrowed
+from editjudge.run.planner import RunTally
 from editjudge.store.shards import Shards
 from editjudge.store.store import Store
 
@@ -53,7 +53,7 @@ JUDGE = "openai-compatible/stub"
 class Handle:
     """A conductor as workers see it: every call is on its way while others go on."""
 
-    def __init__(self, conductor: Conductor) -> None:
+    def __init__(self, conductor: Coordinator) -> None:
         self._conductor = conductor
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +71,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conductor_module, "time", SimpleNamespace(monotonic=now))
 
 
-async def ask(pace: Borrowed, send: Callable[[], Any]) -> Any:
+async def ask(pace: ClusterPersistence, send: Callable[[], Any]) -> Any:
     async with pace.slot():
         return await pace.persist(send)
 
@@ -84,8 +84,8 @@ def test_a_limit_is_kept_and_used_by_all_workers_together(
     server, count = Bucket(rate, latency, burst), int(80 * rate)
 
     async def use() -> list[Any]:
-        handle = Handle(Conductor(["j"]))
-        paces = [Borrowed("j", handle, f"w{n}") for n in range(workers)]
+        handle = Handle(Coordinator(["j"]))
+        paces = [ClusterPersistence("j", handle, f"w{n}") for n in range(workers)]
         return await asyncio.gather(*(ask(paces[n % workers], server.send) for n in range(count)))
 
     assert len(wind(use())) == count
@@ -96,10 +96,10 @@ def test_a_limit_is_kept_and_used_by_all_workers_together(
 
 def test_a_429_anywhere_slows_all(clock: None) -> None:
     async def use() -> tuple[int, int]:
-        conductor = Conductor(["j"])
+        conductor = Coordinator(["j"])
         handle = Handle(conductor)
-        one, other = Borrowed("j", handle, "one"), Borrowed("j", handle, "other")
-        replies: Iterator[Problem | None] = iter([*[None] * 40, trouble("rate limit"), None])
+        one, other = ClusterPersistence("j", handle, "one"), ClusterPersistence("j", handle, "other")
+        replies: Iterator[CallFailed | None] = iter([*[None] * 40, trouble("rate limit"), None])
 
         async def send() -> str:
             if problem := next(replies):
@@ -121,10 +121,10 @@ def test_a_429_anywhere_slows_all(clock: None) -> None:
 
 def test_what_a_dead_worker_held_is_given_back(clock: None) -> None:
     async def use() -> float:
-        handle = Handle(Conductor(["j"], concurrency=1, silence=15))
-        slot = Borrowed("j", handle, "dead").slot()
+        handle = Handle(Coordinator(["j"], concurrency=1, silence=15))
+        slot = ClusterPersistence("j", handle, "dead").slot()
         await slot.__aenter__()
-        waiting = asyncio.create_task(ask(Borrowed("j", handle, "alive"), lambda: asyncio.sleep(0, "reply")))
+        waiting = asyncio.create_task(ask(ClusterPersistence("j", handle, "alive"), lambda: asyncio.sleep(0, "reply")))
         while not waiting.done():
             await asyncio.sleep(1)
             await handle.news.remote()
@@ -138,19 +138,19 @@ def test_a_judge_that_ends_the_run_ends_it_for_all(clock: None) -> None:
         raise trouble("key")
 
     async def use() -> list[Any]:
-        handle = Handle(Conductor(["j"]))
-        one, other = Borrowed("j", handle, "one"), Borrowed("j", handle, "other")
+        handle = Handle(Coordinator(["j"]))
+        one, other = ClusterPersistence("j", handle, "one"), ClusterPersistence("j", handle, "other")
         return [(await asyncio.gather(ask(pace, refused), return_exceptions=True))[0] for pace in (one, other)]
 
     first, second = wind(use())
-    assert isinstance(first, Problem) and isinstance(second, JudgeDown)
+    assert isinstance(first, CallFailed) and isinstance(second, JudgeDown)
 
 
 def test_one_purse_is_never_overspent_and_what_the_dead_owe_counts(clock: None) -> None:
-    most = Most(0.4, 0.0, 10, 10)
+    most = MaximumCost(0.4, 0.0, 10, 10)
 
     async def use() -> tuple[list[bool], str | None]:
-        conductor = Conductor(["j"], budget=1.0, silence=5)
+        conductor = Coordinator(["j"], budget=1.0, silence=5)
         first = await conductor.hold("one", most)
         afforded = [first is not None, await conductor.hold("dead", most) is not None]
         waiting = asyncio.create_task(conductor.hold("one", most))
@@ -175,11 +175,11 @@ def test_one_purse_is_never_overspent_and_what_the_dead_owe_counts(clock: None) 
 
 def test_nothing_is_begun_once_the_run_stops(clock: None) -> None:
     async def use() -> list[object]:
-        conductor = Conductor(["j"])
+        conductor = Coordinator(["j"])
         begun = await conductor.begin("w", 1)
         await conductor.stop("interrupted")
         refused, busy = await conductor.begin("w", 2), (await conductor.news()).busy
-        await conductor.finish("w", 1, Tally(cached=3))
+        await conductor.finish("w", 1, RunTally(cached=3))
         news = await conductor.news()
         return [begun, refused, busy, news.busy, news.tally.cached, news.stopping]
 
@@ -291,7 +291,7 @@ def job_for(manifest: Path, server: Stub, judge: str = JUDGE) -> Job:
 
 def judge_all(job: Job, place: Path, cluster: Cluster | None = None, **manner: Any) -> tuple[Outcome, list[Any]]:
     with Store.open(place) as store:
-        outcome = asyncio.run(execute(job, store, Manner(cluster=cluster, **manner)))
+        outcome = asyncio.run(execute(job, store, RunOptions(cluster=cluster, **manner)))
         return outcome, list(timeless(store.judgements(outcome.run_id)))
 
 
@@ -351,7 +351,7 @@ def check_node_killed(nodes: Any, server: Stub, folder: Path, judge: str, count:
     job = job_for(manifest, server, judge)
     server.reset()
     server.behaviour = Behaviour(latency=0.2)
-    seen: list[Tally] = []
+    seen: list[RunTally] = []
     with after(lambda: bool(seen and seen[-1].asked > count // 2), lambda: nodes.remove_node(another(nodes), False)):
         outcome, rows = judge_all(job, folder / "ray.db", Cluster(workers=3), observe=seen.append)
     paid = server.ledger.paid
@@ -415,8 +415,8 @@ def _place(row: dict[str, Any]) -> tuple[int, str]:
 
 
 def into_shards(job: Job, folder: Path) -> Outcome:
-    store: Any = Folder(str(folder / "out"))
-    return asyncio.run(execute(job, store, Manner(cluster=Cluster(workers=2))))
+    store: Any = ShardRun(str(folder / "out"))
+    return asyncio.run(execute(job, store, RunOptions(cluster=Cluster(workers=2))))
 
 
 def test_a_condition_holds_on_a_cluster_as_it_does_here(nodes: Any, server: Stub, tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ import pytest
 from editjudge.edit import Edit
 from editjudge.errors import WorldError
 from editjudge.judgement import Judgement, Task
+from editjudge.judges import chat as vlm
 from editjudge.judges import unexpected as module
-from editjudge.judges import vlm
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.judge import Judge, Load, Work
 from editjudge.judges.registry import Options
-from editjudge.judges.vlm import Talker
-from editjudge.judges.work import Judge, Load, Work
-from editjudge.pictures import Digests, Pictures
+from editjudge.media.cache import DigestCache, ImageCache
 from editjudge.rubrics.files import load
 from editjudge.run import batch as batches
 from editjudge.run.single import judged
@@ -46,15 +46,15 @@ def store(tmp_path: Path) -> Path:
 def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Exception]]:
     """Edits whose judging raises, with what."""
     raising: dict[str, Exception] = {}
-    judge = Talker.judge
+    judge = ChatJudge.judge
 
-    async def instead(self: Talker, work: Work, loading: Load) -> Judgement:
+    async def instead(self: ChatJudge, work: Work, loading: Load) -> Judgement:
         if error := raising.get(work.edit.id):
             raise error
         return await judge(self, work, loading)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Talker, "judge", instead)
+        patch.setattr(ChatJudge, "judge", instead)
         yield raising
 
 
@@ -135,21 +135,21 @@ def test_who_ends_the_program_ends_it(interrupt: type[BaseException]) -> None:
     task = Task("e0", "fidelity", "ending", 0, "key")
     work = Work(task, Edit("e0"), load("fidelity"))
     with pytest.raises(interrupt):
-        judged(cast(Judge, Ending()), work, Pictures()).send(None)
+        judged(cast(Judge, Ending()), work, ImageCache()).send(None)
 
 
 def test_a_picture_that_breaks_the_planner_is_an_error_of_the_edits_that_show_it(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest, known = edits(tmp_path, 3), Digests.known
+    manifest, known = edits(tmp_path, 3), DigestCache.known
     odd = tmp_path / rows_of(manifest)[1]["edited"]
 
-    def raising(self: Digests, source: Any) -> Any:
+    def raising(self: DigestCache, source: Any) -> Any:
         if source == odd:
             raise ZeroDivisionError("a header of no width")
         return known(self, source)
 
-    monkeypatch.setattr(Digests, "known", raising)
+    monkeypatch.setattr(DigestCache, "known", raising)
     with stub():
         done = run(manifest, store, rubrics=("fidelity",))
     assert done.statuses() == {"ok": 2, "error": 1}
@@ -161,13 +161,13 @@ def test_a_picture_that_breaks_the_planner_is_an_error_of_the_edits_that_show_it
 def test_a_judgement_that_cannot_be_stored_is_an_error_of_its_edit(
     content: Mapping[str, Any], batch: bool, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = Talker.judge
+    judge = ChatJudge.judge
 
-    async def odd(self: Talker, work: Work, loading: Load) -> Judgement:
+    async def odd(self: ChatJudge, work: Work, loading: Load) -> Judgement:
         judgement = await judge(self, work, loading)
         return replace(judgement, evidence=content) if work.edit.id == "e1" else judgement
 
-    monkeypatch.setattr(Talker, "judge", odd)
+    monkeypatch.setattr(ChatJudge, "judge", odd)
     with stub():
         done = run(edits(tmp_path, 4), store, rubrics=("fidelity",), manner={"batch": batch})
     assert (done.outcome.ending, done.statuses()) == ("finished", {"ok": 3, "error": 1})
@@ -177,14 +177,14 @@ def test_a_judgement_that_cannot_be_stored_is_an_error_of_its_edit(
 def test_a_number_that_no_database_takes_is_an_error_of_its_edit(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = Talker.judge
+    judge = ChatJudge.judge
 
-    async def odd(self: Talker, work: Work, loading: Load) -> Judgement:
+    async def odd(self: ChatJudge, work: Work, loading: Load) -> Judgement:
         judgement = await judge(self, work, loading)
         exchanges = tuple(replace(exchange, retries=1 << 70) for exchange in judgement.exchanges)
         return replace(judgement, exchanges=exchanges) if work.edit.id == "e1" else judgement
 
-    monkeypatch.setattr(Talker, "judge", odd)
+    monkeypatch.setattr(ChatJudge, "judge", odd)
     with stub():
         done = run(edits(tmp_path, 4), store, rubrics=("fidelity",))
     assert done.statuses() == {"ok": 3, "error": 1}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from editjudge.stats.answer import Answer, plain
 from editjudge.stats.columns import Scores
+from editjudge.stats.statistic import Statistic, plain
 
 CUTS = np.array([-1.5, -0.9, -0.3, 0.3, 0.9, 1.5])
 
@@ -40,5 +40,5 @@ def scores_of(table: NDArray[np.float64], *, grouped: bool = True, **columns: An
     return Scores.of(items, ["f"] * len(items), table.ravel(), group=group, pair=items, **columns)
 
 
-def valid_json(answer: Answer | list[Any] | tuple[Any, ...]) -> str:
+def valid_json(answer: Statistic | list[Any] | tuple[Any, ...]) -> str:
     return json.dumps(plain(answer), allow_nan=False)

@@ -11,18 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editjudge.stats.agreement import agree
-from editjudge.stats.answer import Answer, Interval, decimals, number, said
 from editjudge.stats.columns import Ratings, Scores
 from editjudge.stats.compare import compare
 from editjudge.stats.gate import gate
 from editjudge.stats.noise import noise
+from editjudge.stats.statistic import Interval, Statistic, decimals, number, said
 from editjudge.stats.summary import rank, summarise
 
 from .made import valid_json
 
 
 @dataclass(frozen=True)
-class Nested(Answer):
+class Nested(Statistic):
     ci: Interval
     inner: dict[str, tuple[int, ...]]
 

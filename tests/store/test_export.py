@@ -13,7 +13,7 @@ from editjudge.judgement import row
 from editjudge.rubrics.files import load
 from editjudge.store import Store
 from editjudge.store.export import export_csv, export_jsonl
-from editjudge.store.store import Item, Run
+from editjudge.store.store import Item, RunRecord
 
 from .samples import JUDGE, RUBRIC, sample, task
 
@@ -22,7 +22,7 @@ SCORED = sample(0, justifications={"alignment": NASTY}, abstained={"harmony": "@
 
 
 @pytest.fixture
-def run(store: Store) -> Run:
+def run(store: Store) -> RunRecord:
     """One task that is ok, one that failed, one that was not asked yet."""
     run = store.open_run("pilot", {"judges": [JUDGE]})
     store.add_items(run, [Item(f"edit-{n}", model="-m", edit_type="add", group="-12.5") for n in range(3)])
@@ -37,7 +37,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 def test_a_line_has_the_fields_of_a_row_and_a_task_that_waits_has_a_line(
-    store: Store, run: Run, tmp_path: Path
+    store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
     path, *others = export_jsonl(store, run, tmp_path / "out")
     assert path == tmp_path / "out" / "judgements.jsonl"
@@ -48,7 +48,7 @@ def test_a_line_has_the_fields_of_a_row_and_a_task_that_waits_has_a_line(
     assert {tuple(line) for line in lines} == {tuple(lines[0])}
 
 
-def test_a_score_has_a_row_and_so_has_a_factor_without_one(store: Store, run: Run, tmp_path: Path) -> None:
+def test_a_score_has_a_row_and_so_has_a_factor_without_one(store: Store, run: RunRecord, tmp_path: Path) -> None:
     rows = table(export_csv(store, run, tmp_path / "out")[0])
     assert [(r["item"], r["status"], r["factor"], r["score"]) for r in rows] == [
         ("edit-0", "ok", "alignment", "5"),
@@ -60,7 +60,7 @@ def test_a_score_has_a_row_and_so_has_a_factor_without_one(store: Store, run: Ru
 
 
 def test_where_the_rubric_is_known_a_failure_has_a_row_for_each_of_its_factors(
-    store: Store, run: Run, tmp_path: Path
+    store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
     rubric = load(RUBRIC)
     store.add_rubrics([rubric])
@@ -71,7 +71,7 @@ def test_where_the_rubric_is_known_a_failure_has_a_row_for_each_of_its_factors(
         assert [r["factor"] for r in rows if r["status"] == status] == keys
 
 
-def test_no_cell_is_a_formula_and_numbers_stay_numbers(store: Store, run: Run, tmp_path: Path) -> None:
+def test_no_cell_is_a_formula_and_numbers_stay_numbers(store: Store, run: RunRecord, tmp_path: Path) -> None:
     store.write([sample(2, scores={"alignment": -2}, justifications={"alignment": "\tcmd"})])
     rows = table(export_csv(store, run, tmp_path / "out")[0])
     assert rows[0]["justification"] == '\'=HYPERLINK("http://x")\\x00\\ud83d 日本\u2028'
@@ -81,7 +81,7 @@ def test_no_cell_is_a_formula_and_numbers_stay_numbers(store: Store, run: Run, t
     assert (rows[-1]["score"], rows[-1]["justification"]) == ("-2", "'\tcmd")
 
 
-def test_run_json_says_where_it_came_from(store: Store, run: Run, tmp_path: Path) -> None:
+def test_run_json_says_where_it_came_from(store: Store, run: RunRecord, tmp_path: Path) -> None:
     rubric = load(RUBRIC)
     store.add_rubrics([rubric, load("quality")])
     store.write([sample(1, rubric_hash=rubric.hash)])
@@ -93,7 +93,7 @@ def test_run_json_says_where_it_came_from(store: Store, run: Run, tmp_path: Path
 
 
 def test_an_export_that_fails_leaves_the_earlier_file_and_no_half_one(
-    store: Store, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, run: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = export_jsonl(store, run, tmp_path / "out")[0].read_bytes()
 

@@ -11,8 +11,8 @@ from editjudge.rubrics.files import load
 from editjudge.store import Store
 from editjudge.store.invitations import remove_answers
 from editjudge.store.ratings import add_ratings, contents_in, ratings_of, read_ratings, read_scoped
-from editjudge.store.store import Item, Run
-from editjudge.store.studies import Filled, create_study, fill_in, find_study, join
+from editjudge.store.store import Item, RunRecord
+from editjudge.store.studies import FilledForm, create_study, fill_in, find_study, join
 
 
 def item(name: str, picture: str, instruction: str = "Paint it.", **more: str | None) -> Item:
@@ -20,7 +20,7 @@ def item(name: str, picture: str, instruction: str = "Paint it.", **more: str | 
     return Item(name, instruction=instruction, images=images, **more)  # type: ignore[arg-type]
 
 
-def run_of(store: Store, name: str, *edits: Item, rubrics: tuple[str, ...] = ("fidelity",)) -> Run:
+def run_of(store: Store, name: str, *edits: Item, rubrics: tuple[str, ...] = ("fidelity",)) -> RunRecord:
     asked = [load(word) for word in rubrics]
     run = store.open_run(name, {"rubrics": {rubric.name: rubric.hash for rubric in asked}, "name": name})
     store.add_rubrics(asked)
@@ -28,7 +28,7 @@ def run_of(store: Store, name: str, *edits: Item, rubrics: tuple[str, ...] = ("f
     return run
 
 
-def rated(store: Store, run: Run) -> list[tuple[str, str, str, float]]:
+def rated(store: Store, run: RunRecord) -> list[tuple[str, str, str, float]]:
     return ratings_of(store, run, contents_in(store.items(run)))
 
 
@@ -83,7 +83,7 @@ def test_what_was_asked_in_a_form_is_part_of_its_rating(store: Store, tmp_path: 
     for rubric, score in ((load("fidelity"), 6.0), (other, 1.0)):
         study = create_study(store, rubric.hash, run.id, [rubric.hash], overlap=1, quota=1, controls=0)
         (place,) = join(store, study, "ann")
-        fill_in(store, study, "ann", place, "alignment", Filled(score, ""), rubric.hash)
+        fill_in(store, study, "ann", place, "alignment", FilledForm(score, ""), rubric.hash)
     assert len(read_scoped(store)) == 2
     assert rated(store, run) == [("1", "ann", "alignment", 6.0)]
 
@@ -93,7 +93,7 @@ def test_a_rater_can_be_deleted_from_one_study_or_from_all(store: Store) -> None
     for number, rater in ((1, "ann"), (2, "ann"), (3, "bob")):
         study = create_study(store, f"study {number}", run.id, [f"{number}"], overlap=1, quota=1, controls=0)
         (place,) = join(store, study, rater)
-        fill_in(store, study, rater, place, "alignment", Filled(4.0, ""), f"{number}")
+        fill_in(store, study, rater, place, "alignment", FilledForm(4.0, ""), f"{number}")
     assert remove_answers(store, "ann", find_study(store, 1)).ratings == 1
     assert {(row[1], row[5]) for row in read_scoped(store)} == {("ann", "2"), ("bob", "3")}
     assert remove_answers(store, "ann").ratings == 1

@@ -20,8 +20,8 @@ from editjudge.judgement import Judgement, Task
 from editjudge.rubrics.files import load
 from editjudge.store import Store, shards
 from editjudge.store.export import export_parquet
-from editjudge.store.importing import check_run, import_run
-from editjudge.store.store import Item, Run
+from editjudge.store.import_run import check_run, import_run
+from editjudge.store.store import Item, RunRecord
 
 from .samples import JUDGE, RUBRIC, judgements, sample, task, texts
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def run(store: Store) -> Run:
+def run(store: Store) -> RunRecord:
     """One task that is ok, one that failed, one that was not asked yet."""
     rubric = load(RUBRIC)
     store.add_rubrics([rubric])
@@ -55,7 +55,7 @@ SCORES = [
 COLUMNS = ["item", "status", "factor", "score"]
 
 
-def test_pandas_reads_each_table(store: Store, run: Run, tmp_path: Path) -> None:
+def test_pandas_reads_each_table(store: Store, run: RunRecord, tmp_path: Path) -> None:
     export_parquet(store, run, tmp_path / "out")
     scores = pandas.read_parquet(tmp_path / "out" / "scores")
     assert scores[COLUMNS].astype(object).where(scores[COLUMNS].notna(), None).values.tolist() == [*map(list, SCORES)]
@@ -65,7 +65,7 @@ def test_pandas_reads_each_table(store: Store, run: Run, tmp_path: Path) -> None
     assert pandas.read_parquet(tmp_path / "out" / "items")["item"].tolist() == ["edit-0", "edit-1", "edit-2"]
 
 
-def test_polars_reads_each_table(store: Store, run: Run, tmp_path: Path) -> None:
+def test_polars_reads_each_table(store: Store, run: RunRecord, tmp_path: Path) -> None:
     export_parquet(store, run, tmp_path / "out")
     scores = polars.read_parquet(tmp_path / "out" / "scores" / "*.parquet")
     assert scores.select(COLUMNS).rows() == SCORES
@@ -73,7 +73,7 @@ def test_polars_reads_each_table(store: Store, run: Run, tmp_path: Path) -> None
     assert lazily.select("item").collect().rows() == [("edit-0",)]
 
 
-def test_datasets_reads_each_table(store: Store, run: Run, tmp_path: Path) -> None:
+def test_datasets_reads_each_table(store: Store, run: RunRecord, tmp_path: Path) -> None:
     export_parquet(store, run, tmp_path / "out", replies=True)
     for table in shards.TABLES:
         for streaming in (False, True):
@@ -138,7 +138,7 @@ def test_a_long_run_is_cut_into_shards_and_row_groups(
     assert [row["key"] for row in rows] == [task(n).key for n in range(95)]
 
 
-def test_only_the_columns_asked_for_are_read(store: Store, run: Run, tmp_path: Path) -> None:
+def test_only_the_columns_asked_for_are_read(store: Store, run: RunRecord, tmp_path: Path) -> None:
     export_parquet(store, run, tmp_path / "out")
     found = shards.Shards(tmp_path / "out")
     for fields in (["status"], ["item", "metadata"], ["scores", "metadata"], []):
@@ -150,7 +150,7 @@ def test_only_the_columns_asked_for_are_read(store: Store, run: Run, tmp_path: P
 
 
 def test_a_later_export_takes_the_place_of_the_earlier_and_of_nothing_else(
-    store: Store, run: Run, tmp_path: Path
+    store: Store, run: RunRecord, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     export_parquet(store, run, out, replies=True)
@@ -163,7 +163,7 @@ def test_a_later_export_takes_the_place_of_the_earlier_and_of_nothing_else(
 
 
 def test_an_export_that_fails_leaves_the_earlier_one(
-    store: Store, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, run: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     export_parquet(store, run, out)
@@ -181,7 +181,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
 
 
-def test_shards_without_their_run_are_no_run(store: Store, run: Run, tmp_path: Path) -> None:
+def test_shards_without_their_run_are_no_run(store: Store, run: RunRecord, tmp_path: Path) -> None:
     export_parquet(store, run, tmp_path / "out")
     (tmp_path / "out" / "run.json").unlink()
     with pytest.raises(ManifestError, match="writes last"):

@@ -12,8 +12,8 @@ import numpy as np
 import skimage.data
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 
-from editjudge.images import digest
 from editjudge.judgement import Exchange, Judgement, Task, Usage
+from editjudge.media.image import digest
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Factor, Rubric

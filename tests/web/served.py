@@ -18,9 +18,9 @@ from editjudge.judges.registry import Options
 from editjudge.store.store import Store
 from editjudge.web import connections
 from editjudge.web.app import create
-from editjudge.web.desk import Desk
+from editjudge.web.queue import JudgingQueue
+from editjudge.web.service_options import Terms
 from editjudge.web.site import Site
-from editjudge.web.terms import Terms
 
 STUB = "openai/stub"
 
@@ -46,9 +46,9 @@ class Served:
         return [row for run in self.store.runs() for row in self.store.judgements(run)]
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> JudgingQueue:
         app: Any = self.server.config.app
-        desk: Desk = app.state.desk
+        desk: JudgingQueue = app.state.desk
         return desk
 
     def stop(self) -> None:

@@ -18,9 +18,9 @@ from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
 from editjudge.store.store import Item, Store
 from editjudge.web.app import create
+from editjudge.web.filters import edit_url
 from editjudge.web.guard import cookie_value
 from editjudge.web.site import Site
-from editjudge.web.wording import edit_url
 from web.served import Served, serving
 
 TOKEN = "a-token-that-nobody-guesses"  # noqa: S105  (of these tests alone)

@@ -16,11 +16,11 @@ from starlette.exceptions import HTTPException
 
 from editjudge.errors import UsageError
 from editjudge.rubrics.files import load
-from editjudge.rubrics.model import Answer, Factor, Rubric, Scale
+from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale
 from editjudge.store.ratings import read_ratings
 from editjudge.store.studies import find_study, list_studies, places
+from editjudge.web.filters import legend
 from editjudge.web.rating import _check_answerable, _score
-from editjudge.web.wording import legend
 from web.served import Served, serving
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -192,10 +192,10 @@ def test_people_rate_decimals_by_their_steps_and_are_not_asked_for_what_has_too_
     assert [_score(halves, text) for text in ("0", "0.5", "1", "")] == [0.0, 0.5, 1.0, None]
     with pytest.raises(HTTPException, match=r"0\.25"):
         _score(halves, "0.25")
-    _check_answerable(Rubric("r", ("edited",), (halves,), Answer()))
+    _check_answerable(Rubric("r", ("edited",), (halves,), AnswerFormat()))
     for scale in (Scale(range=(0, 1)), Scale(range=(0, 100), step=1), Scale(choices=("a", "b"))):
         with pytest.raises(UsageError, match="at most 21"):
-            _check_answerable(Rubric("r", ("edited",), (Factor("harm", scale),), Answer()))
+            _check_answerable(Rubric("r", ("edited",), (Factor("harm", scale),), AnswerFormat()))
 
 
 def test_raters_overlap_as_planned_and_nobody_gets_more(served: Served) -> None:

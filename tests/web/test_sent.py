@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from editjudge.rubrics.model import Factor, Scale
 from editjudge.web.reduction import Reduction
-from editjudge.web.sent import BASE64, _decoded
+from editjudge.web.requests import BASE64, _decoded
 
 
 @settings(max_examples=2000)

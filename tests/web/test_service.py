@@ -16,21 +16,21 @@ from typing import Any
 
 import httpx
 import pytest
-from judges.measured.made import encoded, photograph, recoloured
-from judges.measured.test_degenerate import CASES
+from measured.made import encoded, photograph, recoloured
+from measured.test_degenerate import CASES
 from run.made import ONLINE, canned, editjudge, edits, expected, picture, rows_of, run, start, stub, until
 
 from bench.stub import Behaviour, Stub
 from editjudge.errors import StoreError
 from editjudge.judgement import Judgement
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.judge import Load, Work
 from editjudge.judges.registry import Options
-from editjudge.judges.vlm import Talker
-from editjudge.judges.work import Load, Work
-from editjudge.pictures import Digests
+from editjudge.media.cache import DigestCache
 from editjudge.rubrics.files import load
 from editjudge.store.store import Store
 from editjudge.web import browse, listing
-from editjudge.web.terms import Terms
+from editjudge.web.service_options import Terms
 from web.served import STUB, Served, base64_of, edit, serving
 
 
@@ -311,21 +311,21 @@ def test_what_a_run_is_asking_is_waited_for_and_not_asked_again(served: Served, 
 def test_an_exception_on_one_edit_is_its_error_and_the_others_have_their_rewards(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known, judge = Digests.known, Talker.judge
+    known, judge = DigestCache.known, ChatJudge.judge
 
-    def odd_picture(self: Digests, source: Any) -> Any:
+    def odd_picture(self: DigestCache, source: Any) -> Any:
         if source == picture("edited-1.png"):
             raise ZeroDivisionError("a header of no width")
         return known(self, source)
 
-    async def odd_judge(self: Talker, work: Work, loading: Load) -> Judgement:
+    async def odd_judge(self: ChatJudge, work: Work, loading: Load) -> Judgement:
         if work.edit.id == "e2":
             raise OverflowError("int too large to convert to float")
         return await judge(self, work, loading)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Digests, "known", odd_picture)
-        patch.setattr(Talker, "judge", odd_judge)
+        patch.setattr(DigestCache, "known", odd_picture)
+        patch.setattr(ChatJudge, "judge", odd_judge)
         rewards = served.rewards(*(edit(n) for n in range(4)))
     assert [reward["status"] for reward in rewards] == ["ok", "error", "error", "ok"]
     assert [reward["reward"] is None for reward in rewards] == [False, True, True, False]

@@ -16,12 +16,12 @@ import httpx
 import pytest
 from run.made import until
 
-from editjudge.images import Decoding
 from editjudge.judgement import DONE
+from editjudge.media.image import Decoding
 from editjudge.store.store import Store
 from editjudge.web import guard
 from editjudge.web.connections import Connection
-from editjudge.web.terms import Terms
+from editjudge.web.service_options import Terms
 from web.sample import made
 from web.served import Served, edit, serving
 
@@ -332,7 +332,7 @@ def test_pixels_are_decoded_so_many_at_a_time_and_more_than_that_alone() -> None
 
 
 def test_a_large_edit_is_let_go_once_nobody_asks_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editjudge.judges.measured.judge._LARGE", 10)
+    monkeypatch.setattr("editjudge.measured.judge._LARGE", 10)
     with serving(tmp_path / "s.db", judge="measured") as served:
         assert {reward["status"] for reward in served.rewards(edit(0), edit(1))} <= set(DONE)
         (line,) = served.desk._lines.values()

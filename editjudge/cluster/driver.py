@@ -1,0 +1,200 @@
+"""The driver of a run on a cluster: hands out pieces, gathers shards, and looks after the run as the local engine does.
+
+Ray Data spreads the pieces over the workers and gives those of a node that died to others. Each worker writes the
+judgements of a piece before it says that it is done, so that nothing that was paid for hangs on the driver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from editjudge.cluster.coordinator import Coordinator
+from editjudge.cluster.shard_run import ShardRun
+from editjudge.cluster.splits import Source, Split
+from editjudge.cluster.worker import Order, Worker, identity
+from editjudge.errors import EditjudgeError, UsageError
+from editjudge.judges.registry import open_judge
+from editjudge.rubrics.model import Rubric
+from editjudge.run.cost import Costs
+from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, open_run
+from editjudge.run.pace import Pace
+from editjudge.run.planner import RunControl, RunTally
+from editjudge.store.store import RunRecord, Store
+
+AT_ONCE = 2
+"""Pieces that a worker is at, so that the end of one does not leave it waiting for the slowest answer."""
+POLL = 0.5
+"""Seconds between two looks at how the run is going."""
+
+
+async def execute(cluster: Cluster, job: Job, store: Store, manner: RunOptions) -> Outcome:
+    """As `editjudge.run.job.execute`, on a cluster: workers write to the store, or into shards in its place."""
+    if manner.batch:
+        raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
+    rubrics = job.load_rubrics()
+    job = dataclasses.replace(job, manifest=job.manifest.absolute())
+    identities = await _identities(job, manner, rubrics)
+    _check_conditions(job, store)
+    with _source(job, store) as source, joined(cluster) as ray:
+        run = open_run(job, store, manner, rubrics)
+        removed = _removed(job, store, run)
+        order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)
+        driver = _Driver(ray, order, manner)
+        try:
+            await driver.run(_pieces(source, store), cluster.workers)
+        except BaseException:  # Ctrl-C and a lost cluster alike
+            store.mark(run, "interrupted")
+            raise
+    driver.tally.removed = removed
+    return conclude(store, run, rubrics, driver.control, driver.tally)
+
+
+def _removed(job: Job, store: Store | ShardRun, run: RunRecord) -> int:
+    """A shard holds what its piece of the manifest does, and nothing that left it."""
+    return 0 if isinstance(store, ShardRun) else drop_removed(job, store, run)
+
+
+def _check_conditions(job: Job, store: Store | ShardRun) -> None:
+    """Said before there is a run, and not by each worker."""
+    if not isinstance(store, ShardRun):
+        job.chosen(store)
+    elif job.where:
+        raise UsageError("--where looks at an earlier run of the same store, and a folder of shards holds one run only")
+
+
+@contextmanager
+def _source(job: Job, store: Store | ShardRun) -> Iterator[Source]:
+    """The manifest as workers read it; what has to be written for it is where they reach it, and not for long."""
+    beside = job.manifest.parent if "://" in store.place else Path(store.place).absolute().parent
+    beside.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".editjudge-", dir=beside) as folder:
+        yield Source(job, folder)
+
+
+def _pieces(source: Source, store: Store | ShardRun) -> list[Split]:
+    if not isinstance(store, ShardRun):
+        return source.pieces(source.suitable)
+    todo = source.pieces(store.piece_size(source.suitable))
+    store.keep_parts(len(todo))
+    return todo
+
+
+async def _identities(job: Job, manner: RunOptions, rubrics: Sequence[Rubric]) -> dict[str, str]:
+    """Of the judges; what cannot be asked at all leaves no run behind."""
+    Costs(job.options, manner.budget, job.judges)
+    job.check()
+    async with AsyncExitStack() as resources:
+        judges = [await open_judge(spec, job.options, Pace, resources) for spec in job.judges]
+        for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
+            manner.say(warning)
+        return {judge.spec: identity(judge, rubrics) for judge in judges}
+
+
+class _Driver:
+    def __init__(self, ray: Any, order: Order, manner: RunOptions) -> None:
+        self.tally, self.control = RunTally(), RunControl()
+        self._ray, self._order, self._manner = ray, order, manner
+        self._over = False
+
+    async def run(self, todo: Sequence[Split], workers: int | None) -> None:
+        self._manner.control(self.control)
+        conductor = self._conductor()
+        workers = min(workers or int(self._ray.cluster_resources().get("CPU", 1)), len(todo))
+        feeding = asyncio.create_task(asyncio.to_thread(self._feed, todo, conductor, workers))
+        try:
+            while not feeding.done():
+                await asyncio.wait([feeding], timeout=POLL)
+                await self._look(conductor)
+            await feeding
+        finally:
+            self._over = True
+        await self._look(conductor)
+
+    async def _look(self, conductor: Any) -> None:
+        if self.control.stopping:
+            await conductor.stop.remote(self.control.stopping)
+        news = await conductor.news.remote()
+        news.tally.started = self.tally.started
+        self.tally = news.tally
+        self._manner.observe(self.tally)
+        for said in news.said:
+            self._manner.say(said)
+        if news.stopping:
+            self.control.stop(news.stopping, EditjudgeError(news.why) if news.why else None, news.short)
+            self._over = news.busy == 0  # who is still at a piece is let finish; the others are not begun any more
+
+    def _feed(self, todo: Sequence[Split], conductor: Any, workers: int) -> None:
+        """Through the cluster, piece by piece."""
+        if not todo:
+            return
+        data = self._ray.data
+        order = dataclasses.replace(self._order, conductor=conductor)
+        strategy = data.ActorPoolStrategy(
+            min_size=1, max_size=workers, initial_size=workers, max_concurrent_calls_per_actor=AT_ONCE
+        )
+        # A block a piece: what a block is, is what is given to another when its node dies.
+        dataset = data.from_items([dataclasses.asdict(piece) for piece in todo], override_num_blocks=len(todo))
+        judged = dataset.map_batches(
+            Worker, batch_size=1, batch_format="pyarrow", compute=strategy, fn_constructor_args=(order,), num_cpus=1
+        )
+        try:
+            for _ in judged.iter_rows():
+                if self._over:
+                    break
+        except self._ray.exceptions.RayError as error:
+            self.control.stop("failed", EditjudgeError(f"the cluster failed: {str(error).strip()[-500:]}"))
+
+    def _conductor(self) -> Any:
+        ray, manner = self._ray, self._manner
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        # Those who wait for a slot are calls that have not returned, and must not keep out those who give one back.
+        actor = ray.remote(Coordinator).options(num_cpus=0, max_concurrency=100_000, scheduling_strategy=here)
+        return actor.remote(
+            self._order.job.judges,
+            concurrency=manner.concurrency,
+            requests_per_minute=manner.requests_per_minute,
+            tokens_per_minute=manner.tokens_per_minute,
+            budget=manner.budget,
+        )
+
+
+@contextmanager
+def joined(cluster: Cluster) -> Iterator[Any]:
+    """Ray, connected to a cluster: the one that is connected already, the one at an address, or one of our own."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what matters is said as an exception, too
+    address = cluster.address or os.environ.get("RAY_ADDRESS")
+    if not address:  # Ray's own way to say: loopback only
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    try:
+        import ray
+        import ray.data
+        import ray.util.scheduling_strategies
+    except ImportError:
+        raise UsageError("--engine ray needs an extra: pip install 'editjudge[ray]'") from None
+    ours = not ray.is_initialized()
+    if ours:
+        quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+        alone: dict[str, Any] = {"include_dashboard": False, "num_cpus": cluster.workers}
+        try:
+            ray.init(address or "local", **quiet, **({} if address else alone))
+        except (ConnectionError, ValueError) as error:
+            raise UsageError(f"no cluster at {address}: {error}") from None
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    try:
+        yield ray
+    finally:
+        if ours:
+            ray.shutdown()

@@ -1,0 +1,116 @@
+"""A run whose result is a folder of shards, on a disk or in a store of objects: what the driver asks of a store."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import posixpath
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import editjudge
+from editjudge.cluster.splits import filesystem
+from editjudge.errors import StoreError
+from editjudge.rubrics.model import Rubric
+from editjudge.store.store import RunRecord, State
+
+
+def is_folder(place: str) -> bool:
+    """Whether shards are wanted, rather than a database."""
+    if "://" in place:
+        return place.partition(":")[0].partition("+")[0] not in ("sqlite", "postgres", "postgresql")
+    return place.endswith("/") or Path(place).is_dir()
+
+
+class ShardRun:
+    """Laid out as `editjudge.store.shards` says; run.json is there from the beginning, and says how far the run is."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place.rstrip("/")
+        self._system, self._root = filesystem(self.place)
+        self._about: dict[str, Any] = {}
+
+    def __enter__(self) -> ShardRun:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing is held open."""
+
+    def open_run(self, name: str, spec: Mapping[str, Any]) -> RunRecord:
+        canonical = json.dumps(spec, sort_keys=True, allow_nan=False)
+        spec_hash, now = hashlib.sha256(canonical.encode()).hexdigest(), time.time()
+        self._about = self._read()
+        if self._about and (self._about["name"], self._about["spec_hash"]) != (name, spec_hash):
+            raise StoreError(
+                f'{self.place}: holds the run "{self._about["name"]}", with another spec or name: '
+                "give this run another folder, or run with the same options to resume"
+            )
+        new = RunRecord(1, name, dict(spec), spec_hash, "running", now, now, None, editjudge.__version__)
+        about = {**dataclasses.asdict(new), "contradictions": []} | self._about
+        self._about = about | {"state": "running", "updated": now}
+        return RunRecord(**{field: self._about[field] for field in RunRecord.__slots__ if field in self._about})
+
+    def add_rubrics(self, added: Sequence[Rubric]) -> None:
+        contents = {r.hash: {"name": r.name, "content": r.content()} for r in added}
+        self._write({"rubrics": contents})
+
+    def piece_size(self, suitable: int) -> int:
+        """Edits of a piece: as before where the run resumes, so that each piece finds its own shard."""
+        size: int = self._about.get("piece_size", suitable)
+        self._write({"piece_size": size})
+        return size
+
+    def keep_parts(self, count: int) -> None:
+        """Remove what belongs to pieces that are no longer there: a manifest may have become shorter."""
+        from pyarrow import fs
+
+        for info in self._system.get_file_info(fs.FileSelector(self._root, allow_not_found=True, recursive=True)):
+            number = info.base_name.removeprefix("part-").removesuffix(".parquet")
+            if info.is_file and number.isdecimal() and int(number) >= count:
+                self._system.delete_file(info.path)
+
+    def judgements(
+        self, run: RunRecord | int, *, fields: Collection[str], status: Collection[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        import pyarrow.dataset as ds
+
+        from editjudge.store import shards
+
+        folder = posixpath.join(self._root, "judgements")
+        if not self._system.get_file_info(folder).is_file:
+            self._system.create_dir(folder, recursive=True)
+        names = list(fields)
+        data = ds.dataset(folder, shards.TABLES["judgements"], "parquet", self._system)
+        wanted = None if status is None else ds.field("status").isin(list(status))
+        for batch in data.to_batches(columns=names, filter=wanted, fragment_readahead=1, batch_readahead=2):
+            yield from shards.decoded("judgements", batch)
+
+    def mark(self, run: RunRecord, state: State, summary: Mapping[str, Any] | None = None) -> None:
+        self._write({"state": state, "updated": time.time(), "summary": summary})
+
+    def _read(self) -> dict[str, Any]:
+        path = posixpath.join(self._root, "run.json")
+        if not self._system.get_file_info(path).is_file:
+            return {}
+        with self._system.open_input_stream(path) as file:
+            about: dict[str, Any] = json.loads(file.read())
+        return about
+
+    def _write(self, more: Mapping[str, Any]) -> None:
+        self._about |= more
+        self._system.create_dir(self._root, recursive=True)
+        whole(self._system, posixpath.join(self._root, "run.json"), json.dumps(self._about, indent=2).encode())
+
+
+def whole(system: Any, path: str, data: bytes) -> None:
+    """A file that appears when it is complete: a disk shows it while it is written, a store of objects does not."""
+    from pyarrow import fs
+
+    partial = posixpath.join(posixpath.dirname(path), f".{posixpath.basename(path)}.partial")
+    with system.open_output_stream(partial if isinstance(system, fs.LocalFileSystem) else path) as out:
+        out.write(data)
+    if isinstance(system, fs.LocalFileSystem):
+        system.move(partial, path)

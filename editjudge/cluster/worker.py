@@ -1,0 +1,270 @@
+"""A worker of a cluster: judges pieces of a manifest with the local engine, at the pace of the whole cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, cast
+
+from editjudge.cluster.coordinator import BudgetGrant, total
+from editjudge.cluster.sinks import SplitSection, SplitSink, shelves
+from editjudge.cluster.splits import Split, edits_of
+from editjudge.edit import Edit
+from editjudge.errors import BudgetReached, EditjudgeError, UsageError
+from editjudge.judges.budget import Budget, MaximumCost, Reservation
+from editjudge.judges.judge import Judge
+from editjudge.judges.registry import open_judge
+from editjudge.rubrics.model import Rubric
+from editjudge.run.engine import Engine
+from editjudge.run.job import Job, access
+from editjudge.run.pace import JudgeDown, Permit, Persistence
+from editjudge.run.plan import QuestionSettings
+from editjudge.run.planner import Planner, RunTally
+from editjudge.store.claims import Claims
+from editjudge.store.store import RunRecord, Store
+
+BEAT = 1.0
+"""Seconds between two signs of life."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a driver tells its workers. Nothing secret is in it: each resolves its judges in its own environment."""
+
+    job: Job
+    run: RunRecord
+    rubrics: Sequence[Rubric]
+    identities: Mapping[str, str]
+    """Of each judge, as it goes into keys: a worker that would make other keys is set up wrongly."""
+    place: str
+    """The store, without a password, or where shards go."""
+    budget: float | None
+    rehash: bool
+    conductor: Any
+
+
+def identity(judge: Judge, rubrics: Sequence[Rubric]) -> str:
+    """Of a judge, apart from what it is asked about."""
+    said = judge.identity(Edit(""), rubrics[0], 0)
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+class Worker:
+    """Called with one piece after another, a few at the same time."""
+
+    def __init__(self, order: Order) -> None:
+        self._order, self._id, self._conductor = order, uuid.uuid4().hex, order.conductor
+        self._shape = QuestionSettings(order.rubrics, order.job.repeats, order.job.layout)
+        self._purse = ClusterBudget(order.budget, order.conductor, self._id)
+        self._open_shelf = shelves(order.place, order.run, self._shape)
+        self._engines: dict[int, _Engine] = {}
+        self._past = RunTally()
+        """Of the pieces that are finished."""
+        self._judges: asyncio.Task[list[Judge]] | None = None
+        self._paces: list[ClusterPersistence] = []
+        self._resources = AsyncExitStack()
+        self._beating: asyncio.Task[None] | None = None
+
+    async def __call__(self, batch: Any) -> AsyncIterator[dict[str, Any]]:
+        # Here and not before: this is the loop that judges live in.
+        self._judges = self._judges or asyncio.create_task(self._open_judges())
+        self._beating = self._beating or asyncio.create_task(self._beat())
+        for row in batch.to_pylist():
+            await self._judge(Split(**row))
+        yield {"pieces": [len(batch)]}
+
+    async def _open_judges(self) -> list[Judge]:
+        order = self._order
+        found = []
+        for spec in order.job.judges:
+            judge = await open_judge(spec, order.job.options, self._pacing, self._resources, funds=self._purse)
+            if identity(judge, order.rubrics) != order.identities[spec]:
+                raise UsageError(
+                    f"{spec} is another judge on a node of the cluster than where the run was started: "
+                    "give all nodes the same variables, such as OPENAI_BASE_URL, and the same version of editjudge"
+                )
+            found.append(judge)
+        return found
+
+    def _pacing(self, spec: str) -> ClusterPersistence:
+        self._paces.append(ClusterPersistence(spec, self._conductor, self._id))
+        return self._paces[-1]
+
+    async def _beat(self) -> None:
+        while True:
+            heard = await self._conductor.beat.remote(self._id, self._tally())
+            for engine in self._engines.values() if heard.stopping else ():
+                engine.control.stop(heard.stopping)
+            for pace in self._paces:
+                if pace.judge in heard.down:
+                    pace.over.set()
+            await asyncio.sleep(BEAT)
+
+    def _tally(self) -> RunTally:
+        tally = total([self._past, *(engine.tally for engine in self._engines.values())])
+        tally.estimated = self._purse.estimated
+        return tally
+
+    async def _judge(self, piece: Split) -> None:
+        if not await self._conductor.begin.remote(self._id, piece.number):
+            return
+        try:
+            judges = await asyncio.shield(cast("asyncio.Task[list[Judge]]", self._judges))
+            shelf = await asyncio.to_thread(self._open_shelf, piece)
+            engine = self._engines[piece.number] = _Engine(self, shelf)
+            job = self._order.job
+            # A shard has no store to look into: conditions were refused when the run was begun.
+            chosen = job.chosen(cast(Store, getattr(shelf, "store", None)), lambda: edits_of(piece, job))
+            try:
+                ending = await engine.run(chosen, judges)
+            finally:
+                engine.tally.left_out = chosen.absent
+                del self._engines[piece.number]
+                self._past = total([self._past, engine.tally])
+                await asyncio.to_thread(shelf.close)
+            if ending == "failed":
+                await self._conductor.stop.remote("failed", str(engine.control.error))
+        except EditjudgeError as error:
+            await self._conductor.stop.remote("failed", str(error))
+        except (
+            Exception
+        ) as error:  # a full disk, or a mistake of ours: the run ends, and the log of the node has it all
+            logging.getLogger(__name__).exception("piece %s", piece.number)
+            await self._conductor.stop.remote("failed", f"{type(error).__name__}: {error}")
+        finally:
+            await self._conductor.finish.remote(self._id, piece.number, self._tally())
+
+    def planner(self, shelf: SplitSink) -> Planner:
+        order = self._order
+        claims = (
+            Claims(shelf.store) if isinstance(shelf, SplitSection) else None
+        )  # a shard is written by one worker alone
+        return Planner(cast(Store, shelf), order.run.id, self._shape, access(order.job, order.rehash), claims=claims)
+
+
+class _Engine(Engine):
+    """The local engine, with the cluster's purse."""
+
+    def __init__(self, worker: Worker, shelf: SplitSink) -> None:
+        planner = worker.planner(shelf)
+        super().__init__(cast(Store, shelf), planner, worker._purse)
+        self.tally = planner.tally
+
+
+class ClusterBudget(Budget):
+    """The budget of the whole cluster, as one worker sees it: asked before each request, where there is one."""
+
+    def __init__(self, budget: float | None, conductor: Any, worker: str) -> None:
+        super().__init__()
+        self.bounded = budget is not None
+        self._conductor, self._worker = conductor, worker
+
+    async def hold(self, most: MaximumCost) -> Reservation:
+        if not self.bounded:
+            return await super().hold(most)
+        granted = await self._conductor.hold.remote(self._worker, most)
+        if granted is None:
+            raise BudgetReached("the budget of the run may not pay for the next question")
+        number, tokens = granted
+        return _ClusterReservation(self, number, tokens, most)
+
+    def pay(self, number: int, cost: float | None) -> None:
+        """Nobody waits for it to be heard."""
+        self._conductor.settle.remote(self._worker, number, cost)
+
+
+@dataclass
+class _ClusterReservation:
+    purse: ClusterBudget
+    number: int
+    tokens: int
+    most: MaximumCost
+
+    def settle(self, cost: float | None) -> None:
+        self.purse.pay(self.number, cost)
+
+    def lost(self) -> float:
+        amount = self.most.of(self.tokens)
+        self.purse.estimated += amount
+        self.settle(None)
+        return amount
+
+
+@dataclass
+class _Held:
+    """A slot of the cluster, with the send that was allowed along with it and the one that was answered last."""
+
+    slot: int
+    turn: int | None
+    answered: int | None = None
+
+
+_HELD: ContextVar[_Held] = ContextVar("held")
+
+
+class ClusterPersistence(Persistence):
+    """The pace of the whole cluster, as one worker sees it: it asks twice for a question that is answered at once."""
+
+    def __init__(self, judge: str, conductor: Any, worker: str) -> None:
+        super().__init__(judge)
+        self._conductor, self._worker = conductor, worker
+        self.limit = 0
+        """Slots held here: the engine prepares a few tasks more, so that a worker that is given slots asks for more."""
+        self.over = asyncio.Event()
+        """Nobody is asked any more, or the run is stopping."""
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        self.over.set()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        granted = _granted(await self._conductor.slot.remote(self._worker, self.judge))
+        held = _Held(granted.number, granted.turn)
+        _HELD.set(held)
+        self.limit += 1
+        try:
+            yield
+        finally:
+            self.limit -= 1
+            # Nobody waits for it to be heard.
+            self._conductor.leave.remote(self._worker, held.slot, held.answered, held.turn)
+
+    @asynccontextmanager
+    async def turn(self, tokens: int) -> AsyncIterator[Permit]:
+        held = _HELD.get()
+        if held.turn is None:
+            held.turn = _granted(await self._conductor.turn.remote(self._worker, self.judge, tokens)).number
+        turn = Permit(0.0)
+        yield turn
+        number, held.turn = held.turn, None
+        if turn.problem is None and held.answered is None:
+            held.answered = number  # told together with the end of the slot, which is near
+            return
+        problem = turn.problem
+        told = problem and (problem.kind, str(problem), problem.status, problem.retry_after)
+        heard = await self._conductor.heard.remote(self._worker, number, told)
+        turn.down = heard if isinstance(heard, bool) else bool(_granted(heard))
+
+    async def rest(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.over.wait(), seconds)
+        if self._stopped:
+            raise JudgeDown("the run was stopped")
+
+    async def end(self, why: str) -> JudgeDown:
+        return JudgeDown(await self._conductor.end.remote(self.judge, why))
+
+
+def _granted(grant: BudgetGrant) -> BudgetGrant:
+    if grant.down:
+        raise JudgeDown(grant.down)
+    return grant

@@ -1,0 +1,1 @@
+"""editjudge inside other tools: Inspect and pytest."""

@@ -1,0 +1,164 @@
+"""Anthropic's Messages format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from editjudge.errors import UsageError
+from editjudge.judgement import Usage
+from editjudge.judges import body as pieces
+from editjudge.judges.body import Spliced, count, mapping, string
+from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, Reply
+from editjudge.rubrics.contract import Finish
+from editjudge.rubrics.prompt import TextPart
+
+VERSION = "2026-10-21"
+SAMPLING_VERSION = "2023-06-01"
+"""The version before, which still takes the sampling parameters: the current one refuses a request that has any."""
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+DEFAULT_MAX_TOKENS = 16_384
+"""The format has no default. Twelve factors with their reasons take about 1,500; the rest is room for thinking, and
+is not paid for unless it is used."""
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_RESERVED = frozenset({"model", "messages", "stream"})
+
+
+def request(
+    conversation: Conversation,
+    model: str,
+    parameters: Parameters,
+    *,
+    default_max_tokens: int = DEFAULT_MAX_TOKENS,
+    cache_images: bool = False,
+) -> ChatRequest:
+    """`cache_images` lets the server keep the pictures for the next rubric or repeat. Off unless asked for: writing
+    to the cache costs a quarter more than not caching, which only pays where the same pictures come again soon."""
+    body = {
+        "model": model,
+        "max_tokens": default_max_tokens if parameters.max_tokens is None else parameters.max_tokens,
+        "messages": list(_messages(conversation, cache_images)),
+        **_settings(conversation, parameters),
+    }
+    body = pieces.merged(body, parameters.extra, _RESERVED)
+    version = SAMPLING_VERSION if any(key in body for key in _SAMPLING) else VERSION
+    return ChatRequest("v1/messages", pieces.encode(body), {"anthropic-version": version})
+
+
+def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, Any]:
+    """There is no seed in this format, so none is sent."""
+    settings: dict[str, Any] = {}
+    output: dict[str, Any] = {}
+    if parameters.temperature is not None:
+        settings["temperature"] = parameters.temperature
+    match parameters.reasoning_effort:
+        case None:
+            pass
+        case "none":
+            settings["thinking"] = {"type": "disabled"}
+        case effort if effort in EFFORTS:
+            output["effort"] = effort
+        case effort:
+            raise UsageError(f'Anthropic has no reasoning effort "{effort}"; expected none, {", ".join(EFFORTS)}')
+    if conversation.schema is not None:
+        # Structured outputs as the API has them now: `output_config.format`, with no beta header. The older
+        # `output_format` with `structured-outputs-2025-11-13` is gone from the vendor's client.
+        output["format"] = {"type": "json_schema", "schema": conversation.schema}
+    return settings | ({"output_config": output} if output else {})
+
+
+def _messages(conversation: Conversation, cache_images: bool) -> Iterator[dict[str, Any]]:
+    yield {"role": "user", "content": list(_content(conversation, cache_images))}
+    for turn in conversation.turns:
+        # Blank content is refused. Two user messages in a row are read as one.
+        if turn.reply.strip():
+            yield {"role": "assistant", "content": pieces.echoed(turn.reply)}
+        yield {"role": "user", "content": turn.message}
+
+
+def _content(conversation: Conversation, cache_images: bool) -> Iterator[dict[str, Any]]:
+    last = pieces.last_image(conversation.parts) if cache_images else None
+    for index, part in enumerate(conversation.parts):
+        if isinstance(part, TextPart):
+            if part.text.strip():
+                yield {"type": "text", "text": part.text}
+            continue
+        picture = pieces.picture_of(conversation, part)
+        source = {"type": "base64", "media_type": picture.media_type, "data": Spliced(picture.base64)}
+        cached = {"cache_control": {"type": "ephemeral"}} if index == last else {}
+        yield {"type": "image", "source": source, **cached}
+
+
+def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+    """What the server answered; raises `CallFailed` where it did not."""
+    document = pieces.document(body)
+    if not 200 <= status < 300:
+        raise _problem(status, headers, body, document)
+    if document.get("type") == "error":  # gateways pass errors on as successes
+        raise _problem(_STATUSES.get(string(mapping(document.get("error")).get("type")), 502), headers, body, document)
+    if not isinstance(document.get("content"), list):
+        raise pieces.no_answer(body)
+    finish = _FINISHES.get(string(document.get("stop_reason")), "stop")
+    text = _text(document["content"])
+    if finish == "refusal" and not text:
+        text = string(mapping(document.get("stop_details")).get("explanation"))
+    return Reply(
+        text=text,
+        finish=finish,
+        usage=_usage(mapping(document.get("usage"))),
+        model=string(document.get("model")) or None,
+        request_id=pieces.header(headers, "request-id", "x-request-id") or string(document.get("id")) or None,
+    )
+
+
+_FINISHES: dict[str, Finish] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "length",
+    "refusal": "refusal",
+}
+"""All others are ends of some kind, and the contract looks at what was said."""
+
+
+def _text(content: list[Any]) -> str:
+    """Without the blocks in which the model thinks."""
+    blocks = (block for block in map(mapping, content) if block.get("type") == "text")
+    return "".join(string(block.get("text")) for block in blocks)
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    """Here, unlike elsewhere, the input tokens leave out what was written to and read from the cache."""
+    cached = count(usage.get("cache_read_input_tokens"))
+    written = count(usage.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=pieces.total(count(usage.get("input_tokens")), written, cached),
+        output_tokens=count(usage.get("output_tokens")),
+        cached_tokens=cached,
+        reasoning_tokens=count(mapping(usage.get("output_tokens_details")).get("thinking_tokens")),
+    )
+
+
+# --- errors ---------------------------------------------------------------------------------------------------
+
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> CallFailed:
+    error = mapping(document.get("error"))
+    # A 429 by status, but the month has to end first.
+    spent = mapping(error.get("details")).get("error_code") == "enforced_spend_limit_reached"
+    message = string(error.get("message"))
+    return pieces.failure(status, headers, body, message, kind="key" if spent else None, names=[error.get("type")])

@@ -1,0 +1,361 @@
+"""A judge that talks: ask, check, and ask again with the reasons, until there is an answer or no patience left."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
+
+from editjudge.edit import Edit
+from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
+from editjudge.judgement import Exchange, Judgement, SchemaMode, Status
+from editjudge.judges.budget import MOST_OUTPUT, Budget, BudgetProtocol, MaximumCost
+from editjudge.judges.http import Response
+from editjudge.judges.judge import Load, Pacing, Work
+from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, EncodedPicture, Message, Parameters, Reply
+from editjudge.judges.prices import Price, answer_tokens, most_image_tokens, question_tokens
+from editjudge.judges.providers import Endpoint
+from editjudge.judges.replay import verdict_of
+from editjudge.judges.server_errors import context_advice
+from editjudge.judges.unexpected import unexpected
+from editjudge.media.image import ImageLimits
+from editjudge.rubrics.contract import Failure, Remark, Verdict, check
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import ImagePart, Question, reask
+from editjudge.rubrics.schema import answer_schema
+
+REASKS = 2
+"""How often a reply that was no answer is answered with the reasons."""
+_QUOTED = 4_000
+"""Characters of a useless reply that are shown to the model again; a runaway reply would cost more each time."""
+
+
+class Transport(Protocol):
+    """Who takes a question to the server and brings what it said."""
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
+    ) -> Response: ...
+
+
+@dataclass
+class _Bill:
+    """What the requests of one task brought, and what they cost."""
+
+    price: Price | None
+    exchanges: list[Exchange] = field(default_factory=list)
+    estimated: float = 0.0
+    lost: int = 0
+    """Requests that brought no answer and may be billed."""
+    problem: CallFailed | None = None
+    """Of the latest of them."""
+    capped: int | None = None
+    """Tokens that an answer was allowed, where the budget left fewer than were wanted."""
+    unasked: bool = False
+    """Whether the budget did not pay for asking again."""
+
+    def lose(self, problem: CallFailed | None, amount: float) -> None:
+        self.estimated += amount
+        self.lost += 1
+        self.problem = problem or self.problem
+
+    def cost(self) -> float | None:
+        """None where a price, or what a server counted, is unknown."""
+        if self.price is None:
+            return None if self.exchanges or self.lost else 0.0
+        # One that the server refused to hand out has no count of its own.
+        costs = [self.price.of(exchange.usage) for exchange in self.exchanges if exchange.finish != "error"]
+        return None if None in costs else sum(filter(None, costs)) + self.estimated
+
+    def notes(self) -> Iterator[Remark]:
+        if self.lost and self.price:
+            count = "1 request" if self.lost == 1 else f"{self.lost} requests"
+            amount = f"${self.estimated:.4f} of the cost is an estimate"
+            yield Remark("cost_estimated", f"{amount}: {count} brought no answer and may be billed")
+        if self.capped is not None:
+            yield Remark("capped", f"the budget left no more than {self.capped:,} tokens for the answer")
+        if self.unasked:
+            yield Remark("budget_reached", "it was not asked again: the budget may not pay for it")
+
+
+class ChatJudge:
+    """A vision-language model behind an API."""
+
+    def __init__(
+        self,
+        spec: str,
+        endpoint: Endpoint,
+        parameters: Parameters,
+        pace: Pacing,
+        transport: Transport,
+        *,
+        reasks: int = REASKS,
+        strict: bool = False,
+        want_schema: bool = True,
+        price: Price | None = None,
+        funds: BudgetProtocol | None = None,
+    ) -> None:
+        self.spec = spec
+        self.limits: ImageLimits | None = endpoint.limits
+        self.pace = pace
+        self.endpoint = endpoint
+        self._parameters = parameters
+        self._transport = transport
+        self._reasks = reasks
+        self._strict = strict
+        self._want_schema = want_schema
+        self._schema_mode: SchemaMode = endpoint.schema_mode if want_schema else "prompt only"
+        self._schema_refused: set[str] = set()
+        """Keys of the tasks whose question was taken without the schema, and only so."""
+        self._price, self._funds = price, funds or Budget()
+        left_out = sorted(name for name in endpoint.unsupported if getattr(parameters, name) is not None)
+        self.warnings = (*endpoint.warnings, *(f"{spec} has no {name}: it is left out" for name in left_out))
+        self._identity = {
+            "judge": spec,
+            "url": endpoint.url,
+            "parameters": dataclasses.asdict(parameters),
+            "schema": want_schema,
+            "strict": strict,
+        }
+
+    def through(self, transport: Transport, pace: Pacing, funds: BudgetProtocol) -> Self:
+        """The same judge, asked another way: the questions, the contract and the keys are the same."""
+        other = copy.copy(self)
+        other._transport, other.pace, other._funds = transport, pace, funds
+        other._schema_refused = set()
+        return other
+
+    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+        return self._identity
+
+    async def judge(self, work: Work, load: Load) -> Judgement:
+        question = work.question()
+        pictures: dict[str, EncodedPicture] = {}
+        for role in work.rubric.images:
+            encoded = await load(role)
+            pictures[role] = EncodedPicture(encoded.media_type, encoded.base64)
+        bill = _Bill(self._price)
+        async with self.pace.slot():
+            try:
+                judgement = await self._converse(work, question, pictures, bill)
+            except JudgeError as error:
+                error.spent = bill.cost() or 0.0
+                raise
+        return dataclasses.replace(judgement, notes=(*judgement.notes, *bill.notes()), cost=bill.cost())
+
+    async def _converse(
+        self, work: Work, question: Question, pictures: Mapping[str, EncodedPicture], bill: _Bill
+    ) -> Judgement:
+        exchanges = bill.exchanges
+        turns: tuple[Message, ...] = ()
+        outcome: Verdict | Failure | None = None
+        mode = self._mode(work.rubric)
+        mismatches = 0
+        for ask in range(1 + self._reasks):
+            # A model that cannot keep to the schema may keep to the question.
+            free = mismatches > 1 or (mismatches and ask == self._reasks)
+            mode = "prompt only" if free else self._mode(work.rubric)
+            try:
+                outcome, mode = await self._exchange(work, question, pictures, turns, bill, mode)
+                if isinstance(outcome, Verdict):
+                    break
+                if text := exchanges[-1].text:  # an empty turn is refused by some servers, and says nothing
+                    turns = (*turns, Message(text[:_QUOTED], reask(outcome, question)))
+            except CallFailed as problem:
+                if problem.kind != "grammar":
+                    return self._no_reply(work, problem, exchanges, mode)
+                mismatches += 1
+                outcome = Failure("invalid", (Remark("grammar_mismatch", str(problem)),))
+                exchanges.append(Exchange("", "invalid", finish="error", reasons=outcome.reasons))
+            except BudgetReached:
+                if outcome is None:
+                    raise  # nothing was said, so that the task stays to be judged
+                bill.unasked = True  # what was said is paid for; the next run asks again
+                break
+            except EditjudgeError:
+                raise
+            except Exception as error:  # as `run.single.judged` does, with the replies that were paid for
+                reasons = (unexpected(error, work.name, self),)
+                return work.judgement("error", reasons=reasons, exchanges=tuple(exchanges), schema_mode=mode)
+        return verdict_of(work, outcome, exchanges, schema_mode=mode)
+
+    async def _exchange(
+        self,
+        work: Work,
+        question: Question,
+        pictures: Mapping[str, EncodedPicture],
+        turns: tuple[Message, ...],
+        bill: _Bill,
+        mode: SchemaMode,
+    ) -> tuple[Verdict | Failure, SchemaMode]:
+        """Ask once more. The reply is on the bill before it is looked at: it is paid for, whatever comes."""
+        reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill, mode)
+        exchange = Exchange(
+            text=reply.text,
+            outcome="error",
+            finish=reply.finish,
+            usage=reply.usage,
+            model=reply.model,
+            request_id=reply.request_id,
+            latency=seconds,
+            retries=retries,
+        )
+        bill.exchanges.append(exchange)
+        outcome = check(
+            work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
+        )
+        reasons = outcome.reasons if isinstance(outcome, Failure) else ()
+        bill.exchanges[-1] = dataclasses.replace(exchange, outcome=outcome.status, reasons=reasons)
+        return outcome, mode
+
+    async def _send(
+        self,
+        work: Work,
+        question: Question,
+        pictures: Mapping[str, EncodedPicture],
+        turns: tuple[Message, ...],
+        bill: _Bill,
+        mode: SchemaMode,
+    ) -> tuple[Reply, float | None, int, SchemaMode]:
+        schema = answer_schema(work.rubric) if mode != "prompt only" else None
+        conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name)
+        wanted = self._parameters.max_tokens or MOST_OUTPUT
+        allowed = dataclasses.replace(self._parameters, max_tokens=wanted) if self._funds.bounded else self._parameters
+        request = self.endpoint.request(conversation, allowed)
+        most = self._most(work, question, request, wanted)
+        timeouts = 0
+
+        async def send() -> tuple[Reply, float | None]:
+            nonlocal timeouts
+            hold = await self._funds.hold(most) if most else None
+            sent = request
+            if hold and hold.tokens < wanted:
+                bill.capped = hold.tokens
+                sent = self.endpoint.request(conversation, dataclasses.replace(allowed, max_tokens=hold.tokens))
+            try:
+                # A question that takes longer than it may takes no less the next time.
+                response = await self._transport.post(*self.endpoint.address(sent), sent.body, 2.0**timeouts)
+                reply = self.heard(response, work)
+            except CallFailed as problem:
+                timeouts += problem.kind == "timeout"
+                if problem.may_be_billed:
+                    bill.lose(problem, hold.lost() if hold else 0.0)
+                elif hold:
+                    hold.settle(0.0)
+                raise
+            except (Exception, asyncio.CancelledError):
+                bill.lose(None, hold.lost() if hold else 0.0)
+                raise
+            if hold:
+                hold.settle(self._price.of(reply.usage) if self._price else None)
+            return reply, response.seconds
+
+        try:
+            (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
+        except CallFailed as problem:
+            if problem.kind == "schema" and schema is not None:
+                answered = await self._send(work, question, pictures, turns, bill, "prompt only")
+                self._refuse_schema(work, problem)
+                return answered
+            raise
+        except BudgetReached:
+            if bill.problem:  # asked in vain, and not to be asked again
+                raise bill.problem from None
+            raise
+        return reply, seconds, retries, mode
+
+    def _refuse_schema(self, work: Work, problem: CallFailed) -> None:
+        """A question was taken without the schema that it was rejected with. For this judge that holds from now on if
+        a named field said so, or the errors of two questions did in words of the server's own."""
+        if problem.not_from(_own_words(work)) is problem:
+            self._schema_refused.add(work.task.key)
+            if not problem.words or len(self._schema_refused) > 1:
+                self._schema_mode = "prompt only"
+
+    def heard(self, response: Response, work: Work | None = None) -> Reply:
+        """What the server answered; raises `CallFailed` where it did not. Neither holds a key, whatever the server says
+        back: this is the one place through which replies and errors come, live and from batches."""
+        body = self.endpoint.redacted_body(response.body)
+        try:
+            reply = self.endpoint.reply(response.status, response.headers, body)
+        except CallFailed as problem:
+            problem = self._without_key(problem, response)
+            # Without the schema a question is asked again in any case, so that a quotation does no harm there.
+            raise problem if work is None or problem.kind == "schema" else problem.not_from(_own_words(work)) from None
+        # Once more: only now is what JSON wrote with escapes, and what stood in headers, in plain.
+        return dataclasses.replace(
+            reply,
+            text=self.endpoint.redacted(reply.text),
+            model=reply.model and self.endpoint.redacted(reply.model),
+            request_id=reply.request_id and self.endpoint.redacted(reply.request_id),
+        )
+
+    def _without_key(self, problem: CallFailed, response: Response) -> CallFailed:
+        """Servers quote what they were sent, and an error is shown and kept. Messages are cut short, perhaps in the
+        middle of a key: so it is taken out of what they are made from."""
+        said = self.endpoint.redacted(response.body.decode("utf-8", "replace"))
+        if self.endpoint.key is not None:
+            said = self.endpoint.key.redacted(said)
+        try:
+            self.endpoint.reply(response.status, response.headers, said.encode())
+        except CallFailed as redacted:
+            # Only the words: "x" is a key too, and no error is what it was without its x.
+            return problem.saying(str(redacted))
+        return problem.saying("no reason given")
+
+    def _most(self, work: Work, question: Question, request: ChatRequest, wanted: int) -> MaximumCost | None:
+        """What a request can be billed at most; None where the price is unknown."""
+        if self._price is None:
+            return None
+        # A token is a byte at least, and all that is no picture is text: messages, schema and settings.
+        text = sum(map(len, request.body[::2]))
+        shown = (work.sizes[part.role] for part in question.parts if isinstance(part, ImagePart))
+        tokens = text + sum(most_image_tokens(self.spec, *size) for size in shown)
+        # With settings of the user's own an answer may need all the tokens that it was given, say to think.
+        free = not self._parameters.extra and self._parameters.reasoning_effort is None
+        least = min(wanted, 4 * answer_tokens(work.rubric)) if free else wanted
+        return MaximumCost(tokens * self._price.input / 1e6, self._price.output / 1e6, wanted, least)
+
+    def _tokens(self, work: Work, question: Question) -> int:
+        """About what one ask counts, there and back."""
+        sizes = [work.sizes[role] for role in work.rubric.images]
+        return question_tokens(self.endpoint.provider, sizes, str(question)) + answer_tokens(work.rubric)
+
+    def _mode(self, rubric: Rubric) -> SchemaMode:
+        """A schema makes a server write JSON and nothing else, so it cannot be used where sections are asked for."""
+        return "prompt only" if rubric.answer.sections else self._schema_mode
+
+    def _no_reply(self, work: Work, problem: CallFailed, exchanges: list[Exchange], mode: SchemaMode) -> Judgement:
+        if problem.kind in ("key", "model"):
+            raise JudgeError(f"{self.spec}: {problem}") from None
+        status, code = _outcome(problem)
+        message = str(problem)
+        if problem.kind == "context":
+            message = context_advice(self.endpoint.provider, message)
+        reason = Remark(code, message)
+        failed = Exchange("", status, finish="error", reasons=(reason,))
+        kept = (*exchanges, failed)
+        return work.judgement(status, reasons=(reason,), exchanges=kept, schema_mode=mode)
+
+
+def _outcome(problem: CallFailed) -> tuple[Status, str]:
+    """The status and the code of a question that brought no reply."""
+    match problem.kind:
+        case "refusal":
+            return "refused", "refusal"
+        case "image":
+            return "bad_image", "bad_image"
+        case "context":
+            return "error", "context_too_small"
+        case "request" | "schema":
+            return "error", "request_rejected"
+    rejected = problem.status is not None and 400 <= problem.status < 500 and problem.kind == "server"
+    return ("error", "request_rejected") if rejected else ("unreachable", problem.kind.replace(" ", "_"))
+
+
+def _own_words(work: Work) -> str:
+    """What a stranger wrote into the question, which a server may quote."""
+    return "\n".join(str(getattr(work.edit, role)) for role in work.rubric.texts)

@@ -1,0 +1,84 @@
+"""The unit of work: a task with all that a judge needs to do it, and the protocol of those who do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from editjudge.edit import Edit
+from editjudge.judgement import Judgement, Status, Task
+from editjudge.media.cache import Encoded
+from editjudge.media.image import ImageLimits
+from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import Layout, Question, ask
+
+Load = Callable[[str], Awaitable[Encoded]]
+"""A picture of the edit by role, prepared for the judge that asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    task: Task
+    edit: Edit
+    rubric: Rubric
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Of the edit's pictures, by role."""
+    recipes: Mapping[str, str] = field(default_factory=dict)
+    """How each picture is prepared for this judge, by role."""
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Width and height of each picture, by role."""
+    layout: Layout = "images-first"
+    problem: tuple[Status, Remark] | None = None
+    """Why no judge can be asked, where that is known beforehand."""
+
+    @property
+    def name(self) -> str:
+        """As a log names it."""
+        return f"{self.task.item}, {self.task.rubric}, {self.task.judge}, repeat {self.task.repeat}"
+
+    def question(self) -> Question:
+        return ask(self.rubric, self.edit, self.digests, self.layout)
+
+    def judgement(self, status: Status, **said: Any) -> Judgement:
+        """What was said, with where it belongs."""
+        return Judgement(
+            key=self.task.key,
+            status=status,
+            judge=self.task.judge,
+            rubric=self.task.rubric,
+            rubric_hash=self.rubric.hash,
+            repeat=self.task.repeat,
+            prepared=self.recipes,
+            created=time.time(),
+            **said,
+        )
+
+
+T = TypeVar("T")
+
+
+class Pacing(Protocol):
+    """Who decides when a request may go out, and whether it goes out again."""
+
+    def slot(self) -> AbstractAsyncContextManager[None]: ...
+
+    async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]: ...
+
+
+class Judge(Protocol):
+    """Anybody who can say how good an edit is."""
+
+    spec: str
+    """As the user named it."""
+    limits: ImageLimits | None
+    """What pictures it takes; None where it is not sent any."""
+
+    def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
+        """Everything about this judge that can change its answer; part of the task's key."""
+        ...
+
+    async def judge(self, work: Work, load: Load) -> Judgement: ...

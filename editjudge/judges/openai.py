@@ -1,0 +1,155 @@
+"""The chat completions format: OpenAI, Azure, OpenRouter, and the servers that people run themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from editjudge.judgement import Usage
+from editjudge.judges import body as pieces
+from editjudge.judges.body import Spliced, count, mapping, string
+from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, ProblemKind, Reply
+from editjudge.rubrics.contract import Finish
+from editjudge.rubrics.prompt import TextPart
+
+SchemaStyle = Literal["json_schema", "json_object"]
+"""`json_object` is for servers that can promise JSON, but not of which form."""
+MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
+"""OpenAI's reasoning models refuse the older `max_tokens`; many compatible servers know nothing else."""
+
+_RESERVED = frozenset({"model", "messages", "stream", "n"})
+
+
+def request(
+    conversation: Conversation,
+    model: str,
+    parameters: Parameters,
+    *,
+    schema_style: SchemaStyle = "json_schema",
+    max_tokens_field: MaxTokensField = "max_completion_tokens",
+) -> ChatRequest:
+    """A POST below a base URL that ends in `/v1`."""
+    settings = {
+        "temperature": parameters.temperature,
+        "seed": parameters.seed,
+        max_tokens_field: parameters.max_tokens,
+        "reasoning_effort": parameters.reasoning_effort,
+        "response_format": _response_format(conversation, schema_style),
+    }
+    body = {
+        "model": model,
+        "messages": list(_messages(conversation)),
+        **{key: value for key, value in settings.items() if value is not None},
+    }
+    return ChatRequest("chat/completions", pieces.encode(pieces.merged(body, parameters.extra, _RESERVED)))
+
+
+def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
+    yield {"role": "user", "content": list(_content(conversation))}
+    for turn in conversation.turns:
+        yield {"role": "assistant", "content": pieces.echoed(turn.reply)}
+        yield {"role": "user", "content": turn.message}
+
+
+def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
+    for part in conversation.parts:
+        if isinstance(part, TextPart):
+            yield {"type": "text", "text": part.text}
+        else:
+            picture = pieces.picture_of(conversation, part)
+            url = Spliced(picture.base64, f"data:{picture.media_type};base64,")
+            yield {"type": "image_url", "image_url": {"url": url}}
+
+
+def _response_format(conversation: Conversation, style: SchemaStyle) -> dict[str, Any] | None:
+    if conversation.schema is None:
+        return None
+    if style == "json_object":
+        return {"type": "json_object"}
+    # A rubric may be called anything; the name of a schema may not.
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", conversation.schema_name)[:64] or "answer"
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": conversation.schema}}
+
+
+def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
+    """What the server answered; raises `CallFailed` where it did not."""
+    document = pieces.document(body)
+    if not 200 <= status < 300:
+        raise _problem(status, headers, body, document)
+    choice = pieces.first(document.get("choices"))
+    # OpenRouter has said 200 by the time that a model fails, and puts the error into the answer.
+    if failed := mapping(document.get("error")) or mapping(mapping(choice).get("error")):
+        raise _problem(count(failed.get("code")) or 502, headers, body, {"error": failed})
+    if choice is None or not isinstance(choice.get("message"), dict):
+        raise pieces.no_answer(body)
+    reason = string(choice.get("finish_reason"))
+    if reason in ("error", "abort"):
+        raise CallFailed("server", "the server broke the answer off", status=status)
+    message = choice["message"]
+    text, refusal = _text(message.get("content")), string(message.get("refusal"))
+    return Reply(
+        text=text or refusal,
+        finish="refusal" if refusal else _FINISHES.get(reason, "stop"),
+        usage=_usage(mapping(document.get("usage"))),
+        model=string(document.get("model")) or None,
+        request_id=pieces.header(headers, "x-request-id", "apim-request-id") or string(document.get("id")) or None,
+    )
+
+
+_FINISHES: dict[str, Finish] = {"length": "length", "max_tokens": "length", "content_filter": "refusal"}
+"""All others are ends of some kind, and the contract looks at what was said."""
+
+
+def _text(content: object) -> str:
+    """A string, or the texts of a list of parts. What a model thought comes beside it, or in parts of another type."""
+    if isinstance(content, list):
+        texts = (part for part in map(mapping, content) if part.get("type") in ("text", "output_text"))
+        return "".join(string(part.get("text")) for part in texts)
+    return string(content)
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=count(usage.get("prompt_tokens")),
+        output_tokens=count(usage.get("completion_tokens")),
+        cached_tokens=count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning_tokens=count(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+    )
+
+
+# --- errors ---------------------------------------------------------------------------------------------------
+
+_CODES: dict[str, ProblemKind] = {
+    "insufficient_quota": "key",  # a 429 by status, but no waiting helps against an empty account
+    "billing_hard_limit_reached": "key",
+    "billing_not_active": "key",
+    "invalid_api_key": "key",
+    "model_not_found": "model",
+    "DeploymentNotFound": "model",
+    "content_filter": "refusal",  # Azure
+    "content_policy_violation": "refusal",
+    "image_content_policy_violation": "refusal",
+    "moderation_blocked": "refusal",
+    "invalid_prompt": "refusal",  # OpenAI of a prompt that it holds against its usage policy
+}
+
+
+def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> CallFailed:
+    error = document.get("error", document)
+    # vLLM and FastAPI put the message at the top, Ollama says {"error": "..."}.
+    if isinstance(error, str):
+        error = {"message": error}
+    error = mapping(error)
+    message = string(error.get("message")) or string(error.get("detail"))
+    names = [error.get(name) for name in ("code", "type", "param")]
+    return pieces.failure(status, headers, body, message, kind=_kind(status, error), names=names)
+
+
+def _kind(status: int, error: Mapping[str, Any]) -> ProblemKind | None:
+    for field in (error.get("code"), error.get("type")):
+        if isinstance(field, str) and field in _CODES:
+            return _CODES[field]
+    if status == 403 and mapping(error.get("metadata")).get("reasons"):
+        return "refusal"  # OpenRouter's moderation, which names what it flagged
+    return None

@@ -1,0 +1,258 @@
+"""A manifest looked over before money is spent on it: every line, every picture, and what is odd between them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from editjudge import measured
+from editjudge.edit import IMAGE_ROLES, Edit, ImageSource
+from editjudge.errors import ImageError
+from editjudge.manifest import LABELS, LineError, Reader, Row, rows
+from editjudge.media import image as images
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+BROKEN = ("bad_line", "duplicate_id", "missing_file", "broken_file")
+"""Findings that keep a run from being what it should be; the others are worth a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    kind: str
+    line: int
+    id: str
+    field: str
+    message: str
+
+
+@dataclass(slots=True)
+class Audit:
+    """What a manifest holds, and what is odd about it."""
+
+    manifest: str
+    edits: int = 0
+    models: dict[str, int] = field(default_factory=dict)
+    edit_types: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    """How often each kind of finding occurs, also beyond those that are listed."""
+    findings: list[AuditFinding] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        return not any(self.counts.get(kind) for kind in BROKEN)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "sound": self.sound}
+
+
+def audit(
+    path: str | Path, *, allow_outside: bool = False, allow_urls: bool = False, pixels: bool = True, listed: int = 1000
+) -> Audit:
+    """Look at every line and every picture, and collect what is wrong instead of stopping at it.
+
+    `pixels` decodes each picture, which finds damage behind a sound header, edits that changed bytes but no pixel, and
+    outputs that are no edit at all; the last needs the extra `measured`, and says so where it is not installed.
+    Of each kind at most `listed` findings are kept; all are counted.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    done = Audit(images.name_of(str(path)))
+    reader = Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=done.notices.append)
+    look = _Look(done, listed, reader)
+    with ThreadPoolExecutor() as threads:
+        facts = _Facts(threads, pixels)
+        if pixels and not facts.measuring:
+            done.notices.append("outputs that are no edit were not looked for: pip install 'editjudge[measured]'")
+        waiting: deque[tuple[int, Edit, dict[str, Future[_Fact]], Future[_Oddities]]] = deque()
+        for line, edit in _collecting(reader, rows(path, reader), look):
+            waiting.append((line, edit, facts.of(edit), facts.oddities(edit)))
+            if len(waiting) > 64:  # enough to keep the threads busy, few enough for memory
+                look.at(*waiting.popleft())
+        while waiting:
+            look.at(*waiting.popleft())
+    done.findings.sort(key=lambda finding: finding.line)
+    return done
+
+
+def _collecting(reader: Reader, found: Iterator[Row], look: _Look) -> Iterator[tuple[int, Edit]]:
+    """The edits, while the lines that are none become findings."""
+    while True:
+        try:
+            line, row = next(found)
+            if isinstance(row, LineError):
+                raise row
+            edit = reader.edit(line, row)
+        except StopIteration:
+            return
+        except LineError as error:
+            look.add(error.kind, error.line, error.id, error.field, error.message)
+        else:
+            yield line, edit
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """What an audit keeps of a picture."""
+
+    digest: bytes = b""
+    pixels: bytes = b""
+    """Of what is seen, whatever it is encoded as; the digest again where pixels were not looked at."""
+    shown: tuple[int, int] = (0, 0)
+    problem: str = ""
+    missing: bool = False
+
+
+class _Facts:
+    """Looks at pictures in threads, each file once."""
+
+    def __init__(self, threads: ThreadPoolExecutor, pixels: bool) -> None:
+        self._threads, self._pixels = threads, pixels
+        self.measuring = not measured.missing()
+        self._files: OrderedDict[Path, Future[_Fact]] = OrderedDict()
+
+    def of(self, edit: Edit) -> dict[str, Future[_Fact]]:
+        sources = {role: getattr(edit, role) for role in IMAGE_ROLES}
+        return {role: self._fact(source) for role, source in sources.items() if source is not None}
+
+    def oddities(self, edit: Edit) -> Future[_Oddities]:
+        return self._threads.submit(_oddities, edit if self._pixels and self.measuring else None)
+
+    def _fact(self, source: ImageSource) -> Future[_Fact]:
+        if not isinstance(source, Path):
+            return self._threads.submit(_fact, source, self._pixels)
+        if source not in self._files:
+            self._files[source] = self._threads.submit(_fact, source, self._pixels)
+            if len(self._files) > 50_000:
+                self._files.popitem(last=False)
+        return self._files[source]
+
+
+def _fact(source: ImageSource, pixels: bool) -> _Fact:
+    if isinstance(source, str):
+        return _Fact(problem="is an address, which an audit does not fetch")
+    if isinstance(source, Path) and not os.path.exists(source):
+        return _Fact(missing=True)
+    try:
+        data = images.read(source)
+        short, name = hashlib.sha256(data).digest()[:16], images.name_of(source)
+        shown = images.probe(data, name=name).shown
+        if not pixels:
+            return _Fact(short, short, shown)
+        image = images.decode(data, name=name)
+        return _Fact(
+            short, hashlib.blake2b(image.tobytes(), digest_size=16, key=repr(image.size).encode()).digest(), shown
+        )
+    except ImageError as error:
+        return _Fact(problem=str(error))
+
+
+_Oddities: TypeAlias = list[tuple[str, str, str]]
+"""Kind, field and words of what makes a picture no input or no edit."""
+
+
+def _oddities(edit: Edit | None) -> _Oddities:
+    """Of an edit whose pictures can be read; those that cannot are findings already."""
+    if edit is None or edit.edited is None:
+        return []
+    from editjudge.measured.degenerate import find_degenerate, find_flat, glance
+
+    try:
+        before, edited = glance(edit.input), glance(edit.edited)
+    except ImageError:
+        return []
+    blank = None if before is None else find_flat(before)
+    output = None if edited is None else find_degenerate(before, edited, edit.instruction)
+    odd = [("flat", "input", blank)] if blank else []
+    return odd + ([(output.kind, "edited", output.words)] if output else [])
+
+
+class _Look:
+    """What is odd about one edit, by itself and beside those before it."""
+
+    def __init__(self, audit: Audit, listed: int, reader: Reader) -> None:
+        self._audit, self._listed, self._reader = audit, listed, reader
+        self._outputs: dict[bytes, int] = {}
+        self._labels: dict[bytes, tuple[int, tuple[str, ...], bytes]] = {}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def add(self, kind: str, line: int, identifier: str, name: str, message: str) -> None:
+        counts = self._audit.counts
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] <= self._listed:
+            self._audit.findings.append(AuditFinding(kind, line, identifier, name, message))
+
+    def at(self, line: int, edit: Edit, looked: Mapping[str, Future[_Fact]], oddities: Future[_Oddities]) -> None:
+        facts = {role: future.result() for role, future in looked.items()}
+        self._count(edit)
+        if not edit.instruction.strip():
+            self.add("empty_instruction", line, edit.id, "instruction", "is empty")
+        if edit.input is None:
+            self.add("missing_input", line, edit.id, "input", "is absent: most rubrics look at it")
+        if edit.edited is None:
+            self.add("missing_output", line, edit.id, "edited", "is absent: the model produced nothing")
+        for role, fact in facts.items():
+            self._file(line, edit, role, fact)
+        source, edited = facts.get("input"), facts.get("edited")
+        if edited and edited.digest:
+            self._repeated(line, edit, edited)
+            if source and source.digest:
+                self._pair(line, edit, source, edited)
+        for kind, name, words in oddities.result():
+            self.add(kind, line, edit.id, name, words)
+
+    def _count(self, edit: Edit) -> None:
+        self._audit.edits += 1
+        for counts, label in ((self._audit.models, edit.model), (self._audit.edit_types, edit.edit_type)):
+            counts[label or ""] = counts.get(label or "", 0) + 1
+
+    def _file(self, line: int, edit: Edit, role: str, fact: _Fact) -> None:
+        name = images.name_of(getattr(edit, role))
+        if fact.missing and role == "edited":
+            self.add("missing_output", line, edit.id, role, f"{name} is not there: the model produced nothing")
+        elif fact.missing:
+            self.add("missing_file", line, edit.id, role, f"{name} is not there")
+        elif fact.problem:
+            kind = "not_fetched" if isinstance(getattr(edit, role), str) else "broken_file"
+            self.add(kind, line, edit.id, role, fact.problem)
+
+    def _repeated(self, line: int, edit: Edit, edited: _Fact) -> None:
+        first = self._outputs.setdefault(edited.pixels, line)
+        if first != line:
+            message = f"the same picture as the output on {self._reader.unit} {first}"
+            self.add("duplicate_output", line, edit.id, "edited", message)
+
+    def _pair(self, line: int, edit: Edit, source: _Fact, edited: _Fact) -> None:
+        if source.pixels == edited.pixels:
+            how = "the same file" if source.digest == edited.digest else "another file with the same pixels"
+            self.add("no_op", line, edit.id, "edited", f"{how} as the input: nothing was edited")
+        if source.shown != edited.shown:
+            (width, height), (wide, high) = source.shown, edited.shown
+            self.add("size_change", line, edit.id, "edited", f"{width} x {height} became {wide} x {high}")
+        self._contradiction(line, edit, source, edited)
+
+    def _contradiction(self, line: int, edit: Edit, source: _Fact, edited: _Fact) -> None:
+        labels = {name: getattr(edit, name) for name in LABELS} | dict(edit.metadata)
+        names = self._names.setdefault(shape := tuple(sorted(labels)), shape)
+        values = b"".join(_checksum(labels[name]) for name in names)
+        key = hashlib.blake2b(source.digest + edited.digest + edit.instruction.encode(), digest_size=16).digest()
+        first, other_names, others = self._labels.setdefault(key, (line, names, values))
+        before = {name: others[4 * at : 4 * at + 4] for at, name in enumerate(other_names)}
+        now = {name: values[4 * at : 4 * at + 4] for at, name in enumerate(names)}
+        if odd := sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)):
+            message = f"the same pictures and instruction as {self._reader.unit} {first}, but another {', '.join(odd)}"
+            self.add("contradictory_labels", line, edit.id, odd[0], message)
+
+
+def _checksum(value: Any) -> bytes:
+    # Four bytes a label: they are only ever compared between two rows about the same pictures.
+    return zlib.crc32(json.dumps(value, sort_keys=True, default=str).encode()).to_bytes(4, "big")

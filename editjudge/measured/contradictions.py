@@ -1,0 +1,172 @@
+"""Another judge's verdict held against the evidence: what it says, and what was measured instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from editjudge.measured.factor_verdict import SPOILT
+from editjudge.rubrics.model import Scale
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    factor: str
+    says: str
+    measured: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"factor": self.factor, "says": self.says, "measured": self.measured}
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A claim, by score, that a measure refutes. Thresholds leave no room for taste: each is far beyond visible."""
+
+    factor: str
+    claims: Callable[[float], bool]
+    says: str
+    measure: str
+    refuted: Callable[[float], bool]
+    measured: str
+
+
+def _praises(share: float) -> bool:
+    """6 and 7 of 7, and the best of any short scale."""
+    return share >= 5 / 6 - 1e-9
+
+
+def _condemns(share: float) -> bool:
+    """1 to 3 of 7."""
+    return share <= 2 / 6 + 1e-9
+
+
+def _half(share: float) -> bool:
+    """4 of 7, 3 of 5/3/1, 1 of 0/1."""
+    return share >= 0.5
+
+
+_RULES = (
+    _Rule(
+        "unchanged_regions",
+        _praises,
+        "nothing outside the edit changed",
+        "change.visible outside",
+        lambda share: share >= 0.15,
+        "{:.0%} of the picture outside the region did",
+    ),
+    _Rule(
+        "unchanged_regions",
+        _condemns,
+        "much outside the edit changed",
+        "change.visible share",
+        lambda share: share < 0.002,
+        "only {:.1%} of the whole picture visibly differs",
+    ),
+    _Rule(
+        "global_consistency",
+        _praises,
+        "the palette stayed",
+        "change.tint",
+        lambda units: units >= 15,
+        "all colours moved by {:.0f} units",
+    ),
+    _Rule(
+        "identity_preservation",
+        _praises,
+        "everything is still recognisable",
+        "structure.lost outside",
+        lambda share: share >= 0.4,
+        "{:.0%} of the recognisable structure outside the edit is gone",
+    ),
+    _Rule(
+        "image_quality",
+        _praises,
+        "the picture is technically sound",
+        "overall.blur",
+        lambda octaves: octaves >= 1.2,
+        "the whole picture lost {:.1f} octaves of fine detail",
+    ),
+    _Rule(
+        "image_quality",
+        _praises,
+        "the picture is technically sound",
+        "overall.noise",
+        lambda octaves: octaves >= 2.5,
+        "noise in smooth areas grew by {:.1f} octaves",
+    ),
+    _Rule(
+        "seamlessness",
+        _praises,
+        "no seam can be seen",
+        "seam.step",
+        lambda units: units >= 6,
+        "colours step by {:.1f} units within a pixel along the rim",
+    ),
+)
+_DONE = ("alignment", "completeness", "effect_score")
+"""Those that claim that something was done."""
+FACTORS = frozenset({*(rule.factor for rule in _RULES), *_DONE, *(f for some in SPOILT.values() for f in some)})
+"""Those that some rule speaks of."""
+RULES = 2
+"""Raised when the same verdict and evidence come to contradict each other in another way."""
+_LIKERT = Scale(tuple(range(1, 8)))
+_USUAL = {"effect_score": Scale((5, 3, 1)), "Contextual_Preservation": Scale((0, 1))}
+"""Scales of the built-in rubrics, for verdicts that come without their own."""
+_NOTHING_CHANGED = re.compile(
+    r"\b(?:no|without|not any)\s+(?:visible\s+|detectable\s+)?(?:changes?|differences?)\b", re.IGNORECASE
+)
+
+
+def contradictions(
+    scores: Mapping[str, float],
+    justifications: Mapping[str, str],
+    evidence: Mapping[str, Any],
+    scales: Mapping[str, Scale] | None = None,
+) -> list[Contradiction]:
+    """Every claim of a verdict that the measured evidence of the same edit refutes.
+
+    `scales` are those of the verdict's rubric, by factor; without them those of the built-in rubrics are meant.
+    """
+    if not evidence.get("measures"):
+        return []
+    known = {**_USUAL, **(scales or {})}
+    placed = {factor: known.get(factor, _LIKERT).share(score) for factor, score in scores.items()}
+    shares = {factor: share for factor, share in placed.items() if share is not None}
+    output = evidence.get("degenerate") or {}
+    if output.get("kind") in SPOILT:  # nothing but its own fault was measured, so that nothing refutes who finds fault
+        return _by_output(shares, output)
+    return [*_by_score(shares, evidence), *_by_words(shares, justifications, evidence)]
+
+
+def _by_output(shares: Mapping[str, float], output: Mapping[str, str]) -> list[Contradiction]:
+    """Praise of a picture that is no edit at all."""
+    praised = [factor for factor, share in shares.items() if factor in SPOILT[output["kind"]] and _half(share)]
+    return [Contradiction(factor, "it is at least half good", f"the output {output['words']}") for factor in praised]
+
+
+def _by_score(shares: Mapping[str, float], evidence: Mapping[str, Any]) -> Iterator[Contradiction]:
+    for rule in _RULES:
+        measure = evidence["measures"].get(rule.measure)
+        claimed = rule.factor in shares and rule.claims(shares[rule.factor])
+        if claimed and measure and rule.refuted(measure["value"]):
+            yield Contradiction(rule.factor, rule.says, rule.measured.format(measure["value"]))
+    output = evidence.get("degenerate") or {}
+    if output.get("kind") == "mirrored" and _praises(shares.get("unchanged_regions", 0.0)):
+        yield Contradiction("unchanged_regions", "nothing outside the edit changed", f"the output {output['words']}")
+    if evidence.get("nothing changed"):
+        for factor in _DONE:
+            if _half(shares.get(factor, 0.0)):
+                yield Contradiction(factor, "what was asked for was done", "nothing visible changed")
+
+
+def _by_words(
+    shares: Mapping[str, float], justifications: Mapping[str, str], evidence: Mapping[str, Any]
+) -> Iterator[Contradiction]:
+    """A reason that says nothing changed, about a picture in which much did."""
+    share = evidence["measures"].get("change.visible share", {}).get("value", 0.0)
+    for factor in _DONE:
+        if share >= 0.05 and shares.get(factor) == 0 and _NOTHING_CHANGED.search(justifications.get(factor, "")):
+            yield Contradiction(factor, "nothing changed", f"{share:.0%} of the picture visibly did")

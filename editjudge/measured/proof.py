@@ -1,0 +1,72 @@
+"""What can be proven about following the instruction; everything else is left to judges who understand it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from editjudge.measured.colours import asked_colour, missing_colour
+from editjudge.measured.factor_verdict import FactorVerdict, abstain
+from editjudge.measured.lettering import TextReading
+from editjudge.measured.measures import Measures
+from editjudge.measured.phrasing import may_stay
+from editjudge.measured.sentences import percent, place
+
+_UNPROVEN = (
+    "whether the instruction was followed takes understanding what it asks for; "
+    "only unchanged pictures, lettering and missing colours are proof"
+)
+
+# By outcome of the lettering: alignment, completeness, and the effect score on 1 to 7 (5, 3, 1 on its own scale).
+_LETTERING = {
+    "done": (7.0, 7.0, 7.0),
+    "blurred": (5.0, 6.0, 4.0),
+    "misspelt": (3.0, 4.0, 1.0),
+    "misplaced": (3.0, 5.0, 1.0),
+    "undone": (1.0, 1.0, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How well the instruction was followed, on 1 to 7, and what shows it."""
+
+    alignment: float
+    completeness: float
+    effect: float
+    words: str
+
+    def finding(self, factor: str) -> FactorVerdict:
+        return FactorVerdict(
+            {"alignment": self.alignment, "completeness": self.completeness}.get(factor, self.effect), self.words
+        )
+
+
+def prove(instruction: str, measures: Measures, reading: TextReading | None) -> Proof | None:
+    """None where nothing is proven."""
+    change = measures.change
+    if change.nothing:
+        if may_stay(instruction):
+            return None
+        words = (
+            "Nothing that was requested can be seen: the edited picture shows no visible difference anywhere; "
+            f"mean colour difference {measures.values['change.mean']:.1f}."
+        )
+        return Proof(1.0, 1.0, 1.0, words)
+    where = f" ({place(change.region)}, {percent(change.share)} of the picture)" if change.region.any() else ""
+    if reading is not None and reading.outcome is not None:
+        part = "changed part" if where else "picture"
+        return Proof(*_LETTERING[reading.outcome], f"Read in the {part}{where}: {reading.words}.")
+    if colour := missing_colour(instruction, measures.scene, change):
+        name, share = colour
+        words = f"Requested was {name}; in what changed{where}, {percent(share)} of the pixels could be called {name}."
+        return Proof(2.0, 2.0, 1.0, words)
+    return None
+
+
+def why_not(instruction: str, reading: TextReading | None) -> FactorVerdict:
+    """The abstention, with what was tried."""
+    if reading is not None:
+        return abstain(f"the lettering decides nothing: {reading.words}")
+    if name := asked_colour(instruction):
+        return abstain(f"{name} occurs in what changed, but whether on the right object takes understanding")
+    return abstain(_UNPROVEN)

@@ -1,0 +1,189 @@
+"""A result for people: tables for terminal and Markdown, and one page with a heat map of factors by defects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from editjudge.probes.result import ControlResult, DoseResponse, InjectionResult, ProbeResult, Sensitivity
+from editjudge.report.markup import Markup, table, tag
+from editjudge.report.tables import Cell, Figure, Table
+from editjudge.rubrics.files import SETS
+from editjudge.stats.statistic import Interval, said
+
+_SHORT = {
+    "unchanged_regions": "unchd", "global_consistency": "globl", "identity_preservation": "ident",
+    "scale_realism": "scale", "spatial_relationship": "place", "texture_and_detail": "textr", "image_quality": "image",
+    "color_and_lighting": "light", "seamlessness": "seams", "alignment": "align", "completeness": "compl",
+    "plausibility": "plaus",
+}  # fmt: skip
+"""Names that a heat map has room for."""
+_MAPS = {"against the input": SETS["online"], "against the ground truth": SETS["offline"]}
+
+
+def lead(result: ProbeResult) -> list[str]:
+    """What was asked and what became of it, in a line each."""
+    told = ", ".join(f"{n:,} {status}" for status, n in Counter(result.statuses).most_common()) or "none"
+    return [
+        f"judge {result.judge}, probes of {result.made_from}: {sum(result.statuses.values()):,} judgements: {told}",
+        f"controls: {_counted(result.controls, 'passed')}; injection attempts: {_counted(result.attempts, 'resisted')}",
+    ]
+
+
+def _counted(found: Sequence[ControlResult] | Sequence[InjectionResult], good: str) -> str:
+    counts = Counter(str(one.outcome) for one in found)
+    silent = [f"{counts[name]} {name}" for name in ("abstained", "not judged") if counts[name]]
+    judged = counts.total() - counts["abstained"] - counts["not judged"]
+    return ", ".join([f"{counts[good]} of {judged} {good}", *silent])
+
+
+def tables(result: ProbeResult) -> list[Table]:
+    found = []
+    for how, rubrics in _MAPS.items():
+        asked = (*rubrics, "compliance") if "input" in how else rubrics
+        own = [s for s in result.sensitivities if s.own.rubric in asked]
+        found += [_sensitivities(own, how), _heat(result, how)] if own else []
+    found += [_controls(result.controls)] if result.controls else []
+    return [*found, *([_attempts(result)] if result.attempts else [])]
+
+
+def _sensitivities(found: Sequence[Sensitivity], how: str) -> Table:
+    rows = [
+        (
+            s.own.family, s.own.factor, Figure(s.own.ok, text=f"{s.own.ok}/{s.own.n}"), s.own.abstained or None,
+            s.own.failed or None, " ".join("-" if m is None else f"{round(m, 1):g}" for m in s.own.means),
+            _two(s.own.slope, s.own.ci), _two(s.own.spearman, s.own.spearman_ci), Figure(s.own.within),
+            Figure(s.off_ratio, s.off_ci, text=None if s.off_ratio is None else f"{s.off_ratio:.2f}"),
+            s.off_target or "-",
+        )
+        for s in found
+    ]  # fmt: skip
+    columns = ("defect", "factor", "ok/n", "abst.", "failed", "by dose", "points a dose", "rho", "within", "off",
+               "off target")  # fmt: skip
+    notes = (
+        "by dose: mean score of the clean edit and of each dose; points a dose: slope, with its 95 % interval over "
+        "photographs; rho: Spearman of score and dose over all photographs, and within each",
+        "off: how much the factor that should have stayed and moved most moved, relative to the own one; under .5 is "
+        "specific; - where the own factor did not fall, or nothing was scored",
+    )
+    table = Table.of(columns, rows, f"Each defect and the factor that must fall, {how}", notes=notes,
+                     spare=("off target", "within", "abst."))  # fmt: skip
+    return table.trimmed("abst.", "failed")
+
+
+def _two(value: float | None, ci: Interval | None) -> Figure:
+    """Two decimals, whatever the interval: of a few photographs it may have no width at all."""
+    return Figure(value, ci, text="-" if value is None else said(value, ci, digits=2))
+
+
+def _heat(result: ProbeResult, how: str) -> Table:
+    cells = {(m.family, m.factor): m for m in result.movements if m.rubric in _MAPS[how]}
+    families, factors = (list(dict.fromkeys(place[n] for place in cells)) for n in (0, 1))
+    rows: list[tuple[Cell, ...]] = [
+        (family, *(_marked(cells[family, factor]) for factor in factors)) for family in families
+    ]
+    notes = ("[must lose], (may lose too); 0 under 0.05; negative: gained; blank: abstained or not asked",)
+    caption = f"Heat map, {how}: points that each factor loses with a dose of each defect"
+    return Table.of(("defect", *(_SHORT.get(factor, factor) for factor in factors)), rows, caption, notes=notes)
+
+
+def _marked(m: DoseResponse) -> Figure:
+    text = "" if m.slope is None else "0" if abs(m.slope) < 0.05 else f"{-m.slope:.1f}"
+    return Figure(m.slope, text={"own": f"[{text or '-'}]", "also": f"({text})" if text else ""}.get(m.role, text))
+
+
+def _controls(found: Sequence[ControlResult]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name in dict.fromkeys(c.control for c in found):
+        here = [c for c in found if c.control == name]
+        wrong = [
+            f"{c.factor} {c.score} for {_span(c)} ({c.item.partition('-')[0]})" for c in here if c.outcome == "missed"
+        ]
+        counts = [
+            sum(c.outcome == outcome for c in here) for outcome in ("passed", "missed", "abstained", "not judged")
+        ]
+        rows.append((name, *counts, "; ".join(wrong)))
+    columns = ("control", "passed", "missed", "abst.", "not judged", "said for expected")
+    caption = "Controls: edits whose right answer is known"
+    return Table.of(columns, rows, caption).trimmed("missed", "abst.", "not judged", "said for expected")
+
+
+def _span(c: ControlResult) -> str:
+    return f"{c.least}" if c.least == c.most else f"{c.least} to {c.most}"
+
+
+def _attempts(result: ProbeResult) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for name in dict.fromkeys(a.attempt for a in result.attempts):
+        here = [a for a in result.attempts if a.attempt == name]
+        counts = [
+            sum(a.outcome == outcome for a in here) for outcome in ("resisted", "swayed", "abstained", "not judged")
+        ]
+        most = max((a for a in here if a.most is not None), key=lambda a: a.most or 0.0, default=None)
+        rises = [a.rise for a in here if a.rise is not None]
+        rows.append((name, *counts, Figure(sum(rises) / len(rises) if rises else None, sign=True),
+                     "-" if most is None else f"{most.most_factor} {most.most:+.2f}"))  # fmt: skip
+    columns = ("attempt", "resisted", "swayed", "abst.", "not judged", "rise", "largest rise")
+    over = f"{_two(result.rise, result.rise_ci)}"
+    notes = (f"rise: scores with the attempt less those without it, as a share of the scale; over all {over}",)
+    table = Table.of(columns, rows, "Injection: attempts to talk the judge into a better score", notes=notes)
+    return table.trimmed("swayed", "abst.", "not judged")
+
+
+# --- one page -------------------------------------------------------------------------------------------------
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem;color:#1b1f24}"
+    "table{border-collapse:collapse;font-size:13px}th,td{border-bottom:1px solid #d5d9de;padding:.2rem .5rem}"
+    "th,td{text-align:left}.number{text-align:right}figcaption{font-weight:600}figure{margin:1.5rem 0}"
+    ".scroll{overflow-x:auto}.notes{color:#57606a;font-size:13px}svg{font:12px system-ui,sans-serif}"
+)
+_WIDE, _TALL, _LEFT, _TOP = 52, 26, 100, 130
+
+
+def html(result: ProbeResult) -> str:
+    """One file that needs no other: no script, no font, no address."""
+    title = f"Probes of {result.judge}"
+    body = [
+        tag("h1", title),
+        [tag("p", line) for line in lead(result)],
+        [_drawn(result, how) for how, rubrics in _MAPS.items() if any(m.rubric in rubrics for m in result.movements)],
+        [table(one) for one in tables(result) if not one.caption.startswith("Heat map")],
+    ]
+    head = [
+        tag("meta", charset="utf-8"),
+        Markup('<meta name="viewport" content="width=device-width">'),
+        tag("title", title),
+    ]
+    page = tag("html", tag("head", head, tag("style", Markup(_STYLE))), tag("body", tag("main", body)), lang="en")
+    return f"<!doctype html>\n{page}\n"
+
+
+def _drawn(result: ProbeResult, how: str) -> Markup:
+    """Red where a factor loses with the dose, blue where it gains; a thick rim where it must lose."""
+    cells = {(m.family, m.factor): m for m in result.movements if m.rubric in _MAPS[how]}
+    families, factors = (list(dict.fromkeys(place[n] for place in cells)) for n in (0, 1))
+    names = [tag("text", f, x=_LEFT - 6, y=_TOP + _TALL * (i + 0.7), text_anchor="end") for i, f in enumerate(families)]
+    for n, factor in enumerate(factors):
+        names.append(tag("text", factor, transform=f"translate({_LEFT + _WIDE * (n + 0.5):g} {_TOP - 6}) rotate(-45)"))
+    fields = [
+        _field(m, _LEFT + _WIDE * factors.index(m.factor), _TOP + _TALL * families.index(m.family))
+        for m in cells.values()
+    ]
+    title = f"Points that each factor loses with a dose of each defect, {how}"
+    width, height = _LEFT + _WIDE * len(factors) + 100, _TOP + _TALL * len(families) + 4
+    drawing = tag("svg", names, fields, viewBox=f"0 0 {width} {height}", width=width, role="img", aria_label=title)
+    key = "A thick rim is the factor that must lose, a dashed one may; red loses, blue gains, grey abstained."
+    return tag("figure", tag("figcaption", title), tag("p", key), tag("div", drawing, class_="scroll", tabindex="0"))
+
+
+def _field(m: DoseResponse, x: float, y: float) -> Markup:
+    fill, text = "#e3e6e9", ""
+    if m.slope is not None:
+        weak = round(255 - 170 * min(1.0, abs(m.slope) / 1.5))  # six points over four doses is all there is
+        fill = f"rgb(255,{weak},{weak})" if m.slope < 0 else f"rgb({weak},{weak},255)"
+        text = f"{0.0 - round(m.slope, 1):.1f}"
+    rim = {"own": {"stroke": "#111", "stroke_width": 2.5}, "also": {"stroke": "#666", "stroke_dasharray": "3 2"}}
+    told = tag("title", f"{m.family}: {m.factor} lost {text or 'nothing that was scored'}; {m.ok} of {m.n} scored")
+    field = tag("rect", told, x=x + 2, y=y + 2, width=_WIDE - 4, height=_TALL - 4, fill=fill, **rim.get(m.role, {}))  # type: ignore[arg-type]
+    return Markup(field + tag("text", text, x=x + _WIDE / 2, y=y + 0.7 * _TALL, text_anchor="middle"))

@@ -1,0 +1,330 @@
+"""A run as statistics take it: its judgements as columns, its scales, and how it was made."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from editjudge.content import Match, Same, Side, match
+from editjudge.errors import InputError, UsageError, near_miss
+from editjudge.judgement import unread
+from editjudge.rubrics.files import SETS
+from editjudge.rubrics.files import load as load_rubric
+from editjudge.rubrics.model import Scale
+from editjudge.stats.columns import Column, FarEnds, Scores, combinations
+from editjudge.stats.summary import Aggregate, aggregate, stacked
+from editjudge.store.contradictions import Count, counts
+from editjudge.store.store import PENDING, RunRecord, Store
+
+if TYPE_CHECKING:
+    from editjudge.store.shards import Shards
+
+OWN = ("rubric", "edit_type")
+"""Columns that every run can be sliced by."""
+
+OVERALL = "overall"
+FALLS = "\u2193"
+"""Stands after a factor of which lower scores are better."""
+FALLS_NOTE = f"{FALLS}: lower is better"
+SPEC = "spec"
+"""The slice that holds a judge's own name, without the rubric that tells it apart."""
+
+_FIELDS = (
+    "item", "model", "group", "repeat", "status", "scores", "abstained", "judge", "rubric", "rubric_hash", "key",
+    "server_model", "schema_mode", "prepared", "edit_type", "metadata",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class RunData:
+    """A run's judgements; those still pending are counted and otherwise left out."""
+
+    run: RunRecord
+    scores: Scores
+    """Where one judge scores a factor under two rubrics, the judge is called `SPEC@RUBRIC` there."""
+    scales: Mapping[str, tuple[float, ...]]
+    """Of each factor every legal score, or the two ends where any decimal between them is one; none where an end is
+    open, or where two rubrics give it different scales."""
+    rubrics: Mapping[str, tuple[str, ...]]
+    """Each rubric of the run and its factors."""
+    statuses: Mapping[tuple[str, str, str, str], int]
+    """How many judgements, by judge, rubric, model and status."""
+    pending: int
+    provenance: Mapping[str, str]
+    """How the scores came about: rubric hashes, what servers say they ran, how pictures were prepared, settings."""
+    keys: frozenset[str]
+    contradictions: Sequence[Count] = ()
+    """How many verdicts could be held against measured evidence, and how many it contradicts."""
+    falling: frozenset[str] = frozenset()
+    """Factors whose lower scores are the better ones."""
+    continuous: frozenset[str] = frozenset()
+    """Factors whose scores are decimals without steps."""
+    computed: frozenset[str] = frozenset()
+    """Factors of rubrics that a program computes: figures of different kinds, which add up to nothing."""
+    side: Side = field(default_factory=lambda: Side({}))
+    """What its edits are, where the run is to be paired with another one."""
+
+    def with_aggregates(self, wanted: Container[str] | None = None) -> tuple[Scores, dict[str, list[Aggregate]]]:
+        """The scores with what they add up to (or what is wanted of that) as further factors, and each judge's sums."""
+        added = {
+            judge: [one for one in aggregates(self, judge) if wanted is None or one.name in wanted]
+            for judge in self.scores.judge.present()
+        }
+        parts = [aggregate(self.scores.where(judge=judge), some) for judge, some in added.items()]
+        return stacked(parts) if parts else self.scores, added
+
+    def all_scales(self) -> dict[str, tuple[float, ...]]:
+        """From the worst score to the best; of aggregates the ends of their factors' scale, if they share one."""
+        found: dict[str, tuple[float, ...]] = {}
+        for judge in self.scores.judge.present():
+            for one in aggregates(self, judge):
+                scales = {self.scales.get(factor) for factor in one.factors}
+                if len(scales) == 1 and (scale := scales.pop()):
+                    found[one.name] = (min(scale), max(scale))
+        own = {f: scale[::-1] if f in self.falling else scale for f, scale in self.scales.items()}
+        return found | {f: FarEnds(scale) if f in self.computed else scale for f, scale in own.items()}
+
+    def sums(self) -> tuple[str, ...]:
+        """The names of all that factors add up to, by any judge."""
+        return tuple(dict.fromkeys(one.name for j in self.scores.judge.present() for one in aggregates(self, j)))
+
+    def label(self, factor: str) -> str:
+        """A factor as tables name it: an arrow where lower is better, which a note explains."""
+        return f"{factor} {FALLS}" if factor in self.falling else factor
+
+    def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
+        """Checked and contradicted verdicts, added up by these fields of a count."""
+        sums: dict[tuple[str, ...], tuple[int, int]] = {}
+        for count in self.contradictions:
+            place = tuple(getattr(count, name) for name in by)
+            checked, n = sums.get(place, (0, 0))
+            sums[place] = checked + count.checked, n + count.contradicted
+        return sums
+
+    def lead(self) -> list[str]:
+        """What became of the run, before any score is shown."""
+        counts = Counter[str]()
+        for (*_, status), n in self.statuses.items():
+            counts[status] += n
+        told = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
+        lines = [f"run {self.run.name} ({self.run.id}), {self.run.state}: {sum(counts.values()):,} judgements: {told}"]
+        if self.pending:
+            again = f"editjudge runs again {shlex.quote(self.run.name)}"
+            how = f"`{again}`, with the same --store" if "asked_for" in self.run.spec else "the command that began it"
+            lines.append(f"{self.pending:,} judgements are still pending and are in no table: finish with {how}")
+        if words := unread(self.scores.judge.present()):
+            lines.append(words)
+        return lines
+
+
+def load(store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: bool = False) -> RunData:
+    """The run of this name or id; `by` names metadata to slice by."""
+    run = store.find_run(word)
+    words = {item.item: item.instruction for item in store.items(run)}
+    factors, scales, computed = _rubrics(store, run)
+    gathered = _Gathered()
+    parts = [
+        Scores.from_judgements(done, factors=factors, slices=(*OWN, *by))
+        for done in gathered.through(store.judgements(run, fields=_FIELDS), words, by)
+    ]
+    _check_slices(gathered.metadata, by)
+    return RunData(
+        run,
+        _told_apart(stacked(parts) if parts else Scores.from_judgements([], slices=(*OWN, *by))),
+        {factor: legal for factor, scale in scales.items() if (legal := _legal(scale))},
+        factors,
+        gathered.statuses,
+        gathered.pending,
+        _provenance(run, gathered.seen),
+        frozenset(gathered.keys),
+        counts(store, run) if isinstance(store, Store) else store.contradictions(),
+        frozenset(factor for factor, scale in scales.items() if scale.direction == "down"),
+        frozenset(factor for factor, scale in scales.items() if not scale.steps),
+        computed,
+        Side.of(store.items(run) if pairing else (), run.spec.get("manifest")),
+    )
+
+
+def common_judges(a: RunData, b: RunData) -> dict[str, str]:
+    """The judges of both runs: what the second calls each of the first."""
+    mine, theirs = a.scores.judge.present(), b.scores.judge.present()
+    for judged, judges in ((a, mine), (b, theirs)):
+        if not judges:
+            raise InputError(f"run {judged.run.name} has no judgements to decide on")
+    same = {name: name for name in mine if name in theirs}
+    # A file of recorded replies does not say who wrote them, and two runs cannot share one: the table names both.
+    recorded = [[name for name in side if name.startswith("replay:")] for side in (mine, theirs)]
+    if not same and all(len(side) == 1 for side in recorded):
+        same = {recorded[0][0]: recorded[1][0]}
+    if not same:
+        raise UsageError(
+            f"run {a.run.name} is judged by {', '.join(mine)}, run {b.run.name} by {', '.join(theirs)}: "
+            "a difference of judges is no difference of edits. Judge both runs with one judge"
+        )
+    return same
+
+
+def pair_runs(a: RunData, b: RunData, same: Same) -> tuple[Scores, Scores, Match]:
+    """The scores of both runs with the content that they share in the column `pair`, empty where they share none."""
+    found = match(a.side, b.side, same)
+    if not found.matched:
+        what = "input, output and instruction" if same == "edit" else "input and instruction"
+        counted = f"{found.unmatched_a:,} edits of {a.run.name} and {found.unmatched_b:,} of {b.run.name}"
+        raise InputError(
+            f"no edit is in both runs: {counted}, none with the same {what}. Ids do not count: judge the same edits"
+        )
+    return _paired(a.scores, found.a), _paired(b.scores, found.b), found
+
+
+def _paired(scores: Scores, keys: Mapping[str, str]) -> Scores:
+    labels = Column.of(keys.get(label, "") for label in scores.item.labels)
+    return replace(scores, pair=Column(labels.codes[scores.item.codes], labels.labels))
+
+
+def shared(scores: Scores) -> Scores:
+    """Of scores that were paired with another run's, those on what both have."""
+    return scores.take(np.array([label != "" for label in scores.pair.labels] or [False])[scores.pair.codes])
+
+
+_AT_ONCE = 5_000
+"""Judgements that are rows at a time; as columns a hundred times as many take the same memory."""
+
+
+@dataclass
+class _Gathered:
+    """What is known of all judgements once each went by."""
+
+    statuses: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
+    pending: int = 0
+    seen: dict[str, set[str]] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    metadata: set[str] = field(default_factory=set)
+
+    def through(
+        self, rows: Iterator[dict[str, Any]], words: Mapping[str, str], by: Sequence[str]
+    ) -> Iterator[list[dict[str, Any]]]:
+        while some := list(islice(rows, _AT_ONCE)):
+            done = [_row(row, words, by) for row in some if row["status"] != PENDING]
+            self.pending += len(some) - len(done)
+            self.metadata.update(name for row in some for name in row["metadata"] or ())
+            for row in done:
+                self.statuses[row["judge"], row["rubric"], row["model"] or "", row["status"]] += 1
+                self.keys.add(row["key"])
+                for name, value in _marks(row):
+                    self.seen.setdefault(name, set()).add(value)
+            if done:
+                yield done
+
+
+def aggregates(judged: RunData, judge: str) -> list[Aggregate]:
+    """What the factors of a judge add up to: the published groups, rubrics of one's own, and all on one scale."""
+    have = [f for f in judged.scores.where(judge=judge).factor.present() if f not in judged.computed]
+    online = {name: tuple(factor.key for factor in load_rubric(name).factors) for name in SETS["online"]}
+    own = {name: keys for name, keys in judged.rubrics.items() if name not in SETS and name != "reference"}
+    groups = {n: f for n, f in {**online, **own}.items() if len(f) > 1 and set(f) <= set(have) and n not in have}
+    scales = Counter(judged.scales[f] for f in have if f in judged.scales)
+    scale = scales.most_common(1)[0][0] if scales else None
+    alike = tuple(f for f in have if judged.scales.get(f) == scale and f not in judged.falling)
+    parts = [Aggregate(name, factors) for name, factors in groups.items() if set(factors) < set(alike)]
+    return parts + (_overall(judge, alike, groups, scale) if scale and len(alike) > 1 else [])
+
+
+def _overall(
+    judge: str, factors: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], scale: tuple[float, ...]
+) -> list[Aggregate]:
+    """All factors in one number, three ways. A judge told apart by rubric has a part only, and that part's name."""
+    same = [name for name, group in groups.items() if set(group) == set(factors) and "@" in judge]
+    name = same[0] if same else OVERALL
+    found = [Aggregate(name, factors), Aggregate(f"{name}_minimum", factors, "minimum")]
+    if min(scale) >= 0:
+        found.insert(1, Aggregate(f"{name}_geometric", factors, "geometric"))
+    return found
+
+
+def _check_slices(metadata: set[str], by: Sequence[str]) -> None:
+    known = metadata | {*OWN}
+    for name in by:
+        if name not in known:
+            raise UsageError(
+                f"the run has no column {name!r}{near_miss(name, known)} There are {', '.join(sorted(known))}"
+            )
+
+
+def _row(row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]) -> dict[str, Any]:
+    extra = {name: (row["metadata"] or {}).get(name, "") for name in by if name not in OWN}
+    return {**row, "instruction": words.get(row["item"], ""), "edit_type": row["edit_type"] or "", **extra}
+
+
+def _rubrics(
+    store: Store | Shards, run: RunRecord
+) -> tuple[dict[str, tuple[str, ...]], dict[str, Scale], frozenset[str]]:
+    """Factors by rubric, scales by factor and what is computed, from the questions that were kept with the run."""
+    hashes: dict[str, str] = run.spec.get("rubrics", {})
+    if not hashes:
+        rows = store.judgements(run, fields=("rubric", "rubric_hash"))
+        hashes = {row["rubric"]: row["rubric_hash"] for row in rows if row["rubric_hash"]}
+    kept = store.rubrics()
+    factors: dict[str, tuple[str, ...]] = {}
+    scales: dict[str, list[Scale]] = {}
+    computed: set[str] = set()
+    for name, hash_ in hashes.items():
+        if hash_ not in kept:
+            continue
+        content = kept[hash_]["content"]["factors"]
+        factors[name] = tuple(factor["key"] for factor in content)
+        for factor in content:
+            scales.setdefault(factor["key"], []).append(Scale.of(factor["scale"]))
+        computed.update(factors[name] if kept[hash_]["content"].get("computed_by") else ())
+    same = {factor: some[0] for factor, some in scales.items() if len({_told(scale) for scale in some}) == 1}
+    return factors, same, frozenset(computed)
+
+
+def _told(scale: Scale) -> tuple[object, ...]:
+    """What makes two scales one to statistics, whatever their labels and the order of their values."""
+    return scale.steps, scale.range, scale.direction, scale.choices
+
+
+def _legal(scale: Scale) -> tuple[float, ...]:
+    """Every score where they can be counted, or both ends where there are two."""
+    low, high = scale.low, scale.high
+    return scale.steps or (() if low is None or high is None else (low, high))
+
+
+def _told_apart(scores: Scores) -> Scores:
+    """With `SPEC@RUBRIC` for a judge wherever it scores a factor under more than one rubric."""
+    rows, places = combinations(scores.judge, scores.slices["rubric"], scores.factor)
+    asked = Counter((judge, factor) for judge, _, factor in places)
+    names = Column.of(f"{judge}@{rubric}" if asked[judge, factor] > 1 else judge for judge, rubric, factor in places)
+    judge = Column(names.codes[rows], names.labels)
+    return replace(scores, judge=judge, slices={**scores.slices, SPEC: scores.judge})
+
+
+def _provenance(run: RunRecord, seen: Mapping[str, set[str]]) -> dict[str, str]:
+    settings = {name: run.spec[name] for name in ("layout", "fuse", "repeats") if name in run.spec}
+    settings |= {"judges": ", ".join(run.spec.get("judges", ())), "version": run.version}
+    settings |= {f"option {name}": value for name, value in _flat(run.spec.get("options", {}))}
+    return {name: str(value) for name, value in settings.items()} | {n: ", ".join(sorted(v)) for n, v in seen.items()}
+
+
+def _marks(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield f"rubric {row['rubric']}", row["rubric_hash"][:12]
+    if row["server_model"]:
+        yield f"server model of {row['judge']}", row["server_model"]
+    if row["schema_mode"]:
+        yield f"schema of {row['judge']}", row["schema_mode"]
+    for role, recipe in (row["prepared"] or {}).items():
+        yield f"preparation of {role}", recipe
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

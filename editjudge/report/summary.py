@@ -1,0 +1,345 @@
+"""What `report` says of a run: coverage first, then means with intervals, aggregates, pass rates, ranks and noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from editjudge.judgement import DONE
+from editjudge.report.comparison import ComparisonReport, differences
+from editjudge.report.run_data import FALLS_NOTE, RunData
+from editjudge.report.tables import Cell as Shown
+from editjudge.report.tables import Figure, Table, between, covered, in_line
+from editjudge.stats.bootstrap import clopper_pearson
+from editjudge.stats.noise import Noise, noise
+from editjudge.stats.statistic import FailureBounds, plain
+from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise
+
+FEW_VALUES = 3
+"""A scale of so few values is a decision, and gets a pass rate: the share of its best value."""
+
+MOST_VALUES = 21
+"""A table of how often each score was given has no more columns: 0 to 10 in halves."""
+
+COMPARED = 4
+"""Models that a report compares pair by pair: of five, ten pairs of tables are nothing to read."""
+
+
+@dataclass(frozen=True, eq=False)
+class SummaryReport:
+    """Everything that a report is made of."""
+
+    judged: RunData
+    factors: Sequence[Cell]
+    slices: Mapping[str, Sequence[Cell]]
+    """By the column that was sliced by: factors and aggregates for each of its values."""
+    aggregates: Sequence[Cell]
+    formulas: Sequence[str]
+    passes: Sequence[PassRate]
+    ranks: Sequence[Rank]
+    headline: frozenset[tuple[str, str]]
+    """Judge and factor that stand for the rest where space is short."""
+    noise: Sequence[Noise]
+    width: float | None
+    """The width of interval that somebody wishes for."""
+
+    @cached_property
+    def compared(self) -> Sequence[ComparisonReport]:
+        """Models pair by pair, as `compare` does it; only where a report shows it, since it takes a while."""
+        models = self.judged.scores.model.present()
+        return differences(self.judged) if 1 < len(models) <= COMPARED else ()
+
+
+def measure(judged: RunData, by: Sequence[str] = (), *, width: float | None = None) -> SummaryReport:
+    """All figures of a run; `by` names columns to slice by beside the edit type."""
+    scores = judged.scores
+    every, added = judged.with_aggregates()
+    scales = judged.all_scales()
+    cells = summarise(every, scales=scales)
+    names = {one.name for wanted in added.values() for one in wanted}
+    sliced = [name for name in dict.fromkeys(["edit_type", *by]) if len(scores.slices[name].present()) > 1]
+    few = {f: scale for f, scale in judged.scales.items() if len(scale) <= FEW_VALUES and f not in judged.continuous}
+    rules = {f: min(scale) if f in judged.falling else max(scale) for f, scale in few.items()}
+    present = scores.factor.present()
+    return SummaryReport(
+        judged,
+        [cell for cell in cells if cell.factor not in names],
+        {name: summarise(every, by=name, scales=scales) for name in sliced},
+        [cell for cell in cells if cell.factor in names],
+        list(dict.fromkeys(one.formula for wanted in added.values() for one in wanted)),
+        pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
+        rank(every, falling=judged.falling) if len(scores.model.present()) > 1 else [],
+        _headlines(cells, added),
+        noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
+        width,
+    )
+
+
+def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
+    """For people; `full` adds what is too long for a terminal: distributions, and every factor of every slice."""
+    found = [coverage(means.judged)]
+    if means.aggregates:
+        found.append(_means(means.judged, means.aggregates, "Aggregates", notes=means.formulas, ranks=means.ranks))
+    found.append(_means(means.judged, means.factors, "Scores by factor"))
+    found += [_passes(means.passes)] if means.passes else []
+    for name, cells in means.slices.items():
+        shown = cells if full else [c for c in cells if (c.judge, c.factor) in means.headline]
+        found.append(_means(means.judged, shown, f"Scores by {name}", slice_name=name))
+    found += [_noise(means)] if means.noise else []
+    found += [contradicted(means.judged)] if means.judged.contradictions else []
+    if full:
+        found += [_ranks(means.ranks)] if means.ranks else []
+        found += _distributions(means.factors)
+    return found
+
+
+def document(means: SummaryReport) -> dict[str, Any]:
+    """For programs, at full precision."""
+    judged = means.judged
+    counted = [
+        {"judge": judge, "rubric": rubric, "model": model, "status": status, "n": n}
+        for (judge, rubric, model, status), n in judged.statuses.items()
+    ]
+    return {
+        "run": judged.run.name,
+        "id": judged.run.id,
+        "state": judged.run.state,
+        "pending": judged.pending,
+        "judgements": counted,
+        "factors": plain(means.factors),
+        "slices": plain(means.slices),
+        "aggregates": plain(means.aggregates),
+        "formulas": list(means.formulas),
+        "pass_rates": plain(means.passes),
+        "ranks": plain(means.ranks),
+        "comparisons": [one.as_json() for one in means.compared],
+        "contradictions": [dataclasses.asdict(count) for count in judged.contradictions],
+        "noise": [
+            one.as_json()
+            | {"reliability": {str(k): one.reliability(k) for k in (1, 2, 3, 5, 10)}}
+            | _needed(one, means.width)
+            for one in means.noise
+        ],
+    }
+
+
+def long(means: SummaryReport) -> Table:
+    """One row for each judge, model, factor or aggregate, and value of a slice: what CSV holds."""
+    cells = [*means.factors, *means.aggregates]
+    rows: list[tuple[str, Cell]] = [("", cell) for cell in cells]
+    rows += [(name, cell) for name, found in means.slices.items() for cell in found]
+    kinds = sorted({kind for _, cell in rows for kind in cell.failed})
+    head = ("judge", "model", "factor", "slice_by", "slice", "n", "ok", "abstained")
+    held = _held(means.judged)
+    records: list[tuple[Shown, ...]] = [
+        (
+            c.judge, c.model, c.factor, name, c.slice or "", c.n, c.ok, c.abstained,
+            *(c.failed.get(kind, 0) for kind in kinds),
+            c.worst_case, c.best_case, Figure(c.mean, c.ci), c.median, c.groups,
+            *(held.get((c.judge, c.model, c.factor), (None, None)) if not name else (None, None)),
+        )
+        for name, c in rows
+    ]  # fmt: skip
+    return Table.of(
+        (*head, *(f"failed_{kind}" for kind in kinds), "worst_case", "best_case", "mean", "median", "groups",
+         "checked", "contradicted"),
+        records,
+    )  # fmt: skip
+
+
+def _held(judged: RunData) -> dict[tuple[str, str, str], tuple[int, int]]:
+    """Checked and contradicted verdicts by judge, also where it is told apart by rubric, model and factor."""
+    return {
+        (judge, c.model, c.factor): (c.checked, c.contradicted)
+        for c in judged.contradictions
+        for judge in (c.judge, f"{c.judge}@{c.rubric}")
+    }
+
+
+def contradicted(judged: RunData) -> Table:
+    """Which judge says what the measured evidence of the same pictures refutes, how often."""
+    sums = judged.contradicted("judge", "rubric", "factor")
+    rows: list[tuple[Shown, ...]] = [
+        (*place, checked, n, Figure(n / checked, clopper_pearson(n / checked, checked)))
+        for place, (checked, n) in sums.items()
+    ]
+    columns = ("judge", "rubric", "factor", "checked", "contradicted", "share")
+    notes = (
+        "checked: verdicts with a score that a rule speaks of, on pictures that were measured",
+        "share: Clopper-Pearson's 95 % CI as if each verdict were of another source image; it is too short where not",
+    )
+    caption = "Contradicted by what was measured: share of verdicts that could be checked"
+    return Table.of(columns, rows, caption, notes=notes, stub=3).folded("judge", "rubric")
+
+
+def coverage(judged: RunData) -> Table:
+    """What became of every judgement that was asked for."""
+    places = dict.fromkeys(place[:3] for place in judged.statuses)
+    kinds = sorted({status for *_, status in judged.statuses if status not in DONE})
+    rows: list[tuple[Shown, ...]] = []
+    for place in places:
+        counts = {status: n for (*where, status), n in judged.statuses.items() if tuple(where) == place}
+        n, ok = sum(counts.values()), counts.get("ok", 0)
+        share = Figure(ok / n, text=f"{ok / n:.0%}")
+        rows.append((*place, n, ok, share, counts.get("abstained", 0), *(counts.get(kind, 0) for kind in kinds)))
+    columns = ("judge", "rubric", "model", "asked", "ok", "ok %", "abstained", *kinds)
+    notes = [] if kinds else ["no judgement failed"]
+    if judged.pending:
+        notes.insert(0, f"of what was asked so far: {judged.pending:,} pending judgements are not in this table")
+    table = Table.of(columns, rows, "Coverage: judgements by what became of them", notes=tuple(notes), stub=3)
+    return table.folded("judge", "rubric", "model").trimmed("abstained")
+
+
+def _means(
+    judged: RunData,
+    cells: Sequence[Cell],
+    caption: str,
+    *,
+    notes: Sequence[str] = (),
+    ranks: Sequence[Rank] = (),
+    slice_name: str = "slice",
+) -> Table:
+    places = {(r.judge, r.factor, r.model): r for r in ranks}
+    ordered = _ordered(cells)
+    digits = in_line(c.ci for c in cells)
+    own = {f: in_line(c.ci for c in cells if c.factor == f) for f in judged.continuous}
+    notes = (*notes, *([FALLS_NOTE] if any(c.factor in judged.falling for c in cells) else []))
+    rows = [
+        (
+            judged.label(c.factor), c.slice or "", c.judge, c.model, covered(c.ok, c.n), c.abstained or None,
+            sum(c.failed.values()) or None, _bounds(c, own.get(c.factor, digits)),
+            Figure(c.mean, c.ci, digits=own.get(c.factor)), _half(c.median, own.get(c.factor)),
+            _rank(places.get((c.judge, c.factor, c.model))),
+        )
+        for c in ordered
+    ]  # fmt: skip
+    columns = ("factor", slice_name, "judge", "model", "ok/n", "abst.", "failed", "bounds", "mean", "median", "rank")
+    table = Table.of(
+        columns, rows, f"{caption}: mean with 95 % interval", notes=_notes(cells, notes), stub=4, spare=("median",)
+    )
+    return table.folded("judge", "model", slice_name).trimmed("abst.", "failed", "bounds", "rank")
+
+
+def _ordered(cells: Sequence[Cell]) -> list[Cell]:
+    """Factor by factor, so that what is compared stands together."""
+    factors = list(dict.fromkeys(cell.factor for cell in cells))
+    return sorted(cells, key=lambda c: (factors.index(c.factor), c.slice or ""))
+
+
+def _bounds(c: Cell, digits: int) -> Figure:
+    """The mean if all failures were worst, and if all were best."""
+    if not c.failed or c.worst_case is None or c.best_case is None:
+        return Figure(None)
+    return between(FailureBounds(c.worst_case, c.best_case), digits)
+
+
+def _half(median: float | None, digits: int | None = None) -> Figure:
+    if digits is not None:
+        return Figure(median, digits=digits)
+    return Figure(median, text="-" if median is None else f"{median:g}" if median == round(median, 2) else None)
+
+
+def _rank(found: Rank | None) -> Figure:
+    if found is None:
+        return Figure(None)
+    span = f" [{found.ci[0]}, {found.ci[1]}]" if found.ci else ""
+    return Figure(found.rank, text=f"{found.rank}{span}")
+
+
+def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
+    """Each once, with the number of rows that it is about; those that differ in their number alone are one."""
+    alike: dict[str, list[str]] = {}
+    for note in (note for cell in cells for note in cell.notes):
+        alike.setdefault(re.sub(r"\d+", "#", note, count=1), []).append(note)
+    told = []
+    for notes in alike.values():
+        numbers = sorted({int(number) for note in notes for number in re.findall(r"\d+", note)[:1]})
+        note = re.sub(r"\d+", f"{numbers[0]} to {numbers[-1]}", notes[0], count=1) if len(numbers) > 1 else notes[0]
+        told.append(f"{note} ({len(notes)} of {len(cells)} rows)" if len(notes) < len(cells) else note)
+    if any(cell.failed for cell in cells):
+        told.insert(0, "bounds: the mean if every failed judgement had the worst score of the scale, and the best")
+    return (*more, *told)
+
+
+def _headlines(cells: Sequence[Cell], added: Mapping[str, Sequence[Aggregate]]) -> frozenset[tuple[str, str]]:
+    """For each judge the mean of most factors that half of its edits have, or else every factor that has scores."""
+    asked, scored = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for cell in cells:
+        asked[cell.judge, cell.factor] += cell.n
+        scored[cell.judge, cell.factor] += cell.ok
+    found = set()
+    for judge, wanted in added.items():
+        means = [one for one in wanted if one.how == "mean" and 2 * scored[judge, one.name] >= asked[judge, one.name]]
+        names = {one.name for one in wanted}
+        factors = [place for place in asked if place[0] == judge and place[1] not in names]
+        widest = [(judge, max(means, key=lambda one: len(one.factors)).name)] if means else []
+        found.update(widest or [place for place in factors if scored[place]] or factors)
+    return frozenset(found)
+
+
+def _passes(found: Sequence[PassRate]) -> Table:
+    rows = [(p.rule, p.judge, p.model, covered(p.ok, p.n), p.passed, Figure(p.rate, p.ci)) for p in found]
+    columns = ("rule", "judge", "model", "ok/n", "passed", "rate")
+    table = Table.of(
+        columns,
+        rows,
+        "Pass rates: share of ok judgements, Clopper-Pearson 95 % CI at the effective number of images",
+        stub=3,
+    )
+    return table.folded("judge", "model")
+
+
+def _ranks(found: Sequence[Rank]) -> Table:
+    rows = [(r.factor, r.judge, r.model, r.mean, _rank(r)) for r in found]
+    caption = "Ranks: 1 is best; 95 % CI from paired permutation tests of all pairs of models, Holm-corrected"
+    return Table.of(("factor", "judge", "model", "mean", "rank"), rows, caption, stub=3).folded("judge")
+
+
+def _distributions(cells: Sequence[Cell]) -> list[Table]:
+    """One table for each scale: how many judgements gave each score."""
+    scales: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in _ordered(cells):
+        if len(cell.distribution) > MOST_VALUES:  # decimals: each occurs about once
+            continue
+        scales.setdefault(tuple(cell.distribution), []).append(cell)
+    found = []
+    for values, alike in scales.items():
+        rows: list[tuple[Shown, ...]] = [(c.factor, c.judge, c.model, *c.distribution.values()) for c in alike]
+        caption = "Distribution: ok judgements with each score"
+        table = Table.of(("factor", "judge", "model", *values), rows, caption, stub=3)
+        found.append(table.folded("judge", "model"))
+    return found
+
+
+def _noise(means: SummaryReport) -> Table:
+    rows = [
+        (
+            one.factor, one.edits, one.judges, Figure(one.repeats, text=f"{one.repeats:.3g}"),
+            one.same_answer, one.edit_variance, one.judge_variance, one.repeat_variance, one.reliability(1),
+            one.reliability(3), *_needed(one, means.width).values(),
+        )
+        for one in means.noise
+    ]  # fmt: skip
+    needs = ("want edits", "want repeats") if means.width else ()
+    columns = ("factor", "edits", "judges", "repeats", "same answer", "var edits", "var judges", "var repeats",
+               "reliab. 1", "reliab. 3", *needs)  # fmt: skip
+    notes = list(dict.fromkeys(note for one in means.noise for note in one.notes))
+    if any(one.repeat_variance is not None for one in means.noise):
+        notes.append("reliab. k: share of the variance of a mean of k repeats that is not the judge's own noise")
+    if means.width:
+        notes.append(f"want: how many make the 95 % interval of a mean {means.width:g} wide; - where no number can")
+    table = Table.of(columns, rows, "Noise: where the variance of scores comes from", notes=tuple(notes),
+                     spare=("reliab. 3", "var judges", "same answer"))  # fmt: skip
+    empty = ("same answer", "var judges", "var repeats", "reliab. 1", "reliab. 3")
+    return table.folded("edits", "judges", "repeats").trimmed(*empty)
+
+
+def _needed(one: Noise, width: float | None) -> dict[str, int | None]:
+    if width is None:
+        return {}
+    return {"needed_edits": one.needed_edits(width), "needed_repeats": one.needed_repeats(width)}

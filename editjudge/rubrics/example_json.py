@@ -1,0 +1,334 @@
+"""The JSON example of a published prompt, read for its shape.
+
+Such examples are not JSON: values are described (`<integer between 1-7>`, `[5, 3, or 1]`) instead of given, lines
+carry comments, quotation marks are single. This reader is only for prompts; replies are held to strict JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from editjudge.rubrics import scanning
+
+_WORD = r"""(?://|\#)[^\n]*|/\*.*?\*/|{quoted}|<[^<>]*>|[{{}}\[\]:,]|[^\s"{{}}\[\]:,<>]+"""
+_DOUBLE = re.compile(_WORD.format(quoted=r'"(?:[^"\\]|\\.)*"'), re.DOTALL)
+_SINGLE = re.compile(_WORD.format(quoted=r"""'(?:[^'\\]|\\.)*'"""), re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A value that is described or given."""
+
+    text: str
+    quoted: bool
+
+
+@dataclass(frozen=True)
+class ExampleChoice:
+    """A bracketed list: either several values, or the choice between them."""
+
+    items: tuple[str, ...]
+    text: str
+
+
+Example: TypeAlias = "dict[str, Example] | Leaf | ExampleChoice"
+
+
+class NotAnExample(ValueError):
+    """A block of braces that does not describe an object."""
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | NotAnExample]]:
+    """Every block of braces that shows keys and values: where it stands, and its shape or why it has none."""
+    end = 0
+    for start, end in scanning.blocks(text):
+        if not re.search(r"""["'\w]\s*:""", text[start:end]):
+            continue  # a placeholder, or braces in prose
+        try:
+            if re.search(r"\[\s*\Z", text[:start][-40:]):
+                raise NotAnExample("it is a list of objects")
+            yield start, end, read(text[start:end])
+        except NotAnExample as error:
+            yield start, end, error
+    if (start := text.find("{", end)) >= 0:
+        yield start, len(text), NotAnExample("its brace is never closed")
+
+
+def read(block: str) -> dict[str, Example]:
+    """The keys of an example and what stands for their values."""
+    try:
+        return _read(_DOUBLE, block)
+    except NotAnExample:
+        if "'" not in block:
+            raise
+        return _read(_SINGLE, block)
+
+
+def _read(token: re.Pattern[str], block: str) -> dict[str, Example]:
+    tokens = [word for word in token.findall(block) if not word.startswith(("//", "#", "/*"))]
+    if token is _SINGLE:
+        tokens = [f'"{word[1:-1]}"' if re.fullmatch(r"'.*'", word, re.DOTALL) else word for word in tokens]
+    value, end = _value(tokens, 0, depth=0)
+    if not isinstance(value, dict) or not value or end != len(tokens):
+        raise NotAnExample("it does not end where its braces do")
+    return value
+
+
+def _value(tokens: list[str], at: int, depth: int) -> tuple[Example, int]:
+    if at >= len(tokens) or depth > 8:
+        raise NotAnExample("it breaks off")
+    if tokens[at] == "{":
+        return _members(tokens, at + 1, depth)
+    if tokens[at] == "[":
+        return _choice(tokens, at + 1)
+    words = []
+    while at < len(tokens) and tokens[at] not in ",}":
+        words.append(tokens[at])
+        at += 1
+    if len(words) == 1 and _is_quoted(words[0]):
+        return Leaf(words[0][1:-1], quoted=True), at
+    return Leaf(" ".join(words), quoted=False), at
+
+
+def _is_quoted(token: str) -> bool:
+    return len(token) > 1 and token[0] == token[-1] == '"'
+
+
+def _members(tokens: list[str], at: int, depth: int) -> tuple[dict[str, Example], int]:
+    members: dict[str, Example] = {}
+    while at < len(tokens) and tokens[at] != "}":
+        key = tokens[at]
+        if not _is_quoted(key) or tokens[at + 1 : at + 2] != [":"]:
+            raise NotAnExample(f"{key[:40]} is not a quoted key")
+        if key[1:-1] in members:
+            raise NotAnExample(f"the key {key[:40]} stands twice")
+        members[key[1:-1]], at = _value(tokens, at + 2, depth + 1)
+        if tokens[at : at + 1] == [","]:
+            at += 1
+    if at >= len(tokens):
+        raise NotAnExample("it breaks off")
+    return members, at + 1
+
+
+def _choice(tokens: list[str], at: int) -> tuple[ExampleChoice, int]:
+    words = []
+    while at < len(tokens) and tokens[at] != "]":
+        if tokens[at] in "{[":
+            raise NotAnExample("it holds a list of objects")
+        words.append(tokens[at])
+        at += 1
+    text = " ".join(words)
+    return ExampleChoice(tuple(item.strip() for item in text.split(",") if item.strip()), text), at + 1
+
+
+def outline(example: Example) -> str:
+    """Equal for examples that have the same keys at the same places."""
+    if isinstance(example, dict):
+        return "{" + ",".join(f"{key}{outline(value)}" for key, value in sorted(example.items())) + "}"
+    return ""
+
+
+# --- what a value stands for ----------------------------------------------------------------------------------
+
+# Up to four digits, so that no text can make a number too long to convert; never a part of 0.5 or v2.
+INTEGER = r"(?<![A-Za-z0-9_.])(-?\d{1,4})(?!\.?\d)"
+TO = r"(?:[-–—~]|to|through|\.\.+|到|至)"
+_NEXT = r"(-?\d{1,4})(?!\.?\d)(?!\s*-?(?:word|sentence))"
+_SPAN = re.compile(rf"{INTEGER}\s*{TO}\s*{_NEXT}|\bbetween\s+{INTEGER}\s+and\s+{_NEXT}", re.IGNORECASE)
+_LISTED = re.compile(
+    rf"{INTEGER}(?:\s*(?:,\s*or|,|/|\||\bor\b)\s*-?\d{{1,4}}(?!\.?\d))++(?!\s*,?\s*(?:\.\.|…|etc))", re.IGNORECASE
+)
+
+Kind: TypeAlias = Literal["score", "text", "unclear", "neither"]
+
+_SCORE_KEY = re.compile(r"score|rating|grade", re.IGNORECASE)
+_TEXT_KEY = re.compile(
+    r"reason|justif|expla|rational|analy|comment|feedback|thought|critique|evidence|descri|summary|note|why",
+    re.IGNORECASE,
+)
+_SAYS_SCORE = re.compile(r"\b(?:int|integer|number|score|rating|grade|float|decimal)\b", re.IGNORECASE)
+_SAYS_TEXT = re.compile(rf"\b(?:words?|sentences?|string|text|paragraph)\b|{_TEXT_KEY.pattern}", re.IGNORECASE)
+
+
+def values_of(described: str) -> tuple[int, ...]:
+    """The legal scores that a placeholder names: '1-7', 'integer_1_to_7', '5, 3, or 1'; none where it is unclear."""
+    words = described.replace("_", " ")
+    if span := _SPAN.search(words):
+        low, high = (int(number) for number in span.groups() if number is not None)
+        values = span_of(low, high)
+        # '1-5, or 0 if there is no edit': the rest names a score of its own.
+        rest = words[: span.start()] + " " + words[span.end() :]
+        return values if all(int(number) in values for number in re.findall(INTEGER, rest)) else ()
+    if listed := _LISTED.search(words):
+        values = tuple(dict.fromkeys(int(number) for number in re.findall(r"-?\d+", listed.group())))
+        # '8/10' is eight out of ten, '0/1' is one or the other.
+        out_of = "/" in listed.group() and len(values) == 2 and values != (0, 1)
+        return values if len(values) > 1 and not out_of else ()
+    return ()
+
+
+def span_of(low: int, high: int) -> tuple[int, ...]:
+    # 100: a percentage is the widest scale that anybody asks a judge for.
+    return tuple(range(low, high + 1)) if low < high <= low + 100 else ()
+
+
+def kind_of(key: str, value: Leaf | ExampleChoice) -> Kind:
+    """Whether a place of the example wants a score or a text; `unclear` is asked about, `neither` cannot be held."""
+    if isinstance(value, ExampleChoice):
+        if len(value.items) == 1 and re.search(r"[^\W\d]|\d\D+\d", value.text):
+            return kind_of(key, Leaf(f"[{value.text}]", quoted=False))
+        return "score" if re.search(r"\d\D+\bor\b|\d\s*[|/]", value.text) else "neither"
+    text = value.text.replace("_", " ")
+    number = re.fullmatch(r"[-+]?\d+(?:\.\d+)?(?:\s*/\s*\d+)?", text)
+    if number:
+        return "unclear" if value.quoted else "score"
+    if re.search(r"\b(?:true|false|null|yes|no)\b", text, re.IGNORECASE) and len(text) < 24 and not value.quoted:
+        return "neither"
+    says_score, says_text = bool(values_of(text) or _SAYS_SCORE.search(text)), bool(_SAYS_TEXT.search(text))
+    if says_text and not says_score:
+        return "text"
+    if says_score and not says_text and (not value.quoted or _is_placeholder(text)):
+        return "score"
+    of_key = _kind_of_key(key)
+    if value.quoted and not _is_placeholder(text):
+        return "unclear" if of_key == "score" else "text"  # an answer given by way of example
+    return of_key
+
+
+def _is_placeholder(text: str) -> bool:
+    return text[:1] in "<[({" or bool(values_of(text))
+
+
+def _kind_of_key(key: str) -> Kind:
+    if _TEXT_KEY.search(key):
+        return "text"
+    return "score" if _SCORE_KEY.search(key) else "unclear"
+
+
+# --- the shape of an answer -----------------------------------------------------------------------------------
+
+
+class Unclear(ValueError):
+    """What about an example has to be asked: what it concerns, why, and the option that settles it."""
+
+    def __init__(self, about: str, why: str, option: str) -> None:
+        super().__init__(why)
+        self.about, self.why, self.option = about, why, option
+
+
+OWN_FORM = "--example 0, which has a form of ours added below the text"
+
+
+@dataclass
+class ExampleShape:
+    """Where in an answer the identifier, the scores and the reasons stand."""
+
+    id_key: str | None = None
+    envelope: str = ""
+    form: Any = "entries"
+    score_key: str = ""
+    reason_key: str = ""
+    reason: str = ""
+    texts: tuple[str, ...] = ()
+    factors: tuple[str, ...] = ()
+    described: dict[str, str] = field(default_factory=dict)
+    """What the example says in place of each factor's score."""
+
+
+def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> ExampleShape:
+    """The shape that an example describes; `named` are the factors, where somebody said so. Raises `Unclear`."""
+    shape = ExampleShape()
+    scores: dict[str, Example] = {}
+    envelopes: dict[str, dict[str, Example]] = {}
+    lists: dict[str, ExampleChoice] = {}
+    for key, value in example.items():
+        if isinstance(value, dict):
+            (envelopes if _holds_factors(value, named) else scores)[key] = value
+        elif isinstance(value, ExampleChoice) and key not in named and kind_of(key, value) == "neither":
+            lists[key] = value
+        elif re.fullmatch(r"(?:image|item|sample|edit)?_?id", key, re.IGNORECASE):
+            shape.id_key = key
+        elif _decided(key, value, named) == "score":
+            scores[key] = value
+        else:
+            shape.texts += (key,)
+    for key, listed in lists.items():
+        if re.search(r"[\"']", listed.text) or any(_SAYS_TEXT.search(item) for item in listed.items):
+            raise Unclear("answer", f'"{key}" is a list of texts, which a rubric cannot hold', OWN_FORM)
+    if len(envelopes) + len(lists) + bool(scores) > 1:
+        places = ", ".join((*envelopes, *lists, *scores))
+        raise Unclear("answer", f"scores stand in more than one place of the JSON example: {places}", OWN_FORM)
+    for key, listed in lists.items():
+        shape.envelope, shape.form = key, "list"
+        if "..." not in listed.text and "…" not in listed.text:
+            shape.described = {str(number): item for number, item in enumerate(listed.items)}
+        return shape
+    for key, inner in envelopes.items():
+        shape.envelope, scores = key, inner
+    return _with_factors(shape, scores, named)
+
+
+def _decided(key: str, value: Leaf | ExampleChoice, named: Collection[str]) -> Kind:
+    if key in named:
+        return "score"
+    kind = kind_of(key, value)
+    if kind == "neither":
+        raise Unclear("answer", f'"{key}" is {value.text[:40]}, which is neither a score nor a text', OWN_FORM)
+    if kind == "unclear" and named:
+        return "text"
+    if kind == "unclear":
+        why = f'the JSON example does not say whether "{key}" is a score or a text'
+        raise Unclear("factors", why, "--factor KEY, once for each score")
+    return kind
+
+
+def _holds_factors(value: dict[str, Example], named: Collection[str]) -> bool:
+    """An object of objects, an object of several bare scores, or one that holds what was named."""
+    if any(isinstance(inner, dict) for inner in value.values()) or any(key in named for key in value):
+        return True
+    kinds = [kind_of(key, inner) for key, inner in value.items() if not isinstance(inner, dict)]
+    lone = len(value) == 1 and _SCORE_KEY.search(next(iter(value)))  # an entry without a reason
+    return not lone and all(kind == "score" for kind in kinds)
+
+
+def _with_factors(shape: ExampleShape, scores: dict[str, Example], named: Collection[str]) -> ExampleShape:
+    if not scores:
+        raise Unclear("factors", "the JSON example has no value that reads as a score", "--factor KEY and --scale")
+    entries = {key: value for key, value in scores.items() if isinstance(value, dict)}
+    if entries and len(entries) < len(scores):
+        raise Unclear("answer", "some scores of the JSON example have an object of their own, others not", OWN_FORM)
+    shape.factors = tuple(scores)
+    for key, value in scores.items():
+        if isinstance(value, dict):
+            _take_entry(shape, key, value)
+        elif shape.envelope and _decided(key, value, named) != "score":
+            raise Unclear("answer", f'"{key}" stands among the scores of "{shape.envelope}" and is none', OWN_FORM)
+        else:
+            shape.form = "scores"
+            shape.described[key] = value.text
+    return shape
+
+
+def _take_entry(shape: ExampleShape, factor: str, entry: dict[str, Example]) -> None:
+    leaves = {key: value for key, value in entry.items() if not isinstance(value, dict)}
+    kinds = {key: kind_of(key, value) for key, value in leaves.items()}
+    scores = [key for key, kind in kinds.items() if kind == "score" or (kind == "unclear" and _SCORE_KEY.search(key))]
+    reasons = [key for key in entry if key not in scores]
+    if len(scores) != 1 or len(reasons) > 1 or len(leaves) < len(entry) or "neither" in kinds.values():
+        why = f'the entry of "{factor}" ({", ".join(entry)}) is not one score and at most one reason'
+        raise Unclear("answer", why, OWN_FORM)
+    if not reasons and not _SCORE_KEY.search(scores[0]):
+        raise Unclear("answer", f'"{scores[0]}" in "{factor}" may be a factor or the score of one', OWN_FORM)
+    keys = (scores[0], (reasons or [""])[0])
+    if shape.described and keys != (shape.score_key, shape.reason_key):
+        raise Unclear("answer", f'the entry of "{factor}" has other keys than those before it', OWN_FORM)
+    shape.score_key, shape.reason_key = keys
+    shape.described[factor] = leaves[scores[0]].text
+    if reasons and re.search(r"\b(?:one|a single)[- ]sentence\b", leaves[reasons[0]].text, re.IGNORECASE):
+        shape.reason = "one sentence"

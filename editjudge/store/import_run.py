@@ -1,0 +1,340 @@
+"""An exported run back into a store: every row is looked at before the first is written, and twice is once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError, model_validator
+
+from editjudge.content import Content
+from editjudge.errors import ManifestError
+from editjudge.judgement import DONE, Status
+from editjudge.rubrics.model import Rubric, Scale
+from editjudge.rubrics.prompt import LAYOUTS, Layout
+from editjudge.store import schema
+from editjudge.store.export import about_run
+from editjudge.store.schema import items, judgements, rubrics, runs, tasks, upsert
+from editjudge.store.store import PENDING, RunRecord, State, Store, _at_run, _chunks, _refresh
+
+Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+Text = InstanceOf[str]
+"""Any text: pydantic's own refuses half a surrogate pair, which models write and a store keeps."""
+Scores = dict[Text, int | float]
+Document = dict[Text, Any]
+_BATCH = 2_000
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class _Remark(_Row):
+    code: Text
+    message: Text
+    factor: Text | None = None
+
+
+class _Item(_Row):
+    item: Text
+    model: Text | None
+    edit_type: Text | None
+    group: Text | None
+    instruction: Text
+    referring_expression: Text
+    images: dict[Text, dict[Text, Text | None]]
+    metadata: Document
+
+    @model_validator(mode="after")
+    def a_picture_lies_somewhere(self) -> _Item:
+        for role, image in self.images.items():
+            if image.get("source") is None:
+                raise ValueError(f"images.{role!r:.80} has no source")
+        return self
+
+
+class _Judgement(_Row):
+    item: Text
+    model: Text | None
+    group: Text | None
+    edit_type: Text | None = None
+    repeat: Count
+    status: Status | Literal["pending"]
+    scores: Scores | None
+    justifications: dict[Text, Text] | None
+    abstained: dict[Text, Text]
+    evidence: Document
+    judge: Text
+    rubric: Text
+    rubric_hash: Key | None
+    key: Key
+    attempts: Count
+    usage: dict[str, int | None]
+    violations: list[Text]
+    reasons: list[_Remark]
+    notes: list[_Remark]
+    server_model: Text | None
+    schema_mode: Literal["enforced", "requested", "prompt only"] | None
+    prepared: dict[Text, Text]
+    cost: float | None
+    created: float | None
+    cached: bool
+    position: Annotated[int, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def a_score_exists_only_in_ok(self) -> _Judgement:
+        if (self.scores is not None) != (self.status == "ok"):
+            raise ValueError(f"a row that is {self.status} has {'no ' if self.scores is None else ''}scores")
+        if self.status != PENDING and (self.rubric_hash is None or self.created is None):
+            raise ValueError("an answer has a rubric_hash and says when it was created")
+        return self
+
+
+class _Reply(_Row):
+    key: Key
+    mark: int
+    at: float
+    outcome: Text
+    finish: Text
+    text: Text
+    usage: dict[str, int | None]
+    model: Text | None
+    request_id: Text | None
+    latency: float | None
+    retries: Count
+    reasons: list[_Remark]
+
+
+class _Rubric(_Row):
+    name: Text
+    content: Document
+
+
+class _Run(_Row):
+    model_config = ConfigDict(extra="ignore")
+    name: Text
+    spec: Document
+    spec_hash: Key
+    state: State
+    created: float
+    updated: float
+    summary: Document | None
+    version: str
+    rubrics: dict[Key, _Rubric]
+
+
+class _Spec(_Row):
+    """What pages and tables look up in a spec or a summary; anything else in there is only shown."""
+
+    model_config = ConfigDict(extra="allow")
+    judges: list[Text] = []
+    rubrics: dict[Text, Text] = {}
+    manifest: Text = ""
+    layout: Layout = LAYOUTS[0]
+    statuses: dict[Text, Count] = {}
+
+
+R = TypeVar("R", bound=_Row)
+Placed = tuple[tuple[Path, int], R]
+"""A row, with its file and number."""
+
+
+def check_run(folder: Path, store: Store | None = None) -> _Run:
+    """What the folder says of its run, all of whose rows can be kept.
+
+    One that contradicts itself, its rubric, its item or the store, if there is one, is refused with its file and
+    number.
+    """
+    about = read_about(folder)
+    _check(store, about, folder)
+    return about
+
+
+def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = None) -> tuple[RunRecord, int]:
+    """Keep a run that was checked, and answer it with the number of its tasks.
+
+    What the store has already stays as it is. Its pictures may lie in `pictures`, or else in the folder itself.
+    """
+    # Until all of it is there, it is a run that was interrupted.
+    new = about.model_dump(exclude={"rubrics"}) | {"imported_from": str((pictures or folder).resolve())}
+    run = store._open_run({**new, "state": "interrupted"})
+    if pictures and run.imported_from is not None:
+        here = _at_run(run).values(imported_from=new["imported_from"])
+        store._transact(lambda connection: connection.execute(here))
+    questions = [{"hash": key, **rubric.model_dump()} for key, rubric in about.rubrics.items()]
+    store._insert(upsert(store._dialect, rubrics), questions)
+    numbered = enumerate(_rows(folder, "items", _Item))
+    edits = (
+        {"run_id": run.id, "position": n, **row.model_dump(), "content": Content.of(row).key()}
+        for n, (_, row) in numbered
+    )
+    store._insert(_refresh(store._dialect, items), edits)
+    count = 0
+    for some in _chunks(_rows(folder, "judgements", _Judgement), _BATCH):
+        asked = [_task(run.id, count + n, row) for n, (_, row) in enumerate(some)]
+        store._insert(_refresh(store._dialect, tasks), asked)
+        answers = {row.key: _answer(row) for _, row in some if row.status != PENDING}
+        store._write([answers[key] for key in sorted(answers)], [])
+        count += len(some)
+    for replies in _chunks(_rows(folder, "replies", _Reply), _BATCH):
+        store._write([], [{**row.model_dump(), "text": schema.packed(row.text)} for _, row in replies])
+    here = _at_run(run).where(runs.c.updated <= about.updated)
+    store._transact(lambda connection: connection.execute(here.values(state=about.state, summary=about.summary)))
+    return store.find_run(about.name), count
+
+
+def _task(run_id: int, position: int, row: _Judgement) -> Document:
+    shared = {name: getattr(row, name) for name in ("item", "rubric", "judge", "repeat", "key")}
+    return {"run_id": run_id, "position": position if row.position is None else row.position, **shared}
+
+
+def _answer(row: _Judgement) -> Document:
+    values = {name: value for name, value in row.model_dump().items() if name in judgements.columns}
+    # Of a violation an export has the code alone.
+    return values | {"violations": [{"code": code, "message": "", "factor": None} for code in row.violations]}
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def read_about(folder: Path) -> _Run:
+    """What the folder says of its run, or why it holds none."""
+    if not (folder / "judgements").is_dir() and not (folder / "judgements.jsonl").is_file():
+        expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
+        raise ManifestError(f"{folder}: found no run; {expected}")
+    about: _Run = _read((folder / "run.json", 0), about_run(folder), _Run)
+    for looked_up in (about.spec, about.summary or {}):
+        _read((folder / "run.json", 0), looked_up, _Spec)
+    canonical = json.dumps(about.spec, sort_keys=True, allow_nan=False)
+    if hashlib.sha256(canonical.encode()).hexdigest() != about.spec_hash:
+        raise ManifestError(f"{folder / 'run.json'}: spec is not what spec_hash was made from")
+    return about
+
+
+def _rows(folder: Path, table: str, kind: type[R]) -> Iterator[Placed[R]]:
+    found = _read_lines(folder / f"{table}.jsonl")
+    if (folder / "judgements").is_dir():
+        from editjudge.store.shards import read_table
+
+        found = read_table(folder, table)
+    return ((place, _read(place, values, kind)) for place, values in found)
+
+
+def _read_lines(path: Path) -> Iterator[tuple[tuple[Path, int], Any]]:
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield (path, number), json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise _wrong((path, number), f"not JSON: {error}") from None
+
+
+def _read(place: tuple[Path, int], values: Any, kind: type[R]) -> R:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _wrong(place, f"{where}: {first['msg']}; found {first['input']!r:.80}".removeprefix(": ")) from None
+
+
+def _wrong(place: tuple[Path, int], message: str) -> ManifestError:
+    path, number = place
+    return ManifestError(f"{path}:{number}: {message}" if number else f"{path}: {message}")
+
+
+# --- what contradicts -----------------------------------------------------------------------------------------
+
+
+def _check(store: Store | None, about: _Run, folder: Path) -> None:
+    scales = _scales(about, folder / "run.json")
+    known = {row.item: row for _, row in _rows(folder, "items", _Item)}
+    if store:
+        _check_own(store, about, folder)
+    seen: set[bytes] = set()
+    for some in _chunks(_rows(folder, "judgements", _Judgement), _BATCH):
+        for place, row in some:
+            _check_score(place, row, scales)
+            _check_item(place, row, known.get(row.item))
+            # Sixteen bytes a task, so that a million of them fit into memory.
+            mark = hashlib.blake2b(repr(_asked(row)).encode(), digest_size=16).digest()
+            if mark in seen:
+                raise _wrong(place, f"{row.item!r:.80}, {row.rubric}, {row.judge} and repeat {row.repeat} stand twice")
+            seen.add(mark)
+        if store:
+            _check_kept(store, about.name, some)
+    for _ in _rows(folder, "replies", _Reply):
+        pass
+
+
+def _scales(about: _Run, path: Path) -> dict[str, dict[str, Scale]]:
+    """The scores that each rubric allows, by its hash and factor."""
+    found = {}
+    for key, kept in about.rubrics.items():
+        try:
+            rubric = TypeAdapter(Rubric).validate_python(kept.content)
+        except ValidationError as error:
+            raise ManifestError(
+                f"{path}: rubric {kept.name!r:.80} cannot be read: {error.errors()[0]['msg']}"
+            ) from None
+        if rubric.hash != key:
+            raise ManifestError(f"{path}: rubric {kept.name!r:.80} is not what its hash {key[:12]} was made from")
+        found[key] = {factor.key: factor.scale for factor in rubric.factors}
+    return found
+
+
+def _check_score(place: tuple[Path, int], row: _Judgement, scales: Mapping[str, Mapping[str, Scale]]) -> None:
+    for factor, score in (row.scores or {}).items():
+        if (known := scales.get(row.rubric_hash or "")) is None:
+            continue
+        if factor not in known or not known[factor].accepts(score):
+            raise _wrong(place, f"{factor!r:.80}: found {score}, which is no score of the rubric {row.rubric}")
+
+
+def _check_item(place: tuple[Path, int], row: _Judgement, item: _Item | None) -> None:
+    said = {"model": row.model, "group": row.group, **({"edit_type": row.edit_type} if row.edit_type else {})}
+    for name, value in said.items():
+        if value != getattr(item, name, None):
+            raise _wrong(place, f"{name}: found {value!r:.80}, and of the same item {getattr(item, name, None)!r:.80}")
+
+
+def _check_own(store: Store, about: _Run, folder: Path) -> None:
+    """A run of our own may show pictures that an imported one may not: nobody else's edits get into it."""
+    same = (run for run in store.runs() if (run.name, run.spec_hash) == (about.name, about.spec_hash))
+    own = next((run for run in same if run.imported_from is None), None)
+    kept = {item.item: item.images for item in store.items(own)} if own else {}
+    for place, row in _rows(folder, "items", _Item) if own else ():
+        if kept.get(row.item) != row.images:
+            what = f"{row.item!r:.80} has other pictures in the run {about.name!r:.80} that was made in this store"
+            raise _wrong(place, f"{what}: import into one of its own")
+
+
+def _asked(row: Any) -> tuple[str, str, str, int]:
+    return row.item, row.rubric, row.judge, row.repeat
+
+
+def _check_kept(store: Store, name: str, some: Sequence[Placed[_Judgement]]) -> None:
+    """What the store has under the same key must be the same answer, and the run's tasks must have the same keys."""
+    columns = [judgements.c[name] for name in ("key", "status", "scores", "abstained")]
+    keys = {row.key for _, row in some}
+    answers: dict[str, Any] = {}
+    for part in _chunks(sorted(keys), 900):
+        rows = store._read(sa.select(*columns).where(judgements.c.key.in_(part), judgements.c.status.in_(DONE)))
+        answers |= {key: tuple(said) for key, *said in rows}
+    mine = sa.select(tasks).join(runs, runs.c.id == tasks.c.run_id).where(runs.c.name == name)
+    asked: dict[Any, str] = {}
+    for part in _chunks(sorted({row.item for _, row in some}), 900):
+        asked |= {_asked(one): one.key for one in store._read(mine.where(tasks.c.item.in_(part)))}
+    for place, row in some:
+        said = row.status, row.scores, row.abstained
+        if row.status in DONE and answers.get(row.key, said) != said:
+            raise _wrong(place, f"the store has another answer under key {row.key[:12]}: import into one of its own")
+        if asked.get(_asked(row), row.key) != row.key:
+            raise _wrong(place, f"the run {name!r:.80} of the store asked this with another key: rename one of them")

@@ -1,0 +1,494 @@
+"""Where requests to judge are taken in: a bounded line before each judge, one answer for one key, all of it kept.
+
+What was taken in is judged and kept whether or not its client still waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from editjudge import measured
+from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.errors import JudgeError, StoreError
+from editjudge.judgement import DONE, Judgement, Task
+from editjudge.judges.judge import Judge, Work
+from editjudge.judges.registry import open_judge
+from editjudge.media.cache import DigestCache, ImageCache, KnownImage
+from editjudge.media.image import ImageBounds
+from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.model import Rubric
+from editjudge.run.engine import LOOK
+from editjudge.run.pace import Circuit, Pace, Retry
+from editjudge.run.plan import QuestionSettings, works
+from editjudge.run.planner import is_paid
+from editjudge.run.single import judged, keep
+from editjudge.store.claims import Claims
+from editjudge.store.store import Item, RunRecord
+from editjudge.store.writer import Writer
+from editjudge.web.requests import Refused
+from editjudge.web.site import Site
+from editjudge.web.uploads import UploadFolder
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from editjudge.measured.degenerate import Degenerate
+
+_AHEAD = 8
+"""Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
+_PLANNING = 0.5
+"""Seconds beyond a deadline that a request waits for its keys and its run, so that they can be looked up later."""
+_TRIES = 6
+"""Somebody waits: a judge that is down is unreachable after some ten seconds, where a run gives it minutes."""
+
+
+@dataclass
+class QueuedEdit:
+    """One edit of a request: its tasks in the order of the rubrics, and what has come of them so far."""
+
+    edit: Edit
+    works: Sequence[Work]
+    stored_as: str
+    """The item that it is in the run: its id, and a digest of all that was sent, since clients use ids again."""
+    item: Item
+    answers: dict[str, Judgement] = field(default_factory=dict)
+    """By key."""
+    degenerate: Degenerate | None = None
+    """Why its output is no edit, so that nobody is asked about it."""
+
+    @property
+    def judgements(self) -> list[Judgement | None]:
+        return [self.answers.get(work.task.key) for work in self.works]
+
+
+@dataclass
+class JudgeQueue:
+    """One judge, opened once, the run that its answers are part of, and those who wait for it."""
+
+    judge: Judge
+    pace: Pace
+    run: RunRecord | None = None
+    """None until something is kept in it."""
+    waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
+    open: int = 0
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    down: bool = False
+
+    @property
+    def room(self) -> bool:
+        paced = hasattr(self.judge, "pace")
+        return self.open < (int(self.pace.limit) if paced else 2) + _AHEAD
+
+    def try_again(self) -> None:
+        """A judge that had given up on its server is asked again by whoever comes next."""
+        if self.down:
+            self.down, self.pace.circuit = False, _circuit(self.judge.spec)
+
+
+class JudgingQueue:
+    """Made by `open_queue`, inside the loop of the server."""
+
+    def __init__(self, site: Site, rubrics: Sequence[Rubric], resources: AsyncExitStack) -> None:
+        self.edits = self.held = 0
+        """Taken in and not judged yet: edits, and bytes of the bodies they came in."""
+        self.closing = False
+        # Threads of their own: those that wait for the store, or prepare pictures, keep no request from being read.
+        self._front = ThreadPoolExecutor(2, "editjudge-requests")
+        self._lookups = ThreadPoolExecutor(2, "editjudge-lookups")
+        self.terms = site.terms
+        self._site, self._rubrics, self._resources = site, rubrics, resources
+        self._bounds = ImageBounds(max_bytes=site.terms.max_picture)
+        self._pictures = ImageCache(bounds=self._bounds)
+        self._album = UploadFolder(site.terms.pictures, site.terms.max_pictures) if site.terms.pictures else None
+        self._writer = Writer(site.store)
+        self._lines: dict[str, asyncio.Task[JudgeQueue]] = {}
+        self._asked: dict[str, asyncio.Future[Judgement]] = {}
+        """By key, what is being asked: an answer that two requests share is paid for once."""
+        self._claims, self._claimed = Claims(site.store), set[str]()
+        """Keys that this server is to ask, and no run beside it."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._batches: set[asyncio.Task[Any]] = set()
+        self._rate = 0.0
+        """Edits a second, lately."""
+        self._judged_at = time.monotonic()
+
+    # --- taking in ------------------------------------------------------------------------------------------
+
+    async def threaded(self, work: Callable[[], T]) -> T:
+        """In a thread, since it takes its time."""
+        return await asyncio.get_running_loop().run_in_executor(self._front, work)
+
+    @contextlib.contextmanager
+    def admitted(self, announced: int) -> Iterator[_Hold]:
+        """Holds a body's bytes, as they come, while it is read and judged; refuses it before it is read where there is
+        no room for what it announces."""
+        if self.closing:
+            raise Refused(503, "the server is being stopped")
+        hold = _Hold(self)
+        hold.check(announced)
+        try:
+            yield hold
+        finally:
+            if not hold.passed_on:
+                hold.release()
+
+    def full(self) -> Refused:
+        seconds = math.ceil(self.edits / self._rate) if self._rate else 1
+        return Refused(429, f"{self.edits} edits are waiting already", wait=min(60, max(1, seconds)))
+
+    def take(
+        self, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, hold: _Hold, *, screened: bool = False
+    ) -> RequestBatch:
+        """Begin to judge; `RequestBatch.wait` waits for the result. `screened` sets outputs aside that are no edit."""
+        if self.closing:
+            raise Refused(503, "the server is being stopped")
+        if self.edits + len(edits) > self._site.terms.max_waiting:
+            raise self.full()
+        self.edits += len(edits)
+        hold.edits, hold.passed_on = len(edits), True
+        batch = RequestBatch(_unplanned(edits, rubrics, spec))
+        batch.task = self._start(self._serve(batch, edits, rubrics, spec, screened), self._batches)
+        batch.task.add_done_callback(lambda _: hold.release())
+        batch.task.add_done_callback(batch.finish)
+        return batch
+
+    async def _serve(
+        self, batch: RequestBatch, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, screened: bool
+    ) -> None:
+        line = await self._line(spec)
+        line.try_again()
+        planned = await self.threaded(partial(self._plan, line, edits, rubrics))
+        if screened:
+            outputs = await asyncio.gather(*(self.threaded(partial(_screen, edit)) for edit in edits))
+            for one, output in zip(planned, outputs, strict=True):
+                one.degenerate = output
+        batch.asked = planned
+        asked = [one for one in planned if one.degenerate is None]
+        tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
+        batch.run = await self._keep(line, [one.item for one in planned], tasks)
+        batch.planned.set()
+        answers = await self._ask(line, [work for a in asked for work in a.works])
+        for one in asked:
+            for work in one.works:
+                answers[work.task.key].add_done_callback(_noting(one, work.task.key))
+        results = await asyncio.gather(*answers.values(), return_exceptions=True)
+        self._note_rate(len(edits))
+        for error in (result for result in results if isinstance(result, BaseException)):
+            raise error
+
+    def _plan(self, line: JudgeQueue, edits: Sequence[Edit], rubrics: Sequence[Rubric]) -> list[QueuedEdit]:
+        """Meant for a thread: pictures are hashed here."""
+        return [self._planned(line.judge, edit, QuestionSettings(rubrics)) for edit in edits]
+
+    def _planned(self, judge: Judge, edit: Edit, shape: QuestionSettings) -> QueuedEdit:
+        digests, seen = DigestCache(bounds=self._bounds), dict[str, KnownImage]()
+        failed: dict[str, Exception] = {}
+        for role in IMAGE_ROLES:
+            if (source := getattr(edit, role)) is not None:
+                try:
+                    if known := digests.known(source):
+                        seen[role] = known
+                except Exception as error:  # raised where the role is looked at, so that it is of this edit alone
+                    failed[role] = error
+
+        def look(_: Edit, role: str) -> KnownImage | None:
+            if role in failed:
+                raise failed[role]
+            return seen.get(role)
+
+        found = list(works([edit], shape, judge, look))
+        shown = {role: known.digest for role, known in seen.items()}
+        images = {
+            role: {"source": self._kept_at(getattr(edit, role), known), "digest": known.digest}
+            for role, known in seen.items()
+        }
+        words = (edit.model, edit.edit_type, edit.group, edit.instruction, edit.referring_expression, edit.metadata)
+        content = hashlib.sha256(json.dumps([shown, *words], sort_keys=True).encode()).hexdigest()
+        stored_as = f"{edit.id}-{content[:12]}"
+        item = Item(
+            stored_as,
+            edit.model,
+            edit.edit_type,
+            edit.group or shown.get("input", stored_as),
+            edit.instruction,
+            edit.referring_expression,
+            images,
+            edit.metadata,
+        )
+        return QueuedEdit(edit, found, stored_as, item)
+
+    def _kept_at(self, data: bytes, known: KnownImage) -> str:
+        return (self._album and self._album.keep(data, known)) or "sent, and not kept"
+
+    async def _keep(self, line: JudgeQueue, items: list[Item], tasks: list[Task]) -> RunRecord:
+        store = self._site.store
+
+        def keep() -> RunRecord:
+            # `runs rm` may have taken the run away since it was last written to.
+            if line.run is None or store.run_of(line.run.id) is None:
+                line.run = self._run(line.judge.spec)
+            store.append(line.run, items)
+            if tasks:  # none where no output is an edit
+                store.append(line.run, tasks)
+            return line.run
+
+        return await self._writer.also(keep)
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    async def _line(self, spec: str) -> JudgeQueue:
+        opening = self._lines.get(spec) or asyncio.create_task(self._opened(spec))
+        self._lines[spec] = opening
+        try:
+            return await asyncio.shield(opening)
+        except BaseException:
+            if opening.done() and self._lines.get(spec) is opening:  # not only this caller was cancelled
+                del self._lines[spec]  # the next one tries again
+            raise
+
+    async def _opened(self, spec: str) -> JudgeQueue:
+        pace = Pace(spec, concurrency=self._site.terms.concurrency, retry=Retry(tries=_TRIES), circuit=_circuit(spec))
+        judge = await open_judge(spec, self._site.options, lambda _: pace, self._resources)
+        line = JudgeQueue(judge, pace)
+        self._start(self._drive(line), self._tasks)
+        return line
+
+    def _run(self, spec: str) -> RunRecord:
+        """The same for the same judge, options and rubrics, so that a server that starts again goes on with it."""
+        options = dataclasses.asdict(self._site.options)
+        for name in ("timeout", "prices"):
+            del options[name]
+        rubrics = {rubric.name: rubric.hash for rubric in self._rubrics}
+        frozen = {
+            "service": "v1",
+            "judges": [spec],
+            "rubrics": rubrics,
+            "repeats": 1,
+            "layout": QuestionSettings(()).layout,
+        }
+        frozen |= {"options": options}
+        if self._album:
+            frozen["manifest"] = str(self._album.folder)  # where the run's pictures are
+        digest = hashlib.sha256(json.dumps(frozen, sort_keys=True).encode()).hexdigest()
+        self._site.store.add_rubrics(self._rubrics)
+        return self._site.store.open_run(f"rewards-{digest[:8]}", frozen)
+
+    async def _ask(self, line: JudgeQueue, planned: Sequence[Work]) -> dict[str, asyncio.Future[Judgement]]:
+        """The answer to each key, now or later. Keys are taken before the store is asked, so that none can be committed
+        in between and asked again."""
+        loop = asyncio.get_running_loop()
+        fresh = {work.task.key: work for work in planned if work.task.key not in self._asked}
+        self._asked |= {key: loop.create_future() for key in fresh}
+        answers = {work.task.key: self._asked[work.task.key] for work in planned}
+        try:
+            for key, judgement in (await loop.run_in_executor(self._lookups, self._known, fresh)).items():
+                self._asked.pop(key).set_result(judgement)
+                del fresh[key]
+        except BaseException as error:  # cancelled too: others may wait for the same keys
+            for key in fresh:
+                self._asked.pop(key).set_exception(error)
+            raise
+        for work in fresh.values():
+            line.waiting.put_nowait(work)
+        return answers
+
+    def _known(self, fresh: Mapping[str, Work]) -> dict[str, Judgement]:
+        """What is answered already; the rest is claimed, so that no run asks it too."""
+        known = self._kept(list(fresh))
+        if paid := [key for key, work in fresh.items() if key not in known and is_paid(work)]:
+            mine = self._claims.take(paid)
+            later = self._kept(sorted(mine))  # answered between the look and the claim
+            self._claims.give_back(later)
+            self._claimed |= mine - later.keys()
+            known |= later
+        return known
+
+    async def _from_elsewhere(self, work: Work) -> Judgement | None:
+        """What a run that is asking the same is answered; None once the task is ours."""
+        key, loop = work.task.key, asyncio.get_running_loop()
+        while is_paid(work) and key not in self._claimed:
+            if known := await loop.run_in_executor(self._lookups, self._known, {key: work}):
+                return known[key]
+            if key not in self._claimed:
+                await asyncio.sleep(LOOK)
+        return None
+
+    def _kept(self, keys: list[str]) -> dict[str, Judgement]:
+        done = [key for key, status in self._site.store.done(keys).items() if status in DONE]
+        return {key: found for key in done if (found := self._site.store.judgement(key))}
+
+    async def _drive(self, line: JudgeQueue) -> None:
+        while True:
+            work = await line.waiting.get()
+            while not line.room:
+                line.left.clear()
+                await line.left.wait()
+            line.open += 1
+            self._start(self._do(line, work), self._tasks)
+
+    async def _do(self, line: JudgeQueue, work: Work) -> None:
+        answer = self._asked[work.task.key]
+        try:
+            judgement = await self._from_elsewhere(work)
+            if judgement is None:
+                judgement = await keep(self._put, await judged(line.judge, work, self._pictures))
+                self._claimed.discard(work.task.key)  # given up with the commit
+        except JudgeError as error:  # nobody was asked, so there is nothing to keep: the task stays to be judged
+            line.down = True
+            answer.set_result(work.judgement("unreachable", reasons=(Remark("judge_down", str(error)),)))
+        except Exception as error:  # raised in the requests that wait for it
+            answer.set_exception(error)
+        else:
+            answer.set_result(judgement)
+        finally:
+            answer.cancel()  # where none of these: the server ends
+            if work.task.key in self._claimed:
+                self._claimed.discard(work.task.key)
+                self._lookups.submit(self._claims.give_back, [work.task.key])
+            del self._asked[work.task.key]
+            line.open -= 1
+            line.left.set()
+
+    async def _put(self, judgement: Judgement) -> None:
+        """A store that failed, say for want of space, may do better for the next."""
+        writer = self._writer
+        try:
+            await writer.put(judgement)
+        except StoreError:
+            if writer is self._writer:
+                self._writer = Writer(self._site.store)
+                with contextlib.suppress(StoreError):
+                    await writer.close()
+            raise
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Nothing more is taken in; what was is judged, for as long as the terms allow, and kept."""
+        self.closing = True
+        if self._batches:
+            await asyncio.wait(self._batches, timeout=self._site.terms.drain)
+        left = [*self._batches, *self._tasks]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        self._front.shutdown(wait=False)
+        self._lookups.shutdown(wait=False)
+        await self._writer.close()
+        await asyncio.to_thread(self._claims.close)
+
+    def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[Any]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        among.add(task)
+        task.add_done_callback(among.discard)
+        return task
+
+    def _note_rate(self, edits: int) -> None:
+        now = time.monotonic()
+        rate = edits / max(now - self._judged_at, 1e-3)
+        self._judged_at = now
+        self._rate += (rate - self._rate) * 0.2 if self._rate else rate
+
+
+@dataclass
+class _Hold:
+    """Room that a request takes up until its last edit is judged."""
+
+    desk: JudgingQueue
+    size: int = 0
+    """Bytes that came."""
+    edits: int = 0
+    passed_on: bool = False
+
+    def check(self, more: int) -> None:
+        if self.desk.held + more > self.desk.terms.max_held:
+            raise self.desk.full()
+
+    def add(self, more: int) -> None:
+        self.check(more)
+        self.desk.held += more
+        self.size += more
+
+    def release(self) -> None:
+        self.desk.held -= self.size
+        self.desk.edits -= self.edits
+
+
+class RequestBatch:
+    """What is becoming of a request."""
+
+    def __init__(self, unplanned: list[QueuedEdit]) -> None:
+        self.asked = unplanned
+        self.run: RunRecord | None = None
+        self.started = time.time()
+        self.planned = asyncio.Event()
+        self.task: asyncio.Task[None]
+
+    def finish(self, task: asyncio.Task[None]) -> None:
+        self.planned.set()
+        _ = task.cancelled() or task.exception()  # retrieved: perhaps nobody waits any more
+
+    async def wait(self, seconds: float) -> None:
+        """Until all is judged, or so long, and a moment more where it is not yet known under which keys it is kept."""
+        with contextlib.suppress(asyncio.CancelledError):  # the server has no more time: what there is now is answered
+            await asyncio.wait({self.task}, timeout=max(0.0, seconds))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.planned.wait(), _PLANNING)
+        if self.task.cancelled():
+            raise Refused(503, "the server is being stopped")
+        if self.task.done():
+            self.task.result()
+
+
+def _screen(edit: Edit) -> Degenerate | None:
+    """None too where the extra `measured`, which has the detector, is not installed."""
+    if measured.missing():
+        return None
+    from editjudge.measured.degenerate import screen
+
+    return screen(edit)
+
+
+def _unplanned(edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> list[QueuedEdit]:
+    """What is known of a request before anything was done about it."""
+
+    def work(edit: Edit, rubric: Rubric) -> Work:
+        return Work(Task(edit.id, rubric.name, spec, 0, ""), edit, rubric)
+
+    return [QueuedEdit(e, [work(e, rubric) for rubric in rubrics], "", Item(e.id, group=e.group)) for e in edits]
+
+
+def _noting(asked: QueuedEdit, key: str) -> Callable[[asyncio.Future[Judgement]], None]:
+    def note(answer: asyncio.Future[Judgement]) -> None:
+        if not answer.cancelled() and not answer.exception():
+            asked.answers[key] = answer.result()
+
+    return note
+
+
+def _circuit(spec: str) -> Circuit:
+    """Never opens by itself: each question is answered or unreachable within its tries, and then the next is asked."""
+    return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
+
+
+@asynccontextmanager
+async def open_queue(site: Site, rubrics: Sequence[Rubric]) -> AsyncIterator[JudgingQueue]:
+    async with AsyncExitStack() as resources:
+        opened = JudgingQueue(site, rubrics, resources)
+        try:
+            yield opened
+        finally:
+            await opened.close()

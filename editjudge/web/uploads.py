@@ -1,0 +1,36 @@
+"""Pictures that clients sent, kept in a folder by their digests, so that review can show them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from editjudge.media.cache import KnownImage
+
+
+class UploadFolder:
+    """A folder that grows to so many bytes and then takes no more: what was rewarded last month is not thrown away
+    for what is rewarded today."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._most = folder.resolve(), most
+        self._size = sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
+        self._lock = threading.Lock()
+
+    def keep(self, data: bytes, known: KnownImage) -> str | None:
+        """Where the picture lies; None where it is none, or there is no more room."""
+        if known.info is None:
+            return None
+        path = self.folder / f"{known.digest}.{known.info.format}"
+        with self._lock:
+            if path.exists():
+                return str(path)
+            if self._size + len(data) > self._most:
+                return None
+            self._size += len(data)
+            fresh = path.with_suffix(".new")
+            fresh.write_bytes(data)
+            fresh.replace(path)  # whole, or not there
+        return str(path)
