@@ -109,9 +109,14 @@ def merged(body: Mapping[str, Any], extra: Mapping[str, Any], reserved: frozense
 def document(body: bytes) -> dict[str, Any]:
     """The JSON object in a body; empty where there is none."""
     try:
-        return mapping(json.loads(body))
+        return mapping(json.loads(body, parse_int=_integer))
     except (ValueError, RecursionError):
         return {}
+
+
+def _integer(digits: str) -> int | None:
+    """None beyond any number that a server means: `int` refuses 5,000 digits, and the rest of the body is sound."""
+    return int(digits) if len(digits) < 20 else None
 
 
 def mapping(value: object) -> dict[str, Any]:

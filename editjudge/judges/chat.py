@@ -296,14 +296,13 @@ class ChatJudge:
     def _without_key(self, problem: CallFailed, response: Response) -> CallFailed:
         """Servers quote what they were sent, and an error is shown and kept. Messages are cut short, perhaps in the
         middle of a key: so it is taken out of what they are made from."""
-        said = self.endpoint.redacted(response.body.decode("utf-8", "replace"))
-        if self.endpoint.key is not None:
-            said = self.endpoint.key.redacted(said)
+        body = self.endpoint.redacted_body(response.body, error=True)
         try:
-            self.endpoint.reply(response.status, response.headers, said.encode())
+            self.endpoint.reply(response.status, response.headers, body)
         except CallFailed as redacted:
-            # Only the words: "x" is a key too, and no error is what it was without its x.
-            return problem.saying(str(redacted))
+            # Only the words: "x" is a key too, and no error is what it was without its x. Once more, since only now
+            # is what JSON wrote with escapes in plain.
+            return problem.saying(self.endpoint.redacted(str(redacted), error=True))
         return problem.saying("no reason given")
 
     def _most(self, work: Work, question: Question, request: ChatRequest, wanted: int) -> MaximumCost | None:

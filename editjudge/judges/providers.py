@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import difflib
 import ipaddress
+import json
 import os
 import re
 import urllib.parse
@@ -252,17 +253,21 @@ class Endpoint:
     def reply(self, status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         return self._wire().reply(status, headers, body)
 
-    def redacted(self, text: str) -> str:
-        """A server's words as they may be kept: without any key that is set here, whichever way it is written."""
+    def redacted(self, text: str, *, error: bool = False) -> str:
+        """A server's words as they may be kept: without any key that is set here, whichever way it is written. The
+        judge's own key is taken out of an `error` even where it is as short as a stand-in."""
         for secret in (*((self.key,) if self.key else ()), *self.other_keys):
-            text = secret.redacted(text) if secret.guards else text
+            if secret.guards or (error and secret is self.key):
+                text = secret.redacted(text)
         return text
 
-    def redacted_body(self, body: bytes) -> bytes:
+    def redacted_body(self, body: bytes, *, error: bool = False) -> bytes:
         """The same for a body, which stays what it was to the byte where it holds no key."""
-        text = body.decode("utf-8", "surrogateescape")
-        redacted = self.redacted(text)
-        return body if redacted == text else redacted.encode("utf-8", "surrogateescape")
+        encoding = json.detect_encoding(body)
+        text = body.decode(encoding, "surrogateescape" if encoding.startswith("utf-8") else "replace")
+        plain = text.replace("\0", "")  # UTF-16 that is not recognised is plain letters with zeros between
+        redacted = self.redacted(plain, error=error)
+        return body if redacted == plain else redacted.encode("utf-8", "surrogateescape")
 
     def address(self, request: ChatRequest) -> tuple[str, dict[str, str]]:
         """Where a request goes, and its headers: the one place where the key is put among them."""

@@ -23,14 +23,12 @@ _logged: set[tuple[str, str, int]] = set()
 def unexpected(error: Exception, about: str, judge: object = None) -> Remark:
     """The reason for a judgement, with the exception's name. Raises `WorldError` where it is not of this edit alone.
 
-    Neither the reason nor the log holds a key: not that of the `judge`, nor what looks like one.
+    Neither the reason nor the log holds a key: none that the `judge` knows of, nor what looks like one.
     """
     if isinstance(error, OSError) and error.errno in _NOT_OF_ONE_EDIT:
         raise WorldError(f"{about}: {type(error).__name__}: {error}") from error
-    key: Any = getattr(getattr(judge, "endpoint", None), "key", None)
-    message = _message(error)
-    name = type(error).__name__
-    words = cleaned(key.redacted(message) if key else message)
+    endpoint: Any = getattr(judge, "endpoint", None)
+    name, words = type(error).__name__, cleaned(_redacted(endpoint, _message(error)))
     reason = f"{name}: {words}" if words else name
     origin = traceback.extract_tb(error.__traceback__)[-1:]
     place = (name, origin[0].filename, origin[0].lineno or 0) if origin else (name, "", 0)
@@ -38,9 +36,13 @@ def unexpected(error: Exception, about: str, judge: object = None) -> Remark:
     if place not in _logged:
         _logged.add(place)
         trace = "".join(traceback.format_exception(error))
-        text += "\n" + without_keys(key.redacted(trace) if key else trace)
+        text += "\n" + without_keys(_redacted(endpoint, trace))
     logging.getLogger(__name__).error("%s", text)
     return Remark(CODE, reason)
+
+
+def _redacted(endpoint: Any, text: str) -> str:
+    return str(endpoint.redacted(text, error=True)) if endpoint else text
 
 
 def _message(error: Exception) -> str:

@@ -41,8 +41,8 @@ class Retry:
 
     tries: int = 10
     """At 32 % failing requests, as in the fault tests, one ask in 90,000 stays unanswered."""
-    timeouts: int = 2
-    """Of these, how many may follow a timeout: each may be billed, and whoever is asked waits longer each time."""
+    billable: int = 2
+    """Of these, how many may follow a failure that may be billed: a timeout, or an answer that broke off."""
     first: float = 0.5
     longest: float = 30.0
     patience: float = 300.0
@@ -51,7 +51,8 @@ class Retry:
     def pause(self, problem: CallFailed, failures: int, chance: random.Random) -> float:
         """Seconds to wait; what the server asks for is the least, and nobody retries in step with others."""
         jitter = chance.uniform(0.5, 1.0)
-        backoff = min(self.longest, self.first * 2.0 ** min(failures - 1, 20)) * jitter
+        first = self.first * (4 if problem.may_be_billed else 1)  # each such retry may cost as much as an answer
+        backoff = min(self.longest, first * 2.0 ** min(failures - 1, 20)) * jitter
         return max(backoff, (problem.retry_after or 0.0) * (1 + 0.1 * jitter))
 
 
@@ -170,7 +171,7 @@ class Persistence(ABC):
 
     async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
         """The reply, and how many sends brought none."""
-        failures = spent = timeouts = 0
+        failures = spent = billable = 0
         while True:
             async with self.turn(tokens) as turn:
                 try:
@@ -182,8 +183,8 @@ class Persistence(ABC):
             failures += 1
             # While the circuit is open a judge is waited for: its tasks must not burn into failures.
             spent += not turn.down
-            timeouts += problem.kind == "timeout"
-            if not problem.passing or spent >= self.retry.tries or timeouts > self.retry.timeouts:
+            billable += problem.may_be_billed
+            if not problem.passing or spent >= self.retry.tries or billable > self.retry.billable:
                 raise problem
             pause = self.retry.pause(problem, failures, self._chance)
             if pause > self.retry.patience:

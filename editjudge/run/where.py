@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import operator
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from editjudge.edit import Edit
+from editjudge.edit import Edit, ImageSource
 from editjudge.errors import ImageError, UsageError, near_miss
 from editjudge.media.cache import DigestCache
 from editjudge.media.image import is_url
@@ -77,12 +79,14 @@ class EditFilter:
     def _same(self, run: RunRecord, edits: list[Edit]) -> set[str]:
         """The ids that are the same edits in the earlier run: one of another manifest may have called others so."""
         digests = DigestCache()
+        paths = {os.path.abspath(s) for e in edits for s in (e.input, e.edited) if isinstance(s, Path)}
+        digests.load(self._store.load_digests(sorted(paths)))
         earlier = {item.item: item for item in self._store.items(run, [edit.id for edit in edits])}
         return {edit.id for edit in edits if edit.id in earlier and _is(edit, earlier[edit.id], digests)}
 
 
 def _is(edit: Edit, item: Item, digests: DigestCache) -> bool:
-    """Whether words and places are the same, or what lies there is."""
+    """Whether words and pictures are the same. Where either side was never read, the place of a picture decides."""
     if edit.instruction != item.instruction:
         return False
     for role in ("input", "edited"):
@@ -90,11 +94,18 @@ def _is(edit: Edit, item: Item, digests: DigestCache) -> bool:
         if source is None or entry is None:
             if source is not entry and item.images:  # of a run that was made without pictures nothing is known
                 return False
+        elif (digest := _digest(source, digests)) and entry["digest"]:
+            if digest != entry["digest"]:
+                return False
         elif entry["source"] != place_of(source):
-            with suppress(ImageError):
-                if is_url(source) or entry["digest"] is None or digests.of(source) != entry["digest"]:
-                    return False
+            return False
     return True
+
+
+def _digest(source: ImageSource, digests: DigestCache) -> str | None:
+    with suppress(ImageError):
+        return None if is_url(source) else digests.of(source)
+    return None
 
 
 def scores_of(store: Store, run: RunRecord, items: Sequence[str]) -> dict[str, dict[str, list[float]]]:

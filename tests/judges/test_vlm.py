@@ -229,6 +229,20 @@ def test_a_server_that_repeats_the_key_does_not_get_it_into_the_store(pad: int, 
     assert "canary" not in json.dumps(done.rows) + str(done.replies)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-16"])
+@pytest.mark.parametrize("form", ['{"error": {"message": "%s"}}', "“%s”"])
+@pytest.mark.parametrize("pad", [0, 280])
+def test_a_key_in_an_error_of_any_unicode_encoding_is_not_kept(
+    encoding: str, form: str, pad: int, tmp_path: Path
+) -> None:
+    said = (form % ("x" * pad + " you sent canary0123canary0123 to us")).encode(encoding)
+    with canned(lambda *_: (400, {}, said), "canary0123canary0123"):
+        done = run(edits(tmp_path, 1), tmp_path / "s.db", rubrics=("fidelity",))
+    kept = json.dumps(done.rows) + str(done.replies)
+    assert done.statuses() == {"error": 1}
+    assert "canary" not in kept and "c a n a r y" not in kept
+
+
 def test_a_short_key_does_not_take_answers_apart(tmp_path: Path) -> None:
     """People who serve a model themselves set keys such as "e"; errors keep their meaning without it."""
     with stub(Behaviour(schema_support="none")) as server, environment(variables(server.url, "e")):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 import time
 from pathlib import Path
 
@@ -11,11 +13,12 @@ import pytest
 from bench.stub import Behaviour, Ledger
 from editjudge.errors import BudgetReached, UsageError
 from editjudge.judges.budget import Budget, MaximumCost
-from editjudge.judges.messages import Parameters
+from editjudge.judges.messages import CallFailed, Parameters
 from editjudge.judges.registry import Options
 from editjudge.run import batch as batches
+from editjudge.run.pace import Retry
 
-from .made import SPECS, Done, edits, pacing, run, stub
+from .made import SPECS, Done, canned, edits, pacing, run, stub
 
 INPUT, OUTPUT = 10.0, 40.0
 
@@ -113,6 +116,28 @@ def test_a_timeout_is_asked_again_twice_and_waited_for_longer_each_time(
     assert (done.statuses(), server.ledger.requests) == ({"unreachable": 1}, 3)
     assert done.row("e0")["reasons"][0]["message"] == "no complete answer within 0.8 s"
     assert done.outcome.tally.cost >= billed(server.ledger) > 0
+
+
+BROKEN_OFF = json.dumps({"choices": [{"finish_reason": "error", "message": {"content": ""}}]}).encode()
+
+
+@pytest.mark.parametrize("length", ["whole", "cut"])
+def test_an_answer_that_breaks_off_and_may_be_billed_is_asked_again_twice(
+    length: str, tmp_path: Path, store: Path, prices: Path
+) -> None:
+    headers = {"content-length": str(len(BROKEN_OFF) + 100), "connection": "close"} if length == "cut" else {}
+    with canned(lambda *_: (200, headers, BROKEN_OFF)) as asked, pacing():
+        done = run(edits(tmp_path, 1), store, rubrics=("fidelity",), options=Options(prices=prices))
+    assert (done.statuses(), len(asked)) == ({"unreachable": 1}, 3)
+    assert done.row("e0")["cost"] == done.outcome.tally.estimated > 0
+
+
+def test_a_retry_that_may_be_billed_twice_waits_longer() -> None:
+    retry, chance = Retry(), random.Random(0)
+    cut, refused = CallFailed("connection", "", cut_off=True), CallFailed("connection", "")
+    assert min(retry.pause(cut, 1, chance) for _ in range(50)) >= max(
+        retry.pause(refused, 1, chance) for _ in range(50)
+    )
 
 
 def test_a_question_slower_than_the_timeout_is_answered_at_the_second_try_and_both_are_counted(

@@ -17,7 +17,7 @@ from editjudge.run.job import Job
 from editjudge.run.where import Condition
 from editjudge.store.store import Store
 
-from .made import SPECS, editjudge, edits, run, stub, write_manifest
+from .made import SPECS, editjudge, edits, picture, run, stub, write_manifest, write_old
 
 OPENAI = SPECS["openai"]
 
@@ -159,6 +159,18 @@ def test_a_second_run_is_about_what_the_first_did_not_rule_out(tmp_path: Path, s
     assert estimate.calls == 2 * (len(left) - 1)  # fidelity is answered, and e3 cannot be asked
     assert todo.tasks == 3 * len(left)
     assert second.outcome.summary.statuses["missing_output"] == 1
+
+
+def test_an_edit_whose_picture_was_replaced_is_not_the_one_that_an_earlier_run_scored(
+    tmp_path: Path, store: Path
+) -> None:
+    manifest = edits(tmp_path, 8)
+    with stub():
+        run(manifest, store, rubrics=("fidelity",), manner={"name": "cheap"})
+        write_old(tmp_path / "edited-3.png", picture("another"))
+        second = run(manifest, store, rubrics=("quality",), where=("cheap:alignment>=0",))
+    assert {row["item"] for row in second.rows} == {f"e{number}" for number in range(8)} - {"e3"}
+    assert second.outcome.tally.left_out == 1
 
 
 def test_every_condition_holds_and_what_no_earlier_run_had_is_left_out(

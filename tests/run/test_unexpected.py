@@ -25,7 +25,7 @@ from editjudge.rubrics.files import load
 from editjudge.run import batch as batches
 from editjudge.run.single import judged
 
-from .made import answered, canned, edits, rows_of, run, stub
+from .made import answered, canned, edits, environment, rows_of, run, stub
 
 ROUTES = pytest.mark.parametrize("batch", [False, True], ids=["live", "batch"])
 
@@ -102,12 +102,13 @@ def test_the_traceback_of_one_mistake_is_logged_once_and_every_edit_that_has_it_
 def test_neither_reason_nor_log_holds_a_key(
     tmp_path: Path, store: Path, broken: dict[str, Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken["e0"] = ValueError("the server said key-of-the-stub and sk-aaaaaaaaaaaaaaaaaaaaaaaa" + " at length" * 200)
-    with stub():
+    words = "the server said key-of-the-stub, key-of-another and sk-aaaaaaaaaaaaaaaaaaaaaaaa"
+    broken["e0"] = ValueError(words + " at length" * 200)
+    with stub(), environment({"VLLM_API_KEY": "key-of-another"}):
         done = run(edits(tmp_path, 1), store, rubrics=("fidelity",))
     message = done.row("e0")["reasons"][0]["message"]
     for text in (message, caplog.text, store.read_bytes().decode("latin-1")):
-        assert "key-of-the-stub" not in text and "sk-aaaa" not in text
+        assert "key-of-the-stub" not in text and "key-of-another" not in text and "sk-aaaa" not in text
     assert len(message) < 400 and "[key]" in message
 
 
@@ -223,6 +224,20 @@ def test_usage_that_is_no_count_is_unknown_usage_and_never_a_price(count: Any, t
     assert done.statuses() == {"ok": 2}
     assert [(row["cost"], row["usage"]["output_tokens"]) for row in done.rows] == [(None, None)] * 2
     assert (done.outcome.tally.unpriced, done.outcome.tally.cost) == (2, 0.0)
+
+
+def test_a_reply_beside_a_number_of_five_thousand_digits_is_read_and_its_usage_unknown(
+    tmp_path: Path, store: Path
+) -> None:
+    def say(_: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        document = answered("/v1/chat/completions", body)
+        document["usage"] = {"prompt_tokens": 100, "completion_tokens": "MANY"}
+        return 200, {}, json.dumps(document).replace('"MANY"', "9" * 5_000).encode()
+
+    with canned(say) as asked:
+        done = run(edits(tmp_path, 1), store, rubrics=("fidelity",))
+    assert (done.statuses(), len(asked)) == ({"ok": 1}, 1)
+    assert done.rows[0]["usage"]["output_tokens"] is None
 
 
 def test_the_log_goes_to_standard_error_where_nobody_set_up_logging(capsys: pytest.CaptureFixture[str]) -> None:
