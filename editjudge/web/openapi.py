@@ -120,7 +120,7 @@ def document(site: Site, models: Models) -> dict[str, Any]:
     pairs: Any = [(model, "validation") for model in sent] + [(model, "serialization") for model in said]
     _, schemas = models_json_schema(pairs, ref_template="#/components/schemas/{model}")
     parts: dict[str, Any] = schemas["$defs"]
-    for name in ("Reward", "Judgement"):
+    for name in ("Reward", "JudgementAnswer"):
         parts[name]["properties"]["status"]["enum"] = [*STATUSES, "pending"]
     judged = _operation("Judge edits", "judge", [_of("OneEdit"), _of("Batch")], "Judgements")
     judged["requestBody"]["content"] |= _multipart("OneEditWords", "BatchWords")

@@ -1,0 +1,58 @@
+"""Everything public in 0.1 still works: names, verbs, options, exit codes, JSON fields, HTTP routes and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import public_interface
+import pytest
+
+OLD: dict[str, Any] = json.loads(Path(__file__).with_name("public_0_1.json").read_text("utf-8"))
+BREAKS = {"gate, failures": 100}
+"""Exit codes that changed on purpose, as the changelog says: `gate` fails on failed judgements."""
+
+
+@pytest.fixture(scope="module")
+def now(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        return public_interface.interface(tmp_path_factory.mktemp("public"), patch)
+
+
+@pytest.mark.parametrize("name", OLD["names"])
+def test_a_public_name_keeps_its_parameters(now: dict[str, Any], name: str) -> None:
+    old, new = OLD["names"][name], now["names"][name]
+    assert [parameter for parameter in new if parameter in old] == old
+
+
+@pytest.mark.parametrize("verb", OLD["verbs"])
+def test_a_verb_keeps_its_arguments_options_and_choices(now: dict[str, Any], verb: str) -> None:
+    old, new = OLD["verbs"][verb], now["verbs"][verb]
+    assert len(new["arguments"]) >= len(old["arguments"])
+    assert set(old["options"]) <= set(new["options"])
+    for option, choices in old["options"].items():
+        assert choices is None or set(choices) <= set(new["options"][option] or choices), option
+
+
+@pytest.mark.parametrize("command", OLD["answers"])
+def test_an_answer_keeps_its_exit_code_and_fields(now: dict[str, Any], command: str) -> None:
+    old, new = OLD["answers"][command], now["answers"][command]
+    assert new["exit"] == BREAKS.get(command, old["exit"])
+    assert set(old["keys"]) <= set(new["keys"])
+
+
+@pytest.mark.parametrize("file", OLD["files"])
+def test_an_exported_file_keeps_its_columns(now: dict[str, Any], file: str) -> None:
+    assert set(OLD["files"][file]) <= set(now["files"][file])
+
+
+def test_routes_keep_their_methods_and_answers_their_fields(now: dict[str, Any]) -> None:
+    old, new = OLD["http"], now["http"]
+    assert {path: set(methods) - set(new["routes"].get(path, ())) for path, methods in old["routes"].items()} == {
+        path: set() for path in old["routes"]
+    }
+    for verb in ("judge", "reward"):
+        assert new[verb]["status"] == old[verb]["status"] and set(old[verb]["keys"]) <= set(new[verb]["keys"])
+    for name in ("refused", "healthz", "openapi"):
+        assert set(old[name]) <= set(new[name]), name
