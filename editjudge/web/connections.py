@@ -1,6 +1,7 @@
-"""Connections that make no progress are closed, and there are only so many of them.
+"""Closes connections that make no progress, and bounds their number.
 
-uvicorn bounds how long a connection is idle between requests, and nothing else: half a request would stay for ever.
+uvicorn bounds only how long a connection is idle between requests: a client that sends half a request, or does not
+read its answer, would stay for ever.
 """
 
 from __future__ import annotations
@@ -13,36 +14,65 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _IDLE = 75
-"""Seconds that a connection may be idle: longer than clients keep one (aiohttp 15), so that it is they who close it.
-With uvicorn's own 5, now and then a POST went into one that was just being closed, and nobody sends a POST twice."""
+"""Seconds that a connection may be idle: longer than clients keep one (aiohttp 15), so that the client closes it.
+With uvicorn's own 5, a POST sometimes met a connection that was just being closed, and no client repeats a POST."""
 
 
 class Connection(H11Protocol):
-    """One that must send a request's head in time, and the rest of a body that was refused. How slowly a body may come
-    that somebody reads is the guard's to say."""
+    """A connection whose client must send the head of a request in time, and the rest of a body that was refused, and
+    must read its answers. The time for a body that is read is bounded by `guard`."""
 
     head_seconds = 20.0
     """From the connection, or from the first byte of a later request, to the end of its head."""
     rest_seconds = 5.0
     """For a body that nobody reads any more: a client that is sending it should still see why it was refused."""
+    read_seconds = 10.0
+    """In which the client must read at least one byte of what was written to it."""
     most = 512
     """Connections at a time: half the files that a process may open by default on Linux."""
 
     _timer: asyncio.TimerHandle | None = None
+    _reading: asyncio.TimerHandle | None = None
+    _unread = 0
+    aborted = False
     _since = 0.0
+    """When the client last did something."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self.most:
             self._make_room()
         self._expect(self.head_seconds)
+        self._check_reading()
+
+    def _check_reading(self) -> None:
+        """Close the connection if nothing was read since the last check."""
+        unread = self.transport.get_write_buffer_size()
+        if self._unread and unread >= self._unread:
+            self._abort()
+            return
+        if unread < self._unread:
+            self._since = self.loop.time()
+        self._unread = unread
+        self._reading = self.loop.call_later(self.read_seconds, self._check_reading)
+
+    def resume_writing(self) -> None:
+        self._unread = 0  # most of the buffer was read
+        self._since = self.loop.time()
+        super().resume_writing()
 
     def _make_room(self) -> None:
-        """Close who has waited longest without asking anything; where all are being answered, the one that came."""
-        mine = [one for one in self.connections if isinstance(one, Connection) and not one.transport.is_closing()]
+        """Close the connection whose client has done nothing for longest: an idle one, else one whose client does not
+        send or read on. If all clients wait for the server, close this one."""
+        mine = [one for one in self.connections if isinstance(one, Connection) and not one.aborted]
         if len(mine) > self.most:
-            silent = (one for one in mine if one.silent and one is not self)
-            min(silent, key=lambda one: one._since, default=self)._abort()
+            waiting = (one for one in mine if one.waits_for_client and one is not self)
+            min(waiting, key=lambda one: (not one.silent, one._since), default=self)._abort()
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether the client must send or read something before the server goes on."""
+        return self.conn.their_state in (h11.IDLE, h11.SEND_BODY) or self.transport.get_write_buffer_size() > 0
 
     @property
     def silent(self) -> bool:
@@ -73,6 +103,8 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(None)
+        if self._reading is not None:
+            self._reading.cancel()
         super().connection_lost(exc)
 
     def _expect(self, seconds: float | None) -> None:
@@ -83,6 +115,7 @@ class Connection(H11Protocol):
         self._timer = None if seconds is None else self.loop.call_later(seconds, self._abort)
 
     def _abort(self) -> None:
+        self.aborted = True
         self.transport.abort()
 
 

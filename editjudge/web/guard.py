@@ -11,8 +11,6 @@ import asyncio
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import Literal
 from urllib.parse import quote, urlsplit
 
@@ -37,6 +35,8 @@ _PATIENCE = 20.0
 """Seconds that a client may keep who reads its body waiting,"""
 _SLOWEST = 64 * 2**10
 """and one more for every so many bytes that came: a slow line is served, one that trickles is not."""
+_LONGEST_COOKIES = 64 * 2**10
+"""Characters of a cookie header; browsers keep 4 KiB a cookie, and other servers on this machine set some too."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 Role = Literal["reviewer", "service", "nobody"]
@@ -118,8 +118,8 @@ class Guard:
             return "reviewer" if _is(given.strip(), token) else role
         if token is None:
             return "reviewer"
-        cookies = _cookies(headers.getlist("cookie"))
-        return "reviewer" if any(_is(value, cookie_value(token)) for value in cookies) else "nobody"
+        expected = cookie_value(token)
+        return "reviewer" if any(_is(value, expected) for value in cookie_values(headers, COOKIE)) else "nobody"
 
     def _unwelcome(self, role: Role, headers: Headers, path: str, method: str) -> Response | None:
         """Why somebody of this role is not answered here."""
@@ -157,14 +157,10 @@ def cookie_value(token: str) -> str:
     return hmac.new(token.encode(), b"editjudge cookie", hashlib.sha256).hexdigest()
 
 
-def _cookies(headers: Iterable[str]) -> Iterable[str]:
-    for header in headers:
-        try:
-            cookies = SimpleCookie(header)
-        except CookieError:
-            continue
-        if COOKIE in cookies:
-            yield cookies[COOKIE].value
+def cookie_values(headers: Headers, name: str) -> list[str]:
+    """The values of a cookie, in one pass: `http.cookies` takes minutes for a header full of escaped quotes."""
+    pattern = re.compile(rf'(?:^|;)[ \t]*{name}="?([^;"]*)')
+    return [value for header in headers.getlist("cookie") for value in pattern.findall(header[:_LONGEST_COOKIES])]
 
 
 def _host(header: str) -> str:

@@ -105,8 +105,9 @@ class JudgingQueue:
         self.edits = self.held = 0
         """Taken in and not judged yet: edits, and bytes of the bodies they came in."""
         self.closing = False
-        # Threads of their own: those that wait for the store, or prepare pictures, keep no request from being read.
-        self._front = ThreadPoolExecutor(2, "editjudge-requests")
+        # Separate pools: reading a request never waits for pictures that are hashed or screened, or for the store.
+        self._readers = ThreadPoolExecutor(2, "editjudge-requests")
+        self._screens = ThreadPoolExecutor(2, "editjudge-pictures")
         self._lookups = ThreadPoolExecutor(2, "editjudge-lookups")
         self.terms = site.terms
         self._site, self._rubrics, self._resources = site, rubrics, resources
@@ -128,8 +129,12 @@ class JudgingQueue:
     # --- taking in ------------------------------------------------------------------------------------------
 
     async def threaded(self, work: Callable[[], T]) -> T:
-        """In a thread, since it takes its time."""
-        return await asyncio.get_running_loop().run_in_executor(self._front, work)
+        """Read a request in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def _on_pictures(self, work: Callable[[], T]) -> T:
+        """Work on pictures in a thread: hashing and screening."""
+        return await asyncio.get_running_loop().run_in_executor(self._screens, work)
 
     @contextlib.contextmanager
     def admitted(self, announced: int) -> Iterator[_Hold]:
@@ -170,9 +175,9 @@ class JudgingQueue:
     ) -> None:
         line = await self._line(spec)
         line.try_again()
-        planned = await self.threaded(partial(self._plan, line, edits, rubrics))
+        planned = await self._on_pictures(partial(self._plan, line, edits, rubrics))
         if screened:
-            outputs = await asyncio.gather(*(self.threaded(partial(_screen, edit)) for edit in edits))
+            outputs = await asyncio.gather(*(self._on_pictures(partial(_screen, edit)) for edit in edits))
             for one, output in zip(planned, outputs, strict=True):
                 one.degenerate = output
         batch.asked = planned
@@ -385,7 +390,8 @@ class JudgingQueue:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        self._front.shutdown(wait=False)
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        self._screens.shutdown(wait=False, cancel_futures=True)
         self._lookups.shutdown(wait=False)
         await self._writer.close()
         await asyncio.to_thread(self._claims.close)

@@ -40,6 +40,7 @@ from editjudge.store.studies import (
 from editjudge.web import pictures as frames
 from editjudge.web.blind import blind
 from editjudge.web.fields import form_fields, whole_number
+from editjudge.web.guard import cookie_values
 from editjudge.web.questions import rubric_of
 from editjudge.web.site import Site
 
@@ -143,7 +144,7 @@ class _RatingPages:
         name = clean_name(given.get("name", ""))
         answer = RedirectResponse("/rate", 303)
         if name:
-            answer.set_cookie(COOKIE, quote(name), httponly=True, samesite="lax", max_age=90 * 86400)
+            answer.set_cookie(COOKIE, quote(name, safe=""), httponly=True, samesite="lax", max_age=90 * 86400)
         else:
             answer.delete_cookie(COOKIE)
         return answer
@@ -435,4 +436,4 @@ def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int:
 
 
 def _rater(request: Request) -> str:
-    return unquote(request.cookies.get(COOKIE, ""))[:NAME]
+    return unquote(next(iter(cookie_values(request.headers, COOKIE)), ""))[:NAME]

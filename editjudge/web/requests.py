@@ -1,6 +1,6 @@
-"""What a client sends: the models of requests, from JSON and from multipart alike.
+"""Requests to `/v1/judge` and `/v1/reward`: their models, and how a JSON or multipart body is read.
 
-A request can name neither a path nor an address: pictures are in it, and judges and rubrics are words of a list.
+A request cannot name a path or a URL: it contains its pictures, and it names judges and rubrics of a fixed list.
 """
 
 from __future__ import annotations
@@ -30,13 +30,19 @@ from editjudge.web.reduction import Formula
 from editjudge.web.service_options import Terms
 
 BASE64 = r"^(data:image/[a-z0-9.+-]{1,40};base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-"""A picture in JSON. Only said to clients; the decoder below is as strict, and much faster."""
+"""A picture in JSON. Only for the OpenAPI document: the decoder below is as strict, and much faster."""
 _PREFIX = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,")
 _PART = re.compile(rf"(?:edits\.(\d{{1,4}})\.)?({'|'.join(IMAGE_ROLES)})")
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
+"""A string, or a character that begins or separates values."""
+_TOKENS = 1000
+"""Tokens of a request beside those of its edits: names of rubrics, weights,"""
+_TOKENS_PER_EDIT = 500
+"""and of each edit: 13 fields and 32 entries of metadata have 140 of them."""
 
 
 class Refused(Exception):
-    """A request that is not answered as asked: an HTTP status, words, and where in the request."""
+    """A request that is refused: the HTTP status, a message, and what is wrong where in the request."""
 
     def __init__(self, status: int, error: str, problems: Iterable[tuple[str, str]] = (), wait: int | None = None):
         super().__init__(error)
@@ -45,14 +51,14 @@ class Refused(Exception):
 
 
 def _decoded(value: Any) -> Any:
-    """Base64 by the letter, with or without the head of a `data:` URL."""
+    """Strict base64, with or without the prefix of a `data:` URL."""
     if not isinstance(value, str):
         return value
     head = _PREFIX.match(value)
     text = value[head.end() :] if head else value
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
-        if len(text) != -(-len(data) // 3) * 4:  # Python takes more of it, even strictly
+        if len(text) != -(-len(data) // 3) * 4:  # Python accepts excess padding, even in strict mode
             raise ValueError("Excess padding")
         return data
     except (ValueError, UnicodeError) as error:
@@ -68,7 +74,7 @@ class _Model(BaseModel):
 
 
 class EditTexts(_Model):
-    """What is said of an edit; a manifest's fields."""
+    """The text fields of an edit, named as in a manifest."""
 
     id: Name | None = Field(None, description="Comes back with the answer; its place in the batch without it.")
     instruction: str = Field("", max_length=20_000)
@@ -90,11 +96,11 @@ def _picture(largest: int) -> Any:
     return Annotated[bytes, BeforeValidator(_decoded), AfterValidator(bounded), WithJsonSchema(schema)]
 
 
-class Models:
-    """The requests that one server takes: its lists of judges, rubrics and factors are in them, stated once."""
+class RequestModels:
+    """The models of the requests that one server accepts, with its lists of judges, rubrics and factors."""
 
     def __init__(self, terms: Terms, judges: Iterable[str], rubrics: Iterable[str], factors: Iterable[str]) -> None:
-        self._most = terms.edits
+        self._max_edits = terms.edits
         judge, rubric, factor = (_one_of(words) for words in (judges, rubrics, factors))
         picture: Any = _picture(terms.max_picture) | None
         pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (picture, None))
@@ -129,39 +135,94 @@ class Models:
         self.one_words = create_model("OneEditWords", __base__=EditTexts, **options)
         self.batch_words = create_model("BatchWords", __base__=_Model, **many(EditTexts), **options)
         self.reward_words = create_model("RewardBatchWords", __base__=_Model, **many(EditTexts), **options, **reduction)
+        self.all = [self.one, self.batch, self.reward, self.one_words, self.batch_words, self.reward_words]
 
-    def read(self, body: Any, *, rewards: bool) -> Any:
-        """A request, or why it is none."""
-        listed = body.get("edits") if isinstance(body, dict) else None
-        if isinstance(listed, list) and len(listed) > self._most:
-            raise Refused(413, f"{len(listed):,} edits: at most {self._most} are taken in one request")
+    def read(self, body: bytes | list[tuple[str, bytes]], *, rewards: bool) -> Any:
+        """The validated request of a JSON body, or of the parts of a multipart body. Slow: for a thread."""
+        values = self._json(body) if isinstance(body, bytes) else self._gathered(body)
+        listed = values.get("edits") if isinstance(values, dict) else None
+        if isinstance(listed, list) and len(listed) > self._max_edits:
+            raise Refused(413, f"{len(listed):,} edits: at most {self._max_edits} are taken in one request")
         kind: Any = self.reward if rewards else self.one if listed is None else self.batch
         try:
-            return kind.model_validate(body)
+            return kind.model_validate(values)
         except ValidationError as error:
-            found = error.errors(include_url=False, include_input=False)
-            where = [(".".join(map(str, one["loc"])), one["msg"]) for one in found[:20]]
-            status = 413 if any(one["type"] == "too_large" for one in found) else 422
-            raise Refused(status, "the request cannot be taken as it is", where) from None
+            errors = error.errors(include_url=False, include_input=False)
+            where = [(".".join(map(str, one["loc"])), one["msg"]) for one in errors[:20]]
+            status = 413 if any(one["type"] == "too_large" for one in errors) else 422
+            raise Refused(status, _INVALID, where) from None
+
+    def _json(self, data: bytes) -> Any:
+        # As Python objects, empty JSON objects take 120 times their size: their number is bounded before any is made.
+        most = _TOKENS + _TOKENS_PER_EDIT * self._max_edits
+        at_most = sum(map(data.count, (b'"', b",", b"[", b"{")))  # base64 has none of these
+        if at_most > most and any(count > most for count, _ in enumerate(_TOKEN.finditer(data), 1)):
+            raise Refused(422, f"more than {most:,} values and separators: send smaller batches")
+        try:
+            return from_json(data, allow_inf_nan=False)
+        except ValueError as error:
+            raise Refused(422, "not JSON", [("", str(error)[:200])]) from None
+
+    def _gathered(self, parts: list[tuple[str, bytes]]) -> dict[str, Any]:
+        """The part `request` is the JSON; every other part is a picture, named as the field that it fills."""
+        pictures = dict(parts)
+        request: Any = self._json(pictures.pop("request", b""))
+        if not isinstance(request, dict) or len(pictures) + 1 != len(parts):
+            raise Refused(422, "the part `request` is one JSON object, and no part comes twice")
+        if any(role in edit for edit in _listed(request) for role in IMAGE_ROLES):
+            raise Refused(422, "beside the part `request`, pictures are parts of their own")
+        for name, data in pictures.items():
+            match = _PART.fullmatch(name)
+            if not match:
+                what = "expected request, or a picture named as its field: edited, edits.0.edited"
+                raise Refused(422, "a part that is not known", [(name[:80], what)])
+            number, role = match.groups()
+            if number is None:
+                request[role] = data
+            elif int(number) >= self._max_edits:
+                raise Refused(413, f"at most {self._max_edits} edits in one request")
+            else:
+                _edit_at(request, int(number))[role] = data
+        for edit in _listed(request):
+            edit.setdefault("edited", None)  # a part that is not there: nothing was produced
+        return request
+
+
+_INVALID = "the request cannot be taken as it is"
 
 
 def _one_of(words: Iterable[str]) -> Any:
     return Literal[tuple(words)]
 
 
-def edits(request: Any) -> list[Edit]:
-    """What is to be judged; without an id, an edit is called by its place."""
-    sent = request.edits if hasattr(request, "edits") else [request]
+def edits_of(request: Any) -> list[Edit]:
+    """The edits to judge; an edit without an id is named by its place in the batch."""
+    models = request.edits if hasattr(request, "edits") else [request]
     names = [name for name in (*EditTexts.model_fields, *IMAGE_ROLES) if name != "id"]
-    return [Edit(s.id or str(n), **{name: getattr(s, name) for name in names}) for n, s in enumerate(sent)]
+    return [Edit(m.id or str(n), **{name: getattr(m, name) for name in names}) for n, m in enumerate(models)]
+
+
+def _listed(request: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = request.get("edits", [request])
+    return [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
+
+
+def _edit_at(request: dict[str, Any], number: int) -> dict[str, Any]:
+    """The edit of that number; the list is filled up to it with empty ones."""
+    listed = request.get("edits")
+    if not isinstance(listed, list) or not listed:
+        what = "there are pictures of a batch, and the part `request` has no list of edits"
+        raise Refused(422, _INVALID, [("edits", what)])
+    listed += [{} for _ in range(number + 1 - len(listed))]
+    return listed[number] if isinstance(listed[number], dict) else {}
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------
 
 
-async def body(request: Request, terms: Terms, hold: Callable[[int], None]) -> Any:
-    """The body as plain values, pictures of a multipart as bytes. The terms bound its size; `hold` is told of bytes as
-    they come, and refuses them where there is no room."""
+async def body(request: Request, terms: Terms, hold: Callable[[int], None]) -> bytes | list[tuple[str, bytes]]:
+    """The bytes of a JSON body, or the parts of a multipart body. The terms bound its size; `hold` counts the bytes
+    as they come, and refuses them where there is no room."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     size = 0
 
@@ -175,9 +236,9 @@ async def body(request: Request, terms: Terms, hold: Callable[[int], None]) -> A
             yield chunk
 
     if kind == "application/json":
-        return _json(b"".join([chunk async for chunk in bounded()]))
+        return b"".join([chunk async for chunk in bounded()])
     if kind == "multipart/form-data":
-        return _gathered(await _parts(request, bounded(), terms), terms)
+        return await _parts(request, bounded(), terms)
     raise Refused(415, f'"{kind[:80]}" is not taken: send application/json or multipart/form-data')
 
 
@@ -195,16 +256,8 @@ async def _parts(request: Request, stream: AsyncGenerator[bytes, None], terms: T
         await form.close()
 
 
-def _json(data: bytes) -> Any:
-    try:
-        return from_json(data, allow_inf_nan=False)
-    except ValueError as error:
-        raise Refused(422, "not JSON", [("", str(error)[:200])]) from None
-
-
 def _raw(text: str) -> bytes:
-    """The bytes of a part that came without the name of a file, which the parser takes for text: UTF-8, or else
-    Latin-1."""
+    """The bytes of a part without a file name, which the parser decodes as UTF-8, or else as Latin-1."""
     try:
         data = text.encode("latin-1")
         data.decode("utf-8")
@@ -213,43 +266,3 @@ def _raw(text: str) -> bytes:
     except UnicodeDecodeError:
         return data
     return text.encode()
-
-
-def _gathered(parts: list[tuple[str, bytes]], terms: Terms) -> Any:
-    """The part `request` is the JSON; every other one is a picture, called as the field that it fills."""
-    pictures = dict(parts)
-    said: Any = _json(pictures.pop("request", b""))
-    if not isinstance(said, dict) or len(pictures) + 1 != len(parts):
-        raise Refused(422, "the part `request` is one JSON object, and no part comes twice")
-    if any(role in edit for edit in _listed(said) for role in IMAGE_ROLES):
-        raise Refused(422, "beside the part `request`, pictures are parts of their own")
-    for name, data in pictures.items():
-        found = _PART.fullmatch(name)
-        if not found:
-            what = "expected request, or a picture called as its field: edited, edits.0.edited"
-            raise Refused(422, "a part that is not known", [(name[:80], what)])
-        number, role = found.groups()
-        if number is None:
-            said[role] = data
-        elif int(number) >= terms.edits:
-            raise Refused(413, f"at most {terms.edits} edits in one request")
-        else:
-            _place(said, int(number))[role] = data
-    for edit in _listed(said):
-        edit.setdefault("edited", None)  # a part that is not there: nothing was produced
-    return said
-
-
-def _listed(said: dict[str, Any]) -> list[dict[str, Any]]:
-    listed = said.get("edits", [said])
-    return [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
-
-
-def _place(said: dict[str, Any], number: int) -> dict[str, Any]:
-    """The edit of that number; those before it that nothing was said of are there, and empty."""
-    listed = said.get("edits")
-    if not isinstance(listed, list) or not listed:
-        what = "pictures of a batch are there, and the part `request` has no list of edits"
-        raise Refused(422, "the request cannot be taken as it is", [("edits", what)])
-    listed += [{} for _ in range(number + 1 - len(listed))]
-    return listed[number] if isinstance(listed[number], dict) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,11 +20,10 @@ from editjudge.judges.registry import check_answers
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Rubric
-from editjudge.web import requests as sent
 from editjudge.web.openapi import document
 from editjudge.web.queue import JudgingQueue, QueuedEdit, RequestBatch, open_queue
 from editjudge.web.reduction import Reduction, failure, labels, names
-from editjudge.web.requests import Refused
+from editjudge.web.requests import Refused, RequestModels, body, edits_of
 from editjudge.web.site import Site
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _Service:
             raise UsageError(f"a weight for {unknown[0]}, which no rubric has{near_miss(unknown[0], self._factors)}")
         judges = dict.fromkeys((site.judge, *terms.judges))
         words = dict.fromkeys((*(word for word in self._sets if word in SETS), *self._rubrics))
-        self._models = sent.Models(terms, judges, words, self._factors)
+        self._models = RequestModels(terms, judges, words, self._factors)
         self._document = document(site, self._models)
 
     async def describe(self, request: Request) -> Response:
@@ -112,11 +112,16 @@ class _Service:
         if size > terms.max_body:
             raise Refused(413, f"{size:,} bytes: at most {terms.max_body:,} are taken; send smaller batches")
         with desk.admitted(size) as hold:
-            body = await sent.body(request, terms, hold.add)
-            asked = await desk.threaded(partial(self._models.read, body, rewards=rewards))
-            del body
+            read = partial(self._models.read, await body(request, terms, hold.add), rewards=rewards)
+            try:
+                # The deadline of the request itself is not known before it is read.
+                async with asyncio.timeout(terms.deadline - (time.monotonic() - begun)):
+                    asked = await desk.threaded(read)
+            except TimeoutError:
+                raise desk.full() from None
+            del read
             judge = asked.judge or self._judge
-            batch: RequestBatch = desk.take(sent.edits(asked), self._asked_for(asked), judge, hold, screened=rewards)
+            batch: RequestBatch = desk.take(edits_of(asked), self._asked_for(asked), judge, hold, screened=rewards)
         await batch.wait((asked.deadline or terms.deadline) - (time.monotonic() - begun))
         return asked, batch
 

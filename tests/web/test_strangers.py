@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import logging
+import resource
 import socket
 import sqlite3
 import threading
@@ -113,6 +115,10 @@ BEHIND_IT = [
     request("POST /v1/reward", "content-type: multipart/form-data; boundary=\xff", body="--\xff--"),
     request("GET /runs/1/images/edited/brush-2%2F0", "range: bytes=9-1,-0", "if-none-match: \xff"),
 ]
+
+
+def peak_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def check_refused(served: Served, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
@@ -259,6 +265,53 @@ def test_silent_connections_make_room_for_one_that_asks(closed: Served, monkeypa
         line.socket.close()
 
 
+def test_clients_that_do_not_read_their_answers_are_closed_and_make_room(
+    closed: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "most", 8)
+    monkeypatch.setattr(Connection, "read_seconds", 0.5)
+    before = set(closed.server.server_state.connections)
+    pipelined = b"GET /static/style.css HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 1000
+    deaf = [Line(closed, pipelined) for _ in range(8)]
+    until(lambda: any(one.flow.write_paused for one in closed.server.server_state.connections))
+    for _ in range(3):
+        assert httpx.get(f"{closed.url}/healthz").status_code == 200
+    until(lambda: not closed.server.server_state.connections - before)
+    for line in deaf:
+        line.socket.close()
+
+
+def test_a_client_that_reads_slowly_gets_the_whole_answer(closed: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "read_seconds", 0.2)
+    line, received = Line(closed), 0
+    line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+    asking = b"GET /static/style.css HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    line.socket.sendall(asking * 400 + asking.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+    while some := line.socket.recv(2**18):
+        received += len(some)
+        time.sleep(0.02)
+    line.socket.close()
+    size = len(httpx.get(f"{closed.url}/static/style.css").content)
+    assert received > 401 * size
+
+
+@pytest.mark.parametrize("name", ["editjudge", "rater"])
+def test_a_cookie_full_of_quotes_is_read_in_no_time(opened: Served, closed: Served, name: str) -> None:
+    cookie = f'{name}="' + '\\"' * 20_000
+    for served, path in ((closed, "/"), (opened, "/rate")):
+        begun = time.monotonic()
+        answer = Line(served, request(f"GET {path}", f"cookie: {cookie}")).answer()
+        assert answer.startswith(b"HTTP/1.1 401" if served is closed else b"HTTP/1.1 200")
+        assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("name", ["Zoë", "a/b; c", 'a "b"', "李"])
+def test_a_rater_s_name_comes_back_out_of_the_cookie(opened: Served, name: str) -> None:
+    with httpx.Client(base_url=opened.url) as client:
+        client.post("/rate/name", data={"name": name})
+        assert f"{name}" in html.unescape(client.get("/rate").text)
+
+
 # --- room, and deadlines --------------------------------------------------------------------------------------
 
 
@@ -300,6 +353,45 @@ def test_a_deadline_holds_while_the_store_is_locked(tmp_path: Path) -> None:
         assert [(reward["status"], reward["reward"]) for reward in late] == [("pending", None)] * 2
         assert seconds < 15  # half of what the store would be waited for
         assert {reward["status"] for reward in served.rewards(edit(1), edit(2))} <= set(DONE)
+
+
+def test_a_deadline_holds_while_pictures_of_another_request_are_screened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = threading.Event()
+    monkeypatch.setattr("editjudge.web.queue._screen", lambda _: let_go.wait(60) and None)
+    with serving(tmp_path / "s.db", judge="measured") as served, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(served.rewards, *(edit(n) for n in range(4)), deadline=60)
+        until(lambda: served.desk.edits == 4)
+        begun = time.monotonic()
+        with httpx.Client() as other:
+            late = other.post(f"{served.url}/v1/reward", json={"edits": [edit(5)], "deadline": 0.5}, timeout=60).json()
+        assert time.monotonic() - begun < 15
+        assert [reward["status"] for reward in late["rewards"]] == ["pending"]
+        let_go.set()
+        assert {reward["status"] for reward in first.result()} <= set(DONE)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"edits":[{"edited":null,"metadata":{' + b",".join(b'"%d":{}' % n for n in range(300_000)) + b"}}]}",
+        b'{"edits":[{"edited":null,"metadata":[' + b"{}," * 1_000_000 + b"{}]}]}",
+        b'{"edits":[' + b'"a",' * 500_000 + b'"a"]}',
+        b'{"edits":"' + b'""' * 1_000_000 + b'"}',
+    ],
+    ids=["objects", "list", "strings", "quotes"],
+)
+def test_a_small_body_of_very_many_values_is_refused_before_it_is_parsed(opened: Served, body: bytes) -> None:
+    before, begun = peak_memory(), time.monotonic()
+    answer = opened.post("reward", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422 and "values" in answer.json()["error"]
+    assert time.monotonic() - begun < 10 and peak_memory() - before < 50 * 2**20
+
+
+def test_commas_and_brackets_inside_strings_are_no_values(opened: Served) -> None:
+    words = '[{,"' * 4_500
+    assert opened.rewards(*({"edited": None, "instruction": words} for _ in range(10)))[0]["status"] == "missing_output"
 
 
 def test_a_run_that_was_removed_under_the_server_is_made_again(tmp_path: Path) -> None:
