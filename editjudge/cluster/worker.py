@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from editjudge.run.job import Job, access
 from editjudge.run.pace import JudgeDown, Permit, Persistence
 from editjudge.run.plan import QuestionSettings
 from editjudge.run.planner import Planner, RunTally
+from editjudge.store.batches import awaited
 from editjudge.store.claims import Claims
 from editjudge.store.store import RunRecord, Store
 
@@ -155,7 +156,11 @@ class _Engine(Engine):
     def __init__(self, worker: Worker, shelf: SplitSink) -> None:
         planner = worker.planner(shelf)
         super().__init__(cast(Store, shelf), planner, worker._purse)
-        self.tally = planner.tally
+        self.tally, self._batches = planner.tally, shelf.store if isinstance(shelf, SplitSection) else None
+
+    def in_batches(self, keys: Sequence[str]) -> Collection[str]:
+        # Shards are written by this run alone, and `--batch` does not run on a cluster.
+        return awaited(self._batches, keys) if self._batches else ()
 
 
 class ClusterBudget(Budget):

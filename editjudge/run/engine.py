@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from editjudge.edit import Edit
@@ -70,9 +70,13 @@ class Engine:
     async def _leave_to_batches(self, judge: Judge, works: Sequence[Work]) -> None:
         """Stop before a question that was handed in already: the provider answers it whether or not anybody waits."""
         keys = [work.task.key for work in works if is_paid(work)]
-        if waiting := await asyncio.to_thread(awaited, self._store, keys):
+        if waiting := await asyncio.to_thread(self.in_batches, keys):
             words = f"{len(waiting):,} questions wait for their answers in a batch, and would be paid for twice"
             self.control.stop("failed", JudgeError(f"{judge.spec}: {words}: collect them with --batch"))
+
+    def in_batches(self, keys: Sequence[str]) -> Collection[str]:
+        """Those of the keys whose answers a batch will bring."""
+        return awaited(self._store, keys)
 
     async def left_behind(self, judge: Judge) -> list[Work]:
         """Tasks that another process gave back or died with; where there are none, after a pause."""
