@@ -1,28 +1,31 @@
-"""Pictures as raters get them: the same pixels, without what a file says about itself.
+"""Pictures as raters get them: the same pixels, without metadata.
 
-Editors and models sign their work in EXIF, XMP, comments and colour profiles. Those are cut out of the container, since
-encoding again would be an edit; what is left of a profile is what colours are computed from.
+Editors and models sign their work in EXIF, XMP, comments and colour profiles. These are cut out of the file, and a
+colour profile is written anew from its numbers. What cannot be served so (another format, a rotation in EXIF, more than
+8 bits, several frames) becomes a PNG: the same pixels, upright, in 8 bits, the first frame.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 import zlib
 from collections.abc import Iterator
 
 from editjudge.errors import ImageError
-from editjudge.media.image import ImageLimits, prepare, probe
+from editjudge.media.image import AS_IS, ImageLimits, plan, prepare, probe
 
-_LIMITS = ImageLimits(formats=frozenset({"jpeg", "png", "webp"}))
-"""What can be stripped; anything else that browsers show is made a PNG."""
+_STRIPPED = ImageLimits(formats=frozenset({"jpeg", "png", "webp"}))
+_ENCODED = ImageLimits(formats=frozenset({"png"}))
 _PROFILE = 2**24
 """Bytes of a colour profile that are unpacked; the largest ones of printers have two million."""
 
 
 def blind(data: bytes) -> tuple[bytes, str]:
     """The picture without metadata, and its media type."""
-    prepared = prepare(data, probe(data), _LIMITS)
+    info = probe(data)
+    prepared = prepare(data, info, _STRIPPED if plan(info, _STRIPPED) == AS_IS else _ENCODED)
     strip = {"image/jpeg": _jpeg, "image/png": _png, "image/webp": _webp}[prepared.media_type]
     try:
         return strip(prepared.data), prepared.media_type
@@ -58,10 +61,10 @@ def _jpeg(data: bytes) -> bytes:
         elif not 0xE0 <= code <= 0xEF and code != 0xFE:
             out.append(_segment(code, payload))
             scanning = scanning or code == 0xDA
-    kept = clean_profile(b"".join(profile))
-    pieces = [kept[n : n + 65519] for n in range(0, len(kept), 65519)]
-    marks = (b"ICC_PROFILE\0" + bytes((n, len(pieces))) + piece for n, piece in enumerate(pieces, 1))
-    out[icc_at:icc_at] = [_segment(0xE2, mark) for mark in marks]
+    clean = clean_profile(b"".join(profile))
+    pieces = [clean[n : n + 65519] for n in range(0, len(clean), 65519)]
+    payloads = (b"ICC_PROFILE\0" + bytes((n, len(pieces))) + piece for n, piece in enumerate(pieces, 1))
+    out[icc_at:icc_at] = [_segment(0xE2, payload) for payload in payloads]
     return b"".join(out)
 
 
@@ -113,31 +116,98 @@ def _webp(data: bytes) -> bytes:
 
 # --- colour profiles ------------------------------------------------------------------------------------------
 
+_CLASSES = (b"mntr", b"scnr", b"prtr", b"spac")
+_SPACES = (b"RGB ", b"GRAY", b"CMYK")
+_CONNECTION_SPACES = (b"XYZ ", b"Lab ")
+_D50 = struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D)
+"""The illuminant of every connection space, as 16.16 fixed-point numbers."""
 _TAGS = {
-    *(b"wtpt", b"bkpt", b"chad", b"rXYZ", b"gXYZ", b"bXYZ", b"rTRC", b"gTRC", b"bTRC", b"kTRC", b"gamt", b"cicp"),
-    *(b"A2B0", b"A2B1", b"A2B2", b"B2A0", b"B2A1", b"B2A2", b"D2B0", b"D2B1", b"D2B2", b"B2D0", b"B2D1", b"B2D2"),
+    *(b"wtpt", b"chad", b"rXYZ", b"gXYZ", b"bXYZ", b"rTRC", b"gTRC", b"bTRC", b"kTRC", b"cicp"),
+    *(b"A2B0", b"A2B1", b"A2B2"),
 }
-"""What colours are computed from; the others are names, texts and measurements."""
+"""What a browser computes the colours of a picture from. The other tags are texts, measurements, or for printing."""
 _NAMELESS = b"desc" + bytes(4) + struct.pack(">I", 1) + bytes(1 + 78)
+_PARAMETERS = (1, 3, 4, 5, 7)
+"""Of a parametric curve, by its function."""
 
 
 def clean_profile(profile: bytes) -> bytes:
-    """An ICC profile without the names of its maker, device and program; nothing where it is none."""
+    """An ICC profile that is written anew from what colours are computed from; nothing where it is none."""
     if len(profile) < 132 or profile[36:40] != b"acsp":
+        return b""
+    kind, space, connection = profile[12:16], profile[16:20], profile[20:24]
+    if kind not in _CLASSES or space not in _SPACES or connection not in _CONNECTION_SPACES:
         return b""
     tags = {b"desc": _NAMELESS}
     for n in range(min(struct.unpack_from(">I", profile, 128)[0], 100)):
         name, start, length = struct.unpack_from(">4sII", profile, 132 + 12 * n)
-        if name in _TAGS:
-            tags[name] = profile[start : start + length]
+        if name in _TAGS and (content := _clean_tag(profile[start : start + length])):
+            tags[name] = content
     table, body, at = b"", b"", 132 + 12 * len(tags)
     for name, content in tags.items():
         table += struct.pack(">4sII", name, at + len(body), len(content))
         body += content + bytes(-len(content) % 4)
-    header = bytearray(profile[:128])
-    header[0:4] = struct.pack(">I", at + len(body))
-    header[4:8] = bytes(4)  # the program that computes colours
-    header[24:36] = struct.pack(">6H", 2000, 1, 1, 0, 0, 0)
-    header[48:56] = bytes(8)  # device
-    header[80:100] = bytes(20)  # maker, and a digest
-    return bytes(header) + struct.pack(">I", len(tags)) + table + body
+    version = bytes((min(profile[8], 5), profile[9] & 0xF0, 0, 0))
+    intent = profile[67] & 3
+    header = struct.pack(">I4x4s4s4s4s", at + len(body), version, kind, space, connection)
+    header += struct.pack(">6H4s24xI", 2000, 1, 1, 0, 0, 0, b"acsp", intent) + _D50 + bytes(48)
+    return header + struct.pack(">I", len(tags)) + table + body
+
+
+def _clean_tag(tag: bytes) -> bytes:
+    """The values of a tag, without reserved bytes and without what follows them; nothing for types that browsers do not
+    read."""
+    kind = tag[:4]
+    if kind == b"mAB ":
+        return _clean_table(tag)
+    if kind in (b"mft1", b"mft2"):
+        size = _lut_size(tag)
+        return kind + bytes(4) + tag[8:11] + bytes(1) + tag[12:size]
+    size = {b"XYZ ": 20, b"sf32": 44, b"cicp": 12}.get(kind, 0) or _curve_size(tag)
+    return kind + bytes(4) + tag[8:size] if kind != b"para" else kind + bytes(4) + tag[8:10] + bytes(2) + tag[12:size]
+
+
+def _curve_size(tag: bytes) -> int:
+    if tag[:4] == b"curv":
+        return 12 + 2 * int(struct.unpack_from(">I", tag, 8)[0])
+    if tag[:4] == b"para":
+        return 12 + 4 * _PARAMETERS[struct.unpack_from(">H", tag, 8)[0]]
+    return 0
+
+
+def _lut_size(tag: bytes) -> int:
+    """Of a table of 8 or 16 bits: a matrix, input curves, a grid, output curves."""
+    inputs, outputs, grid = tag[8:11]
+    if tag[:4] == b"mft1":
+        return 48 + 256 * (inputs + outputs) + grid**inputs * outputs
+    entries = struct.unpack_from(">2H", tag, 48)
+    return int(52 + 2 * (entries[0] * inputs + grid**inputs * outputs + entries[1] * outputs))
+
+
+def _clean_table(tag: bytes) -> bytes:
+    """A table of version 4: its parts lie anywhere in the tag, and are written one after the other."""
+    inputs, outputs = tag[8:10]
+    starts = struct.unpack_from(">5I", tag, 12)
+    offsets, body = [], b""
+    for start, part in zip(starts, ("B", "matrix", "M", "grid", "A"), strict=True):
+        offsets.append(32 + len(body) if start else 0)
+        if part == "matrix" and start:
+            body += tag[start : start + 48]
+        elif part == "grid" and start:
+            points = math.prod(tag[start : start + inputs]) * outputs
+            width = 2 if tag[start + 16] == 2 else 1
+            values = tag[start + 20 : start + 20 + points * width]
+            grid = tag[start : start + inputs] + bytes(16 - inputs) + bytes((width,)) + bytes(3) + values
+            body += grid + bytes(-len(grid) % 4)
+        elif start:
+            body += _clean_curves(tag[start:], inputs if part == "A" else outputs)
+    return b"mAB " + bytes(4) + tag[8:10] + bytes(2) + struct.pack(">5I", *offsets) + body
+
+
+def _clean_curves(curves: bytes, count: int) -> bytes:
+    clean, at = b"", 0
+    for _ in range(count):
+        size = _curve_size(curves[at : at + 12])
+        clean += _clean_tag(curves[at : at + size]) + bytes(-size % 4)
+        at += size + (-size % 4)
+    return clean

@@ -26,7 +26,11 @@ def edit_url(item: str, run: int, what: str = "edits") -> str:
 
 
 def day(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "minutes")[:16]
+    """A time in minutes; an imported run may have one that no calendar has."""
+    try:
+        return datetime.datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "minutes")[:16]
+    except (OverflowError, OSError, ValueError):
+        return "at an unknown time"
 
 
 def number(value: float) -> str:

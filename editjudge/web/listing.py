@@ -326,8 +326,9 @@ class _Making:
         self._widen(column, rows, values)
 
     def _widen(self, column: int, rows: Array, values: Array) -> None:
-        np.minimum.at(self._low[column], rows, values.astype(np.float16))
-        np.maximum.at(self._high[column], rows, values.astype(np.float16))
+        values = np.clip(values, -65_000, 65_000).astype(np.float16)  # an imported score may lie far off its scale
+        np.minimum.at(self._low[column], rows, values)
+        np.maximum.at(self._high[column], rows, values)
 
     def add_ratings(self) -> None:
         """People's scores count for disagreement where they are on the factor's own scale, never for the mean.

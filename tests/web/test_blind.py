@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import struct
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms, PngImagePlugin
+from PIL import Image, ImageCms, ImageOps, PngImagePlugin
 
 from editjudge.web.blind import blind, clean_profile
 
@@ -102,5 +103,60 @@ def test_a_picture_that_lies_on_its_side_is_turned_and_carries_no_name_either() 
     exif[0x0112], exif[0x0131] = 6, MARK
     out = io.BytesIO()
     photograph("RGB").save(out, "JPEG", exif=exif, comment=MARK)
-    shown, _ = blind(out.getvalue())
+    shown, media_type = blind(out.getvalue())
     assert Image.open(io.BytesIO(shown)).size == (70, 90) and MARK.encode() not in shown
+    upright = ImageOps.exif_transpose(Image.open(out))
+    assert media_type == "image/png" and np.array_equal(pixels(shown), np.asarray(upright.convert("RGBA")))
+
+
+def marked_everywhere(profile: bytes) -> bytes:
+    """A profile with a maker's name in every byte of its header, and after the values of every tag."""
+    count = struct.unpack_from(">I", profile, 128)[0]
+    tags = [struct.unpack_from(">4sII", profile, 132 + 12 * n) for n in range(count)]
+    table, body, at = b"", b"", 132 + 12 * count
+    for name, start, length in tags:
+        content = profile[start : start + length] + MARK.encode()
+        table += struct.pack(">4sII", name, at + len(body), len(content))
+        body += content + bytes(-len(content) % 4)
+    header = bytearray(profile[:128])
+    for first, last in ((4, 8), (24, 36), (40, 64), (80, 128)):
+        header[first:last] = (MARK.encode() * 4)[: last - first]
+    return bytes(header) + struct.pack(">I", count) + table + body
+
+
+def lut_profile(kind: bytes) -> bytes:
+    """A profile whose colours come from a table: of 16 bits (version 2), or of parts at offsets (version 4)."""
+    grid, points = 3, [(r / 2, g / 2, b / 2) for r in range(3) for g in range(3) for b in range(3)]
+    values = struct.pack(f">{len(points) * 3}H", *(int(60_000 * v**1.5) for point in points for v in point))
+    if kind == b"mft2":
+        identity = struct.pack(">9i", *(65536 if n % 4 == 0 else 0 for n in range(9)))
+        curves = struct.pack(">2H", 0, 65535) * 3
+        tag = kind + bytes(4) + bytes((3, 3, grid, 0)) + identity + struct.pack(">2H", 2, 2) + curves + values + curves
+    else:
+        curve = b"para" + bytes(4) + struct.pack(">HHi", 0, 0, 65536)
+        clut = bytes((grid,) * 3) + bytes(13) + bytes((2, 0, 0, 0)) + values
+        clut += bytes(-len(clut) % 4)
+        offsets = struct.pack(">5I", 64, 0, 0, 64 + 48 + 48, 64 + 48)  # a gap of 32 bytes before the first part
+        tag = kind + bytes(4) + bytes((3, 3, 0, 0)) + offsets + (MARK.encode() * 2)[:32] + curve * 6 + clut
+    tags = {b"wtpt": b"XYZ " + bytes(4) + struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D), b"A2B0": tag}
+    table, body, at = b"", b"", 132 + 24
+    for name, content in tags.items():
+        table += struct.pack(">4sII", name, at + len(body), len(content))
+        body += content + bytes(-len(content) % 4)
+    head = struct.pack(">I4xI", at + len(body), 0x04000000 if kind == b"mAB " else 0x02400000)
+    head += b"scnrRGB Lab " + struct.pack(">6H", 2001, 2, 3, 4, 5, 6) + b"acsp" + bytes(28)
+    return head + struct.pack(">3i", 0xF6D6, 0x10000, 0xD32D) + bytes(48) + struct.pack(">I", 2) + table + body
+
+
+@pytest.mark.parametrize("kind", [b"", b"mft2", b"mAB "])
+def test_no_byte_of_a_profile_names_its_maker_and_the_colours_stay(kind: bytes) -> None:
+    plain = lut_profile(kind) if kind else ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    marked = marked_everywhere(plain)
+    clean = clean_profile(marked)
+    assert MARK.encode() in marked and MARK[:4].encode() not in clean and MARK[-4:].encode() not in clean
+    srgb = ImageCms.createProfile("sRGB")
+    before, after = (
+        ImageCms.profileToProfile(photograph("RGB"), ImageCms.ImageCmsProfile(io.BytesIO(p)), srgb, outputMode="RGB")
+        for p in (plain, clean)
+    )
+    assert np.array_equal(np.asarray(before), np.asarray(after))

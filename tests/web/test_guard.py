@@ -281,3 +281,18 @@ def test_formats_that_browsers_do_not_show_are_encoded_again_and_turned_upright(
         assert client.get("/runs/1/images/edited/x", headers={"if-none-match": tag}).status_code == 304
         assert Image.open(io.BytesIO(turned.content)).size == (20, 40)
         assert json.loads(client.get("/runs/2").text)["error"] == "This store has no run 2."
+
+
+def test_values_that_no_calendar_and_no_scale_has_are_shown(tmp_path: Path) -> None:
+    (rubric,) = resolve(["fidelity"])
+    with Store.open(tmp_path / "s.db") as store:
+        store.add_rubrics([rubric])
+        run = store.open_run("imported", {"judges": ["m"], "rubrics": {rubric.name: rubric.hash}})
+        store.append(run, [Item("a", "m", "t", "a")])
+        store.append(run, [Task("a", rubric.name, "m", 0, "k")])
+        scores = {factor.key: 10**12 for factor in rubric.factors}
+        store.write([Judgement("k", "ok", "m", rubric.name, rubric.hash, scores=scores, created=1e300)])
+        client = TestClient(create(Site(store)), base_url="http://127.0.0.1")
+        for path in ("/", "/runs/1", "/runs/1/edits/a", "/runs/1?sort=-spread"):
+            assert client.get(path).status_code == 200
+        assert "at an unknown time" in client.get("/runs/1/edits/a").text
