@@ -124,13 +124,13 @@ def request(data: bytes) -> None:
     except sent.Refused as refused:
         assert 400 <= refused.status < 500 and refused.error, refused
         return
-    assert sum(sizes) == len(data[1:]) and 1 <= len(sent.edits(taken)) <= _TERMS.edits
-    if not parted:
-        _SCHEMAS[type(taken)].validate(body)
+    assert sum(sizes) == len(data[1:]) and 1 <= len(sent.edits_of(taken)) <= _TERMS.edits
+    if isinstance(body, bytes):
+        _SCHEMAS[type(taken)].validate(json.loads(body))
 
 
 _TERMS = Terms(max_picture=64, max_body=4096, max_edits=4)
-_MODELS = sent.Models(_TERMS, ["measured"], ["online", "lighting"], ["alignment", "fidelity.alignment"])
+_MODELS = sent.RequestModels(_TERMS, ["measured"], ["online", "lighting"], ["alignment", "fidelity.alignment"])
 _SCHEMAS: dict[Any, Any] = {
     model: Draft202012Validator(model.model_json_schema()) for model in (_MODELS.one, _MODELS.batch, _MODELS.reward)
 }

@@ -179,7 +179,7 @@ def _lut_size(tag: bytes) -> int:
     """Of a table of 8 or 16 bits: a matrix, input curves, a grid, output curves."""
     inputs, outputs, grid = tag[8:11]
     if tag[:4] == b"mft1":
-        return 48 + 256 * (inputs + outputs) + grid**inputs * outputs
+        return 48 + 256 * (inputs + outputs) + int(grid**inputs) * outputs
     entries = struct.unpack_from(">2H", tag, 48)
     return int(52 + 2 * (entries[0] * inputs + grid**inputs * outputs + entries[1] * outputs))
 

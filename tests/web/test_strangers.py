@@ -273,7 +273,8 @@ def test_clients_that_do_not_read_their_answers_are_closed_and_make_room(
     before = set(closed.server.server_state.connections)
     pipelined = b"GET /static/style.css HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 1000
     deaf = [Line(closed, pipelined) for _ in range(8)]
-    until(lambda: any(one.flow.write_paused for one in closed.server.server_state.connections))
+    connections: Any = closed.server.server_state.connections
+    until(lambda: any(one.flow.write_paused for one in connections))
     for _ in range(3):
         assert httpx.get(f"{closed.url}/healthz").status_code == 200
     until(lambda: not closed.server.server_state.connections - before)
