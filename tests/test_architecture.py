@@ -31,7 +31,9 @@ MAY_IMPORT = {
     "cluster": {"content", "edit", "errors", "judgement", "judges", "manifest", "media", "rubrics", "run", "store"},
     "stats": {"errors"},
     "ratings": {"errors", "manifest", "stats"},
-    "report": {"content", "errors", "judgement", "rubrics", "stats", "store"},
+    "report": {
+        *("content", "edit", "errors", "judgement", "measured", "media", "ratings", "rubrics", "run", "stats", "store"),
+    },
     "probes": {
         *("edit", "errors", "judgement", "judges", "measured", "media", "report", "rubrics", "run", "stats", "store"),
     },

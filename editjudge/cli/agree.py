@@ -11,7 +11,7 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.reading import as_option, load_run, need_statistics, renamed, show, such_as
+from editjudge.cli.reading import as_option, load_run, need_statistics, show
 from editjudge.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def command(
         raise UsageError("--manifest goes with --scores; a run knows its own")
     need_statistics()
     from editjudge.report.agreement import agreed, tables
+    from editjudge.report.people import renamed
 
     judged = load_run(store_place, run, pairing=True) if run is not None else None
     ratings, origins = _ratings(ratings_file, store_place, judged)
@@ -187,6 +188,8 @@ def _scores(
 
 def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None:
     """A file of other items, or factors called otherwise, is a mistake and not a result."""
+    from editjudge.report.people import such_as
+
     for name, said, rated in (("item", scores.item, ratings.item), ("factor", scores.factor, ratings.factor)):
         mine, theirs = said.present(), rated.present()
         if not set(mine) & set(theirs):

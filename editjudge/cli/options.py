@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from editjudge.cli import completion
 from editjudge.errors import UsageError
@@ -58,10 +59,22 @@ class NewFile(click.Path):
 
 run_argument = click.argument("run", shell_complete=completion.runs)
 
+
+def default_store() -> str:
+    return os.environ.get("EDITJUDGE_STORE", "editjudge.db")
+
+
+def store_is_given(place: str) -> bool:
+    """Whether an option names this store, be it the default one."""
+    context = click.get_current_context(silent=True)
+    source = context and context.get_parameter_source("store_place")
+    return place != default_store() or source is ParameterSource.COMMANDLINE
+
+
 store_option = click.option(
     "--store",
     "store_place",
-    default=lambda: os.environ.get("EDITJUDGE_STORE", "editjudge.db"),
+    default=default_store,
     show_default="EDITJUDGE_STORE, else editjudge.db",
     help="Where judgements are kept: a SQLite file, or postgresql://...",
 )

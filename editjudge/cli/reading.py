@@ -5,21 +5,20 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections import Counter
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from editjudge.cli.options import open_store
+from editjudge.cli.options import open_store, store_is_given
 from editjudge.cli.output import safe
-from editjudge.errors import UsageError, near_miss
+from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.report.run_data import RunData
     from editjudge.report.tables import Table
-    from editjudge.stats.columns import Ratings
     from editjudge.store.shards import Shards
     from editjudge.store.store import Store
 
@@ -28,12 +27,9 @@ as_option = click.option(
     "called",
     multiple=True,
     metavar="PEOPLE=FACTOR",
-    help="A factor that people call otherwise than judges do, or a sum of a RUN such as quality; repeatable, also to "
-    "hold one of people's factors against several.",
+    help="Map a rater's factor name to a judge's, or to a sum of the RUN: --as PQ=quality. Repeatable; one of people's "
+    "factors may map to several.",
 )
-
-_USUAL = {"SC": "fidelity", "PQ": "quality"}
-"""What ImagenHub and those after it call semantic consistency and perceptual quality."""
 
 
 def need_statistics() -> None:
@@ -62,12 +58,16 @@ def open_source(place: str, word: str) -> Store | Shards:
 
 
 def names_folder(place: str, word: str) -> bool:
-    """Whether a RUN is a folder of shards. One that is written as a path (./NAME) is; a bare word is a run of the store
-    where there is one of that name, which is said where a folder has it too."""
-    # No name is too long for this, as one would be for a Path's own method.
+    """Whether a RUN is a folder of shards. A path (./NAME) is one. A bare word is one only where --store is not given
+    and the default store has no run of that name."""
+    # os.path, since a Path's own method raises on a name that is too long.
     if not os.path.isdir(os.path.join(word, "judgements")):
         return False
-    if any(mark and mark in word for mark in (os.sep, os.altsep)) or not ("://" in place or os.path.exists(place)):
+    if any(separator and separator in word for separator in (os.sep, os.altsep)):
+        return True
+    if store_is_given(place):
+        return False
+    if not ("://" in place or os.path.exists(place)):
         return True
     with open_store(place, readonly=True) as store:
         try:
@@ -78,39 +78,25 @@ def names_folder(place: str, word: str) -> bool:
     return False
 
 
-def renamed(ratings: Ratings, called: Sequence[str], known: Sequence[str]) -> Ratings:
-    """With the names that judges use; what people rated may be held against several of their factors."""
-    from editjudge.stats.columns import Ratings
-
-    pairs = [text.rpartition("=")[::2] for text in called]
-    rated = ratings.factor.present()
-    for text, (people, factor) in zip(called, pairs, strict=True):
-        if not people or not factor:
-            raise UsageError(f'--as "{text}": expected PEOPLE=FACTOR, such as PQ=quality')
-        if people not in rated:
-            raise UsageError(f'--as "{text}": nobody rated "{people}"{near_miss(people, rated)}')
-        if factor not in known:
-            raise UsageError(f'--as "{text}": judges have no "{factor}"{near_miss(factor, known)}')
-    pairs += [(name, name) for name in rated if name not in dict(pairs)]
-    if twice := [name for name, n in Counter(factor for _, factor in pairs).items() if n > 1]:
-        raise UsageError(f"--as: two of people's factors cannot both be {twice[0]}")
-    parts = [(ratings.where(factor=people), factor) for people, factor in pairs]
-    columns = [[x for part, _ in parts for x in getattr(part, name)] for name in ("item", "rater", "score")]
-    factors = [factor for part, factor in parts for _ in range(len(part))]
-    return Ratings.of(columns[0], columns[1], factors, columns[2]) if called else ratings
-
-
-def such_as(people: Sequence[str], known: Sequence[str]) -> str:
-    """An --as that makes sense: the usual one, or what says least of what people meant."""
-    usual = [(name, ours) for name, ours in _USUAL.items() if name in people and ours in known]
-    theirs, ours = usual[0] if usual else (people[0], "overall" if "overall" in known else known[0])
-    return f"--as {theirs}={ours}"
-
-
 def show(lead: Iterable[str], tables: Iterable[Table]) -> None:
-    """Leading lines, then tables with an empty line between; never wider than the terminal, nor than 100 columns."""
+    """Leading lines, then tables with an empty line between.
+
+    On a terminal at most as wide as it is, and in colour unless NO_COLOR is set; in a pipe plain, with every column.
+    """
+    from rich.console import Console
+
     from editjudge.report.tables import WIDTH, Table
 
-    width = max(60, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
-    parts = [Table((), (), line).text(width) for line in lead]
-    click.echo("\n\n".join(["\n".join(parts), *(table.text(width) for table in tables)]).strip("\n"))
+    console = Console(highlight=False)
+    fixed = max(60, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
+    is_terminal = sys.stdout.isatty()
+    is_fixed = is_terminal or "COLUMNS" in os.environ
+    parts = [Table((), (), line) for line in lead]
+    for n, table in enumerate([*parts, *tables]):
+        if n >= max(1, len(parts)):
+            click.echo()
+        width = fixed if is_fixed else max(WIDTH, table.width())
+        if is_terminal and not (console.no_color or console.is_dumb_terminal):
+            console.print(table.renderable(width), width=width)
+        else:
+            click.echo(table.text(width))

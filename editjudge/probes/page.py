@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from editjudge.probes.result import ControlResult, DoseResponse, InjectionResult, ProbeResult, Sensitivity
-from editjudge.report.markup import Markup, table, tag
+from editjudge.report.charts import SlopeMap
 from editjudge.report.tables import Cell, Figure, Table
+from editjudge.report.templating import render
 from editjudge.rubrics.files import SETS
 from editjudge.stats.statistic import Interval, said
 
@@ -132,58 +133,13 @@ def _attempts(result: ProbeResult) -> Table:
 
 # --- one page -------------------------------------------------------------------------------------------------
 
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem;color:#1b1f24}"
-    "table{border-collapse:collapse;font-size:13px}th,td{border-bottom:1px solid #d5d9de;padding:.2rem .5rem}"
-    "th,td{text-align:left}.number{text-align:right}figcaption{font-weight:600}figure{margin:1.5rem 0}"
-    ".scroll{overflow-x:auto}.notes{color:#57606a;font-size:13px}svg{font:12px system-ui,sans-serif}"
-)
-_WIDE, _TALL, _LEFT, _TOP = 52, 26, 100, 130
-
 
 def html(result: ProbeResult) -> str:
     """One file that needs no other: no script, no font, no address."""
-    title = f"Probes of {result.judge}"
-    body = [
-        tag("h1", title),
-        [tag("p", line) for line in lead(result)],
-        [_drawn(result, how) for how, rubrics in _MAPS.items() if any(m.rubric in rubrics for m in result.movements)],
-        [table(one) for one in tables(result) if not one.caption.startswith("Heat map")],
-    ]
-    head = [
-        tag("meta", charset="utf-8"),
-        Markup('<meta name="viewport" content="width=device-width">'),
-        tag("title", title),
-    ]
-    page = tag("html", tag("head", head, tag("style", Markup(_STYLE))), tag("body", tag("main", body)), lang="en")
-    return f"<!doctype html>\n{page}\n"
-
-
-def _drawn(result: ProbeResult, how: str) -> Markup:
-    """Red where a factor loses with the dose, blue where it gains; a thick rim where it must lose."""
-    cells = {(m.family, m.factor): m for m in result.movements if m.rubric in _MAPS[how]}
-    families, factors = (list(dict.fromkeys(place[n] for place in cells)) for n in (0, 1))
-    names = [tag("text", f, x=_LEFT - 6, y=_TOP + _TALL * (i + 0.7), text_anchor="end") for i, f in enumerate(families)]
-    for n, factor in enumerate(factors):
-        names.append(tag("text", factor, transform=f"translate({_LEFT + _WIDE * (n + 0.5):g} {_TOP - 6}) rotate(-45)"))
-    fields = [
-        _field(m, _LEFT + _WIDE * factors.index(m.factor), _TOP + _TALL * families.index(m.family))
-        for m in cells.values()
-    ]
-    title = f"Points that each factor loses with a dose of each defect, {how}"
-    width, height = _LEFT + _WIDE * len(factors) + 100, _TOP + _TALL * len(families) + 4
-    drawing = tag("svg", names, fields, viewBox=f"0 0 {width} {height}", width=width, role="img", aria_label=title)
-    key = "A thick rim is the factor that must lose, a dashed one may; red loses, blue gains, grey abstained."
-    return tag("figure", tag("figcaption", title), tag("p", key), tag("div", drawing, class_="scroll", tabindex="0"))
-
-
-def _field(m: DoseResponse, x: float, y: float) -> Markup:
-    fill, text = "#e3e6e9", ""
-    if m.slope is not None:
-        weak = round(255 - 170 * min(1.0, abs(m.slope) / 1.5))  # six points over four doses is all there is
-        fill = f"rgb(255,{weak},{weak})" if m.slope < 0 else f"rgb({weak},{weak},255)"
-        text = f"{0.0 - round(m.slope, 1):.1f}"
-    rim = {"own": {"stroke": "#111", "stroke_width": 2.5}, "also": {"stroke": "#666", "stroke_dasharray": "3 2"}}
-    told = tag("title", f"{m.family}: {m.factor} lost {text or 'nothing that was scored'}; {m.ok} of {m.n} scored")
-    field = tag("rect", told, x=x + 2, y=y + 2, width=_WIDE - 4, height=_TALL - 4, fill=fill, **rim.get(m.role, {}))  # type: ignore[arg-type]
-    return Markup(field + tag("text", text, x=x + _WIDE / 2, y=y + 0.7 * _TALL, text_anchor="middle"))
+    charts = []
+    for how, rubrics in _MAPS.items():
+        cells = {(m.family, m.factor): m for m in result.movements if m.rubric in rubrics}
+        if cells:
+            charts.append(SlopeMap(f"Points that each factor loses with a dose of each defect, {how}", cells))
+    shown = [table for table in tables(result) if not table.caption.startswith("Heat map")]
+    return render("probes.html", judge=result.judge, lead=lead(result), charts=charts, tables=shown)

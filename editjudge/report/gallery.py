@@ -1,17 +1,15 @@
-"""Edits worth looking at: which ones, and each as a card with its pictures, scores, reasons and what failed."""
+"""Edits worth looking at: which ones, and what the card of each shows. `templates/gallery.html` draws them."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from editjudge.judgement import DONE, unread
-from editjudge.report.markup import Child, Markup, clipped, tag
 from editjudge.report.run_data import RunData
 from editjudge.stats.columns import Floats
 from editjudge.store.contradictions import Held, most_contradicted, of_verdicts
@@ -20,8 +18,6 @@ from editjudge.store.store import PENDING, Item, Store
 CARDS = 8
 """Edits of one gallery."""
 _ROLES = {"input": "Input", "edited": "Edited", "ground_truth": "Ground truth", "change": "What changed"}
-_WORDS = 500
-"""Characters of a stranger's text on a card."""
 _SHOWN_REPLIES = 3
 _VERDICTS = 40
 """Judgements of one edit on its card."""
@@ -156,113 +152,65 @@ def _each_kind(judged: RunData, failed: Any) -> list[str]:
 # --- cards ----------------------------------------------------------------------------------------------------
 
 
-def galleries(judged: RunData, store: Store, look: Look, found: Sequence[Gallery]) -> Iterator[Markup]:
-    """A section for each; an edit that stands above already is pointed to."""
-    shown: dict[str, str] = {}
-    for choice in found:
-        cards: list[Child] = []
-        again: list[Child] = []
-        for item in choice.items:
-            if item in shown:
-                again.append(tag("li", tag("a", clipped(item, 80), href=f"#{shown[item]}")))
-                continue
-            shown[item] = f"edit-{len(shown) + 1}"
-            cards.append(_card(judged, store, look, item, shown[item]))
-        told = f"{choice.why} {len(choice.items)} of {choice.of:,} shown" + (
-            "." if choice.of <= len(choice.items) else f", {choice.of - len(choice.items):,} left out."
-        )
-        yield tag(
-            "section",
-            tag("h2", choice.title),
-            tag("p", told, class_="lead"),
-            tag("div", cards, class_="cards") if cards else None,
-            tag("p", "Also here, shown above: ", tag("span", tag("ul", again), class_="again")) if again else None,
-            id=choice.name,
-            class_="gallery",
-        )
+@dataclass(frozen=True)
+class Card:
+    """One edit as a page shows it: its pictures, scores, reasons, and what failed."""
+
+    anchor: str
+    item: Item
+    pictures: Sequence[tuple[str, bytes | str]]
+    """Captions with pictures, or with the reason why there is no picture to show."""
+    judgements: Sequence[Mapping[str, Any]]
+    left_out: int
+    contradictions: Sequence[tuple[Mapping[str, Any], Held]]
+    replies: Mapping[str, Sequence[str]]
+    """The last raw replies of judgements that failed, by key."""
+
+    @property
+    def failures(self) -> list[Mapping[str, Any]]:
+        return [row for row in self.judgements if row["status"] not in DONE]
+
+    @property
+    def judges(self) -> list[str]:
+        return list(dict.fromkeys(row["judge"] for row in self.judgements))
+
+    def scores(self) -> dict[str, dict[str, list[str]]]:
+        """By factor and judge; repeats side by side."""
+        table: dict[str, dict[str, list[str]]] = {}
+        for row in self.judgements:
+            values = dict.fromkeys(row["abstained"], "abstained") | {
+                f: str(s) for f, s in (row["scores"] or {}).items()
+            }
+            for factor, value in values.items():
+                table.setdefault(factor, {}).setdefault(row["judge"], []).append(value)
+        return table
 
 
-def _card(judged: RunData, store: Store, look: Look, name: str, anchor: str) -> Markup:
+def sections(judged: RunData, store: Store, look: Look, galleries: Sequence[Gallery]) -> list[dict[str, Any]]:
+    """The galleries with their cards; an edit that has a card in an earlier one is linked from `again`."""
+    cards: dict[str, Card] = {}
+    found = []
+    for gallery in galleries:
+        again = [cards[item] for item in gallery.items if item in cards]
+        fresh = {item: _card(judged, store, look, item, f"edit-{len(cards) + n}")
+                 for n, item in enumerate((i for i in gallery.items if i not in cards), 1)}  # fmt: skip
+        cards |= fresh
+        found.append(vars(gallery) | {"shown": len(gallery.items), "cards": list(fresh.values()), "again": again})
+    return found
+
+
+def _card(judged: RunData, store: Store, look: Look, name: str, anchor: str) -> Card:
     item = next(store.items(judged.run, name), Item(name))
     rows = [row for row in store.judgements(judged.run, item=name) if row["status"] != PENDING]
-    against = of_verdicts(store, [row["key"] for row in rows])
-    kept, left = rows[:_VERDICTS], len(rows) - _VERDICTS
-    facts = [part for part in (item.model, item.edit_type) if part]
-    return tag(
-        "article",
-        tag("header", tag("h3", clipped(item.item, 120)), tag("p", clipped(" · ".join(facts), 120), class_="facts")),
-        tag("p", clipped(item.instruction, _WORDS) or "(no instruction)", class_="instruction"),
-        tag("div", [_picture(item, role, look) for role in _ROLES], class_="pictures"),
-        [_contradiction(row, held) for row in kept for held in against.get(row["key"], ())],
-        [_failure(row) for row in kept if row["status"] not in DONE],
-        _scores(kept),
-        tag("details", tag("summary", "Reasons and replies"), [_said(store, row) for row in kept]) if kept else None,
-        tag("p", f"{left:,} more judgements of this edit left out.", class_="small") if left > 0 else None,
-        id=anchor,
-        class_="card",
-    )
-
-
-def _picture(item: Item, role: str, look: Look) -> Markup | None:
-    found = look(item, role)
-    if found is None:
-        return None
-    if isinstance(found, str):
-        shown = tag("div", clipped(found, 200), class_="gone")
-    else:
-        source = f"data:image/webp;base64,{base64.b64encode(found).decode()}"
-        shown = tag("img", src=source, alt=f"{_ROLES[role]}, {clipped(item.item, 80)}")
-    return tag("figure", tag("div", shown, class_="frame"), tag("figcaption", _ROLES[role]))
-
-
-def _contradiction(row: Mapping[str, Any], held: Held) -> Markup:
-    factor, says, measured = held
-    words = (tag("strong", factor), f" by {clipped(row['judge'], 80)}: says {says}; ", tag("em", f"{measured}."))
-    return tag("p", words, class_="against")
-
-
-def _failure(row: Mapping[str, Any]) -> Markup:
-    reasons = "; ".join(clipped(reason["message"], 200) for reason in row["reasons"][:4])
-    who = f" {row['rubric']} by {clipped(row['judge'], 80)}, attempts: {row['attempts']}"
-    return tag("p", tag("strong", row["status"]), f"{who}: {reasons or 'no reason is kept'}", class_="failure")
-
-
-def _scores(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """A row for each factor, a column for each judge; repeats side by side."""
-    judges = list(dict.fromkeys(row["judge"] for row in rows))
-    factors = list(dict.fromkeys(f for row in rows for f in [*(row["scores"] or {}), *row["abstained"]]))
-    if not factors:
-        return None
-    cells: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        for factor in factors:
-            score = (row["scores"] or {}).get(factor)
-            if score is not None or factor in row["abstained"]:
-                cells.setdefault((factor, row["judge"]), []).append("abstained" if score is None else str(score))
-    head = [tag("th", "factor", scope="col"), [tag("th", clipped(j, 60), scope="col", class_="number") for j in judges]]
-    body = [
-        tag("tr", tag("th", factor, scope="row"), [_score(cells.get((factor, judge), [])) for judge in judges])
-        for factor in factors
-    ]
-    return tag("div", tag("table", tag("thead", tag("tr", head)), tag("tbody", body)), class_="scroll", tabindex="0",
-               role="region", aria_label="Scores of this edit")  # fmt: skip
-
-
-def _score(values: Sequence[str]) -> Markup:
-    silent = set(values) <= {"abstained"}
-    return tag(
-        "td",
-        ", ".join(dict.fromkeys(values) if silent else values) or "–",
-        class_="number quiet" if silent else "number",
-    )
-
-
-def _said(store: Store, row: Mapping[str, Any]) -> Child:
-    why = [*(row["justifications"] or {}).items(), *((f, f"abstained: {w}") for f, w in row["abstained"].items())]
-    repeat = f", repeat {row['repeat']}" if row["repeat"] else ""
-    replies = [] if row["status"] in DONE else store.replies(row["key"])[-_SHOWN_REPLIES:]
-    return [
-        tag("h4", f"{row['rubric']} by {clipped(row['judge'], 80)}{repeat}"),
-        tag("dl", [[tag("dt", name), tag("dd", clipped(text, _WORDS))] for name, text in why]) if why else None,
-        [tag("pre", clipped(reply.text, _WORDS) or "(an empty reply)") for reply in replies],
-    ]
+    refuted = of_verdicts(store, [row["key"] for row in rows])
+    shown = rows[:_VERDICTS]
+    return Card(
+        anchor,
+        item,
+        [(caption, picture) for role, caption in _ROLES.items() if (picture := look(item, role)) is not None],
+        shown,
+        max(0, len(rows) - _VERDICTS),
+        [(row, held) for row in shown for held in refuted.get(row["key"], ())],
+        {row["key"]: [reply.text for reply in store.replies(row["key"])[-_SHOWN_REPLIES:]]
+         for row in shown if row["status"] not in DONE},
+    )  # fmt: skip

@@ -9,16 +9,20 @@ import csv
 import io
 import re
 import statistics
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from editjudge.judgement import DONE, STATUSES
 from editjudge.stats.statistic import FailureBounds, Interval, decimals, said
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 WIDTH = 100
 """Columns of a terminal that every table fits into."""
-GAP = "  "
+_GAP = 2
+"""Columns between two columns."""
 _NARROWEST = 6
 """A column is not squeezed below this: single letters under each other are no text."""
 
@@ -34,6 +38,8 @@ class Figure:
     """What people read instead of the rounded number."""
     digits: int | None = None
     """Decimals of its own, where its column holds figures on different scales."""
+    significant: bool = False
+    """Whether a terminal marks it."""
 
     def __str__(self) -> str:
         return self.rounded(decimals(self.ci))
@@ -49,7 +55,8 @@ Cell: TypeAlias = str | int | float | Figure | None
 
 
 def p_value(p: float | None) -> Figure:
-    return Figure(p, text="-" if p is None else "<.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}")
+    text = "-" if p is None else "<.0001" if p < 0.0001 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+    return Figure(p, text=text, significant=p is not None and p < 0.05)
 
 
 def between(bounds: FailureBounds | None, digits: int, *, sign: bool = False) -> Figure:
@@ -131,68 +138,86 @@ class Table:
         )
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def footnotes(self) -> tuple[str, ...]:
         """What stands under the table."""
         return (*self.notes, *(f"{name}: {words}" for name, words in self.legend.items() if name in self.columns))
 
     # --- for people ---------------------------------------------------------------------------------------------
 
     def text(self, width: int = WIDTH) -> str:
-        """Columns side by side; what is too wide goes on in the next line."""
-        lines = _wrapped(clean(self.caption), width, joints="") if self.caption else []
-        shown = self._sparing(width)
-        if self.rows:
-            lines += shown._grid(width)
-        gone = [name for name in self.columns if name not in shown.columns]
-        for note in (*shown.told, *([f"left out for width: {', '.join(gone)}; --json has all"] if gone else [])):
-            first, *rest = _wrapped(clean(note), width - 2, joints="")
-            lines += [f"- {first}", *(f"  {line}" for line in rest)]
-        return "\n".join(lines)
+        """Plain text, never wider than asked: no column is cut, a name that is too wide is broken into lines."""
+        from rich.console import Console
 
-    def _sparing(self, width: int) -> Table:
-        found = self
+        console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+        with console.capture() as capture:
+            console.print(self.renderable(width))
+        return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+    def renderable(self, width: int = WIDTH) -> RenderableType:
+        """The same for a Rich console, which colours failures and significant differences where it may."""
+        from rich.console import Group
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        shown = self._fitting(width)
+        parts: list[RenderableType] = [Text(clean(self.caption), style="bold")] if self.caption else []
+        parts += [shown._grid(width)] if self.rows else []
+        left_out = [name for name in self.columns if name not in shown.columns]
+        notes = [
+            *shown.footnotes,
+            *([f"left out for width: {', '.join(left_out)}; --json has all"] if left_out else []),
+        ]
+        if notes:
+            listed = Grid.grid(padding=(0, 1, 0, 0))
+            for note in notes:
+                listed.add_row("-", Text(clean(note)))
+            parts.append(listed)
+        return Group(*parts)
+
+    def _fitting(self, width: int) -> Table:
+        table = self
         for names in self.spare:
-            if found.width() > width:
+            if table.width() > width:
                 for name in (names,) if isinstance(names, str) else names:
-                    found = found.without(name) if name in found.columns else found
-        return found
+                    table = table.without(name) if name in table.columns else table
+        return table
 
     def width(self) -> int:
         """Columns that the terminal form takes if nothing is squeezed."""
-        return sum(self._widths()) + len(GAP) * (len(self.columns) - 1)
+        return sum(self._widths()) + _GAP * (len(self.columns) - 1)
 
     def _widths(self) -> list[int]:
-        lines = [self.columns, *self._shown()]
-        return [max(display(line[n]) for line in lines) for n in range(len(self.columns))]
+        from rich.cells import cell_len
 
-    def _grid(self, width: int) -> list[str]:
-        widths = _squeezed(self._widths(), self.texts(), width)
-        body = [line for row in self._shown() for line in self._lines(row, widths)]
-        rule = "-" * (sum(widths) + len(GAP) * (len(widths) - 1))
-        return [*self._lines([*map(clean, self.columns)], widths), rule, *body]
+        return [max(map(cell_len, column)) for column in zip(map(clean, self.columns), *self._shown(), strict=True)]
 
-    def _lines(self, row: Sequence[str], widths: Sequence[int]) -> list[str]:
-        cells = [_wrapped(cell, w) for cell, w in zip(row, widths, strict=True)]
-        out = []
-        for i in range(max(map(len, cells))):
-            parts = [cell[i] if i < len(cell) else "" for cell in cells]
-            padded = [
-                part + " " * (w - display(part)) if self._is_text(n) else " " * (w - display(part)) + part
-                for n, (part, w) in enumerate(zip(parts, widths, strict=True))
-            ]
-            out.append(GAP.join(padded).rstrip())
-        return out
+    def _grid(self, width: int) -> RenderableType:
+        from rich.box import Box
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        rule = Box("    \n    \n ---\n    \n    \n    \n    \n    \n", ascii=True)
+        grid = Grid(box=rule, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0), header_style="bold")
+        texts = self.text_columns()
+        widths = _squeezed(self._widths(), texts, width)
+        for name, is_text, w in zip(self.columns, texts, widths, strict=True):
+            head = Text(_broken(clean(name), w))
+            grid.add_column(head, justify="left" if is_text else "right", width=w, overflow="fold")
+        for cells, row in zip(self.rows, self._shown(), strict=True):
+            styles = map(_style, self.columns, cells)
+            grid.add_row(*(Text(_broken(t, w), style) for t, w, style in zip(row, widths, styles, strict=True)))
+        return grid
 
     def _is_text(self, column: int) -> bool:
         return any(isinstance(row[column], str) for row in self.rows)
 
     def _shown(self) -> list[list[str]]:
         digits = [self._digits(n) for n in range(len(self.columns))]
-        shown = [[clean(_shown(cell, most)) for cell, most in zip(row, digits, strict=True)] for row in self.rows]
+        rows = [[clean(_text(cell, most)) for cell, most in zip(row, digits, strict=True)] for row in self.rows]
         out = []
-        for i, row in enumerate(shown):
+        for i, row in enumerate(rows):
             same = 0
-            while i and same < self.stub and row[same] == shown[i - 1][same]:
+            while i and same < self.stub and row[same] == rows[i - 1][same]:
                 same += 1
             # The last name stays even where it repeats: a row without any name would belong to nobody.
             same = min(same, max(self.stub - 1, 0))
@@ -203,7 +228,7 @@ class Table:
         """The first rows as people read them."""
         return self._shown()[:most]
 
-    def texts(self) -> list[bool]:
+    def text_columns(self) -> list[bool]:
         """Which columns hold words, and not numbers."""
         return [*map(self._is_text, range(len(self.columns)))]
 
@@ -219,12 +244,12 @@ class Table:
         shown = [line(map(_markdown, row)) for row in self._shown()]
         head = [line(map(_markdown, self.columns)), line(marks)] if self.rows else []
         caption = [f"**{_markdown(clean(self.caption))}**", ""] if self.caption else []
-        notes = ["", *(f"- {_markdown(clean(note))}" for note in self.told)] if self.told else []
+        notes = ["", *(f"- {_markdown(clean(note))}" for note in self.footnotes)] if self.footnotes else []
         return "\n".join([*caption, *head, *shown, *notes])
 
     def latex(self) -> str:
         r"""A `table` with booktabs rules: the document needs `\usepackage{booktabs}`."""
-        notes = [rf"\par\smallskip\footnotesize {_latex(clean(note))}" for note in self.told]
+        notes = [rf"\par\smallskip\footnotesize {_latex(clean(note))}" for note in self.footnotes]
         caption = [rf"\caption{{{_latex(clean(self.caption))}}}"] if self.caption else []
         return "\n".join([r"\begin{table}", r"\centering", *caption, *self._tabular(), *notes, r"\end{table}"])
 
@@ -259,7 +284,7 @@ class Table:
         return out
 
     def as_json(self) -> dict[str, Any]:
-        return {"caption": self.caption, "rows": self.records(), "notes": list(self.told)}
+        return {"caption": self.caption, "rows": self.records(), "notes": list(self.footnotes)}
 
     def csv(self) -> str:
         """No cell is a formula to a spreadsheet, whatever a model or an item is called."""
@@ -278,14 +303,21 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
 
 
-def display(text: str) -> int:
-    """The columns that a text takes on a terminal."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+_FAILURES = frozenset({*STATUSES, "failed", "missed", "swayed", "not judged", "contradicted"}) - {*DONE}
+"""Columns whose counts are bad news."""
 
 
-def _shown(cell: Cell, digits: int) -> str:
+def _style(column: str, cell: Cell) -> str:
+    """The Rich style of a cell: failures are red, what is significant is bold."""
+    value = cell.value if isinstance(cell, Figure) else cell
+    if (column in _FAILURES and isinstance(value, int) and value) or value == "fail":
+        return "red"
+    if isinstance(cell, Figure) and cell.significant:
+        return "bold green"
+    return "green" if value == "pass" else ""
+
+
+def _text(cell: Cell, digits: int) -> str:
     if isinstance(cell, bool | str):
         return str(cell)
     if isinstance(cell, int):
@@ -298,7 +330,7 @@ def _shown(cell: Cell, digits: int) -> str:
 def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]:
     """Take from the widest column of words until the row fits, and from numbers only when nothing else is left."""
     widths = list(widths)
-    while sum(widths) + len(GAP) * (len(widths) - 1) > width:
+    while sum(widths) + _GAP * (len(widths) - 1) > width:
         wide = [n for n, w in enumerate(widths) if w > 2 * _NARROWEST and texts[n]]
         wide = wide or [n for n, w in enumerate(widths) if w > _NARROWEST]
         if not wide:
@@ -307,21 +339,16 @@ def _squeezed(widths: list[int], texts: Sequence[bool], width: int) -> list[int]
     return widths
 
 
-def _wrapped(text: str, width: int, joints: str = "_/-") -> list[str]:
-    """By the columns that it takes, which the standard library's textwrap does not count; names break at joints."""
-    if display(text) <= width:
-        return [text]
+def _broken(text: str, width: int) -> str:
+    """With line breaks after `_`, `/` and `-`: Rich would break a long name anywhere."""
+    from rich.cells import cell_len
+
     lines = [""]
-    for word in re.findall(rf"[^\s{joints}]*[\s{joints}]*", text):
-        if lines[-1] and display(lines[-1] + word.rstrip()) > width:
+    for part in re.findall(r"[^\s_/-]*[\s_/-]*", text) if cell_len(text) > width else [text]:
+        if lines[-1] and cell_len(lines[-1] + part.rstrip()) > width:
             lines.append("")
-        for char in word:
-            if display(lines[-1] + char) > width:
-                if char.isspace():
-                    continue
-                lines.append("")
-            lines[-1] += char
-    return [line.rstrip() for line in lines]
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
 
 
 _LATEX = {

@@ -16,7 +16,7 @@ import pytest
 from run.made import picture
 from starlette.testclient import TestClient
 
-from editjudge.cli.report import ReportOptions
+from editjudge.report.edit_view import EditView
 from editjudge.store import Store
 from editjudge.web.app import create
 from editjudge.web.filters import edit_url
@@ -320,7 +320,7 @@ def shown(store: Path) -> list[bool]:
         items = [item.item for item in opened.items(run)]
         served = [client.get(edit_url(item, run.id, "images/edited")).status_code == 200 for item in items]
         assert [client.get(edit_url(item, run.id)).status_code for item in items] == [200] * len(items)
-        sight = ReportOptions(run, opened)
+        sight = EditView(run, opened)
         assert [isinstance(sight.picture(item, "edited"), bytes) for item in opened.items(run)] == served
         return served
 

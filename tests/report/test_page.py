@@ -20,12 +20,14 @@ from PIL import Image
 from playwright.sync_api import Browser, Page
 
 from editjudge.cli.reading import load_run
-from editjudge.cli.report import looked_at
-from editjudge.report.charts import Dot, dots, heat, histograms, shares
-from editjudge.report.markup import ROWS, clipped, tag, visible
+from editjudge.report.charts import Bar, BarChart, Dot, DotChart, HeatMap, Histograms, draw
+from editjudge.report.forms import rendered
 from editjudge.report.summary import measure
+from editjudge.report.tables import Table
+from editjudge.report.templating import ROWS, clipped, render_macro, visible
 from editjudge.rubrics.files import load
 from editjudge.stats.statistic import Interval
+from editjudge.store.store import Store
 
 from .made import Made, made
 
@@ -47,7 +49,8 @@ def houses(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(houses: Path) -> Path:
     """Its page."""
     path = houses.with_name("report.html")
-    path.write_text(looked_at(measure(load_run(str(houses), "1")), str(houses)), "utf-8")
+    with Store.open(houses, readonly=True) as store:
+        path.write_text(rendered(measure(load_run(str(houses), "1")), "html", store), "utf-8")
     return path
 
 
@@ -201,10 +204,14 @@ class _Read(HTMLParser):
         self.seen.append(data)
 
 
-@given(st.text(st.characters() | st.sampled_from("<>&\"'`=/ \n\x00\u202e"), min_size=1))
+@given(st.text(st.characters() | st.sampled_from("<>&\"'`=/ \n\x00\u202e"), min_size=1, max_size=60))
 def test_whatever_is_not_markup_is_text(text: str) -> None:
-    name, *data = _Read(tag("p", text, title=text)).seen
-    assert name == ("p", [("title", visible(text))]) and "".join(data) == visible(text)
+    """In an element and in an attribute: a caption is both."""
+    seen = _Read(render_macro("tables.html", "table", Table.of(("a", "b"), [("x", 1)], text))).seen
+    labels = [dict(entry[1])["aria-label"] for entry in seen if isinstance(entry, tuple) and entry[0] == "div"]
+    assert labels == [visible(text)]
+    start, end = (n for n, entry in enumerate(seen) if isinstance(entry, tuple) and entry[0] in ("figcaption", "div"))
+    assert "".join(seen[start + 1 : end]).removesuffix("\n") == visible(text).removesuffix("\n")
     assert all(char.isprintable() or char == "\n" for char in visible(text))
 
 
@@ -216,10 +223,10 @@ def test_charts_are_drawings_with_a_mark_for_each_figure() -> None:
     found = [Dot(row, series, 3.5, Interval(3, 4)) for row in ("f<", "g") for series in ("a", "b", "c")]
     cells = {("a", "f"): 1.0, ("b", "f"): 7.0, ("a", "g"): 4.0}
     drawn = {
-        "dots": dots("t", found, 1, 7, [1, 7]),
-        "heat": heat("t", cells, 1, 7),
-        "bars": histograms("t", {("f", "a"): {"1": 1, "2": 3}}),
-        "shares": shares("t", [("f", "a", 1, 4), ("g", "a", 0, 0)]),
+        "dots": draw(DotChart("t", found, 1, 7, [1, 7])),
+        "heat": draw(HeatMap("t", cells, 1, 7)),
+        "bars": draw(Histograms("t", {("f", "a"): {"1": 1, "2": 3}})),
+        "shares": draw(BarChart("t", [Bar("f", "a", 1, 4), Bar("g", "a", 0, 0)])),
     }
     for name, markup in drawn.items():
         assert ElementTree.fromstring(markup).tag == "figure", name  # noqa: S314  # our own

@@ -9,8 +9,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from editjudge.report.tables import Figure, Table, clean, covered, display, p_value, together_latex, together_markdown
+from editjudge.report.tables import Figure, Table, clean, covered, p_value, together_latex, together_markdown
 from editjudge.stats.statistic import Interval
 
 SMALL = Table.of(
@@ -118,7 +119,7 @@ def test_html_in_a_name_stays_text_in_markdown() -> None:
 def test_the_terminal_form_is_never_wider_than_asked(rows: list[tuple[str, str, float]], width: int) -> None:
     figures = [(a, b, Figure(v, Interval(v - 1, v + 1)), v) for a, b, v in rows]
     table = Table.of(("a long heading", "model", "mean", "v"), figures, "caption " * 30, notes=("note " * 40,))
-    assert max(map(display, table.text(width).splitlines())) <= width
+    assert max(map(cell_len, table.text(width).splitlines())) <= width
 
 
 def test_a_terminal_does_without_spare_columns_before_it_breaks_names() -> None:
@@ -159,7 +160,7 @@ def test_a_long_name_is_broken_at_its_joints() -> None:
 
 def test_wide_characters_take_two_columns() -> None:
     lines = Table.of(("m", "n"), [("影影", 1), ("abcd", 2)]).text().splitlines()
-    assert [display(line) for line in lines[2:]] == [7, 7]
+    assert [cell_len(line) for line in lines[2:]] == [7, 7]
 
 
 def test_a_name_that_repeats_is_shown_once_and_the_last_name_always() -> None:

@@ -1,0 +1,78 @@
+"""Pages from the Jinja2 templates beside this module: one HTML file with its stylesheet, no script and no request."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+ROWS = 60
+"""Rows of one table that a page shows."""
+_FOLDER = Path(__file__).with_name("templates")
+
+
+def render(template: str, **values: Any) -> str:
+    """A page. Its content security policy allows its own stylesheet and inline pictures, and nothing else."""
+    style = (_FOLDER / "page.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return _environment().get_template(template).render(style=Markup(style), style_digest=digest, **values)  # noqa: S704  (our own file)
+
+
+def render_macro(template: str, macro: str, *values: Any) -> str:
+    """One macro of a template, such as a table or a chart."""
+    rendered: str = getattr(_environment().get_template(template).module, macro)(*values)
+    return rendered
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"clipped": clipped, "short": short, "px": pixels, "webp": webp_url}
+    environment.globals["ROWS"] = ROWS
+    return environment
+
+
+def visible(text: str) -> str:
+    """Invisible, reordering and control characters replaced by their codes; line breaks stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_visible, text))
+
+
+def _visible(char: str) -> str:
+    if char.isprintable() or char == "\n":
+        return char
+    return " " if char == "\t" or unicodedata.category(char) == "Zs" else f"\\x{ord(char):02x}"
+
+
+def clipped(text: str, most: int) -> str:
+    """Untrusted text cut to `most` characters, with the number of characters left out."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters left out)"
+
+
+def short(text: str, most: int) -> str:
+    """A label cut to `most` characters; a table beside it has the whole name."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def pixels(value: float) -> str:
+    """A coordinate. Two decimals are more than a screen shows, and are the same on every machine."""
+    return f"{round(value, 2):g}"
+
+
+def webp_url(data: bytes) -> str:
+    return f"data:image/webp;base64,{base64.b64encode(data).decode()}"
