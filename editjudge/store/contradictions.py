@@ -88,9 +88,10 @@ def pairs(store: Store, run: RunRecord, rules: int) -> Iterator[Pair]:
         found = _evidence_keys(store, run.id, sources, fitting, {row.item for row in some})
         new = {row.key: found[row.item] for row in some if found.get(row.item) not in (None, row.evidence)}
         evidence = {key: row.evidence for key, row in _said(store, set(new.values()))}
+        given = store.scores(new)
         for key, row in _said(store, set(new)):
             if row.status == "ok":
-                verdict, proof = (row.scores, row.justifications or {}), (new[key], evidence[new[key]])
+                verdict, proof = (given.get(key, {}), row.justifications or {}), (new[key], evidence[new[key]])
                 yield Pair(key, *verdict, *proof, scales[row.rubric_hash])
 
 
@@ -202,7 +203,7 @@ def _alike(mine: _Images, theirs: _Images) -> bool:
 
 
 def _said(store: Store, keys: set[str]) -> Iterator[tuple[str, sa.Row[Any]]]:
-    names = ("key", "status", "scores", "justifications", "evidence", "rubric_hash")
+    names = ("key", "status", "justifications", "evidence", "rubric_hash")
     query = sa.select(*(judgements.c[name] for name in names)).where(judgements.c.key.in_(keys))
     for row in store._stream(query) if keys else ():
         yield row.key, row

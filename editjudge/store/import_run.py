@@ -179,10 +179,11 @@ def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = 
         asked = [_task(run.id, count + n, row) for n, (_, row) in enumerate(some)]
         store._insert(_refresh(store._dialect, tasks), asked)
         answers = {row.key: _answer(row) for _, row in some if row.status != PENDING}
-        store._write([answers[key] for key in sorted(answers)], [])
+        given = {row.key: row.scores for _, row in some if row.scores is not None}
+        store._write([answers[key] for key in sorted(answers)], given, [])
         count += len(some)
     for replies in _chunks(_rows(folder, "replies", _Reply), _BATCH):
-        store._write([], [{**row.model_dump(), "text": schema.packed(row.text)} for _, row in replies])
+        store._write([], {}, [{**row.model_dump(), "text": schema.packed(row.text)} for _, row in replies])
     here = _at_run(run).where(runs.c.updated <= about.updated)
     store._transact(lambda connection: connection.execute(here.values(state=about.state, summary=about.summary)))
     return store.find_run(about.name), count
@@ -322,12 +323,13 @@ def _asked(row: Any) -> tuple[str, str, str, int]:
 
 def _check_kept(store: Store, name: str, some: Sequence[Placed[_Judgement]]) -> None:
     """What the store has under the same key must be the same answer, and the run's tasks must have the same keys."""
-    columns = [judgements.c[name] for name in ("key", "status", "scores", "abstained")]
+    columns = [judgements.c[name] for name in ("key", "status", "abstained")]
     keys = {row.key for _, row in some}
     answers: dict[str, Any] = {}
     for part in _chunks(sorted(keys), 900):
         rows = store._read(sa.select(*columns).where(judgements.c.key.in_(part), judgements.c.status.in_(DONE)))
-        answers |= {key: tuple(said) for key, *said in rows}
+        given = store.scores(key for key, *_ in rows)
+        answers |= {key: (status, given.get(key, {}) if status == "ok" else None, why) for key, status, why in rows}
     mine = sa.select(tasks).join(runs, runs.c.id == tasks.c.run_id).where(runs.c.name == name)
     asked: dict[Any, str] = {}
     for part in _chunks(sorted({row.item for _, row in some}), 900):

@@ -32,6 +32,7 @@ from editjudge.store import location as places
 from editjudge.store import schema
 from editjudge.store.schema import (
     BY_ID,
+    as_number,
     claims,
     digests,
     items,
@@ -40,6 +41,10 @@ from editjudge.store.schema import (
     replies,
     rubrics,
     runs,
+    score_rows,
+    scores,
+    scores_as_json,
+    scores_from_json,
     tasks,
     upsert,
 )
@@ -297,7 +302,7 @@ class Store:
         def remove_some(connection: sa.Connection) -> int:
             if self._dialect == "postgresql":  # as in SQLite: nobody adds a task that shares a key meanwhile
                 connection.execute(sa.text("LOCK TABLE tasks IN SHARE ROW EXCLUSIVE MODE"))
-            for table in (replies, schema.checks, schema.contradictions, judgements):
+            for table in (replies, schema.checks, schema.contradictions, scores, judgements):
                 connection.execute(sa.delete(table).where(table.c.key.in_(keys)))
             return connection.execute(sa.delete(tasks).where(some)).rowcount
 
@@ -416,17 +421,31 @@ class Store:
         """Keep judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
         # In the order of keys, so that two who write the same ones wait for each other and not in a circle.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
-        kept = [{name: getattr(judgement, name) for name in _KEPT} for judgement in in_order]
-        self._write(kept, [reply for judgement in in_order for reply in reply_rows(judgement)])
+        rows = [{name: getattr(judgement, name) for name in _COLUMNS} for judgement in in_order]
+        given = {judgement.key: judgement.scores for judgement in in_order if judgement.scores is not None}
+        self._write(rows, given, [reply for judgement in in_order for reply in reply_rows(judgement)])
 
-    def _write(self, kept: Sequence[dict[str, Any]], said: Sequence[dict[str, Any]]) -> None:
+    def _write(
+        self,
+        rows: Sequence[dict[str, Any]],
+        given: Mapping[str, Mapping[str, float]],
+        exchanges: Sequence[dict[str, Any]],
+    ) -> None:
+        """Keep rows of `judgements`, the scores of each by key, and rows of `replies`."""
+
         def work(connection: sa.Connection) -> None:
-            if kept:
-                connection.execute(upsert(self._dialect, judgements, _KEPT[1:], unless=_is_done), kept)
+            if rows:
+                written = connection.execute(upsert(self._dialect, judgements, _COLUMNS[1:], unless=_is_done), rows)
+                # One that was done before stays as it was, and so do its scores.
+                ours = given if written.rowcount == len(rows) else _written(connection, rows)
+                values = [row for key, factors in given.items() if key in ours for row in score_rows(key, factors)]
+                if values:
+                    connection.execute(upsert(self._dialect, scores), values)
                 # What is answered is claimed by nobody: in the same transaction, so that nobody asks it in between.
-                connection.execute(_UNCLAIM, [{"claimed": row["key"]} for row in kept])
-            if said:
-                connection.execute(upsert(self._dialect, replies), said)
+                for some in _chunks((row["key"] for row in rows), _IN):
+                    connection.execute(_UNCLAIM, {"keys": some})
+            if exchanges:
+                connection.execute(upsert(self._dialect, replies), exchanges)
 
         self._transact(work)
 
@@ -440,7 +459,16 @@ class Store:
             del values[name]
         for name in ("violations", "notes", "reasons"):
             values[name] = _remarks(values[name])
+        values["scores"] = self.scores([key]).get(key, {}) if values["status"] == "ok" else None
         return Judgement(exchanges=tuple(self._replies(key, at=values["created"])), **values)
+
+    def scores(self, keys: Iterable[str]) -> dict[str, dict[str, float]]:
+        """The scores of each of these judgements that has some, by factor."""
+        found: dict[str, dict[str, float]] = {}
+        for some in _chunks(keys, _IN):
+            for key, factor, score in self._read(_SCORES, {"keys": some}):
+                found.setdefault(key, {})[factor] = as_number(score)
+        return found
 
     def replies(self, key: str) -> list[Exchange]:
         """Every exchange ever had for a key, also those of tries that failed."""
@@ -461,14 +489,26 @@ class Store:
         """
         if unknown := [name for name in (*fields, *where) if name not in _FIELDS]:
             raise TypeError(f"judgements have no field {unknown[0]!r}{near_miss(unknown[0], _FIELDS)}")
-        chosen = [column.label(name) for name, column in _FIELDS.items() if name in (fields or _FIELDS)]
-        query = sa.select(*chosen, _FIELDS["status"]).select_from(_EVERYTHING).where(tasks.c.run_id == _id(run))
+        columns = {**_FIELDS, "scores": scores_as_json(self._dialect, tasks.c.key)}
+        chosen = [column.label(name) for name, column in columns.items() if name in (fields or columns)]
+        query = sa.select(*chosen, tasks.c.key, _FIELDS["status"]).select_from(_EVERYTHING)
+        query = query.where(tasks.c.run_id == _id(run))
         for name, value in where.items():
             column = _FIELDS[name]
             query = query.where(column == value if isinstance(value, str | int | None) else column.in_(list(value)))
         names = [column.name for column in chosen]
-        for row in self._stream(query.order_by(tasks.c.position)):
-            yield _shown(dict(zip(names, row, strict=False)), status=row[-1])
+        rows = self._stream(query.order_by(tasks.c.position))
+        if "scores" not in names:
+            yield from (_shown(dict(zip(names, row, strict=False)), row[-1]) for row in rows)
+            return
+        at = names.index("scores")
+        for some in _chunks(rows, _IN):
+            given: dict[str, Mapping[str, float] | None]
+            given = {row[-2]: scores_from_json(row[at]) for row in some if row[-1] == "ok"}
+            given.update(self.scores([key for key, factors in given.items() if factors is None]))
+            for *values, key, status in some:
+                values[at] = dict(given[key] or {}) if status == "ok" else None
+                yield _shown(dict(zip(names, values, strict=True)), status)
 
     # --- digests of picture files -----------------------------------------------------------------------------
 
@@ -532,7 +572,13 @@ _STATUSES = sa.select(judgements.c.key, judgements.c.status).where(
     judgements.c.key.in_(sa.bindparam("keys", expanding=True)), _FROM_INDEX
 )
 
-_UNCLAIM = sa.delete(claims).where(claims.c.key == sa.bindparam("claimed"))
+_SCORES = (
+    sa.select(scores.c.key, scores.c.factor, scores.c.score)
+    .where(scores.c.key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(scores.c.key, scores.c.position)
+)
+
+_UNCLAIM = sa.delete(claims).where(claims.c.key.in_(sa.bindparam("keys", expanding=True)))
 
 _AS_ROW = shown_row(Judgement("", "invalid", "", "", ""), "", None, None)
 ROW_FIELDS = tuple(_AS_ROW)
@@ -541,6 +587,7 @@ ROW_FIELDS = tuple(_AS_ROW)
 # An answer that was there before the run was: it was paid for by an earlier one.
 _BEGUN = sa.select(runs.c.created).where(runs.c.id == tasks.c.run_id).correlate(tasks).scalar_subquery()
 _OF_THE_TASK: dict[str, sa.ColumnElement[Any]] = {
+    "scores": sa.null(),  # in a table of their own
     "cached": sa.func.coalesce(judgements.c.created < _BEGUN, sa.false()),
     "model": items.c.model,
     "group": items.c.group,
@@ -563,6 +610,18 @@ def _shown(values: dict[str, Any], status: str) -> dict[str, Any]:
     if violations := values.get("violations"):
         values["violations"] = list(dict.fromkeys(remark["code"] for remark in violations))
     return values
+
+
+def _written(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Of the keys of these judgements, those that the store has this very judgement of."""
+    made = {row["key"]: (row["status"], row["created"]) for row in rows}
+    columns = (judgements.c.key, judgements.c.status, judgements.c.created)
+    return {
+        key
+        for some in _chunks(made, _IN)
+        for key, *kept in connection.execute(sa.select(*columns).where(judgements.c.key.in_(some)))
+        if made[key] == tuple(kept)
+    }
 
 
 def _is_done(table: sa.Table, _new: Any) -> sa.ColumnElement[bool]:
@@ -605,11 +664,12 @@ def _at(run_id: int, position: int, row: Item | Task) -> dict[str, Any]:
 
 def _move_ratings(connection: sa.Connection, dialect: str, old: str, new: str) -> None:
     rows = connection.execute(sa.select(ratings).where(ratings.c.content == old)).all()
-    connection.execute(upsert(dialect, ratings), [{**row._asdict(), "content": new} for row in rows])
+    if rows:  # another process may have moved them
+        connection.execute(upsert(dialect, ratings), [{**row._asdict(), "content": new} for row in rows])
     connection.execute(sa.delete(ratings).where(ratings.c.content == old))
 
 
-_KEPT = tuple(judgements.columns.keys())
+_COLUMNS = tuple(judgements.columns.keys())
 _SAID = tuple(name for name in Exchange.__slots__ if name != "text")
 
 

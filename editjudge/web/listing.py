@@ -289,9 +289,10 @@ class _Making:
 
     def add_judgements(self, progress: Callable[[float], None]) -> None:
         same = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
-        # Texts, not values: most are like one that was read before.
-        said = [sa.type_coerce(judgements.c[name], sa.Text) for name in ("scores", "violations")]
-        query = self._select(items.c.position, items.c.item, tasks.c.rubric, judgements.c.status, *said).select_from(
+        # Text, not values: most are like one that was read before.
+        violated = sa.type_coerce(judgements.c.violations, sa.Text)
+        columns = (items.c.position, items.c.item, tasks.c.rubric, judgements.c.status, tasks.c.key, violated)
+        query = self._select(*columns).select_from(
             tasks.join(items, same).outerjoin(judgements, judgements.c.key == tasks.c.key)
         )
         query = query.where(tasks.c.run_id == self._run.id)
@@ -303,10 +304,11 @@ class _Making:
             rows = [self._row(item, position) for position, item, *_ in some]
             np.bitwise_or.at(self._statuses, rows, np.array([bits[row[3] or PENDING] for row in some], np.uint16))
             scored: dict[int, tuple[list[int], list[float]]] = {}
-            for row, (_, _, rubric, _, scores, violations) in zip(rows, some, strict=True):
-                if scores is not None:
+            scores = self._store.scores(key for *_, status, key, _ in some if status == "ok")
+            for row, (_, _, rubric, _, key, violations) in zip(rows, some, strict=True):
+                if key in scores:
                     known = self._by_rubric.get(rubric, {})
-                    for factor, score in _parsed(scores).items():
+                    for factor, score in scores[key].items():
                         if (column := known.get(factor)) is not None:
                             at, values = scored.setdefault(column, ([], []))
                             at.append(row)

@@ -43,6 +43,8 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
+# A double holds every whole number up to here.
+_scores = st.integers(-(2**53), 2**53) | _numbers
 _counts = st.none() | st.integers(0, 2**40)
 _remarks = st.lists(st.builds(Remark, texts, texts, st.none() | texts), max_size=2).map(tuple)
 _exchanges = st.builds(
@@ -69,7 +71,7 @@ def judgements(draw: st.DrawFn) -> Judgement:
         draw(texts),
         key(draw(st.integers())),
         repeat=draw(st.integers(0, 1000)),
-        scores=draw(st.dictionaries(texts, st.integers(), max_size=4)) if status == "ok" else None,
+        scores=draw(st.dictionaries(texts, _scores, max_size=4)) if status == "ok" else None,
         justifications=draw(st.none() | st.dictionaries(texts, texts, max_size=4)),
         abstained=draw(st.dictionaries(texts, texts, max_size=3)),
         evidence=draw(st.dictionaries(texts, _json, max_size=3)),

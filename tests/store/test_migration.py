@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -217,3 +218,15 @@ def test_what_old_ratings_are_of_can_be_said_later(old: Path, tmp_path: Path) ->
     assert rated(old, "dogs") == [("line-1", "ann", 3.0)]
     with Store.open(old) as store:
         assert not [row for row in read_scoped(store) if row[4] == f"{schema.LEGACY}line-1"]
+
+
+def test_scores_of_the_schema_before_move_to_their_table(old_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:5])
+        with Store.open(old_place) as store, store._reading() as connection:
+            assert "scores" in {column["name"] for column in sa.inspect(connection).get_columns("judgements")}
+            rows = connection.execute(sa.text("SELECT key, scores FROM judgements ORDER BY key")).all()
+    with Store.open(old_place) as store, store._reading() as connection:
+        assert "scores" not in {column["name"] for column in sa.inspect(connection).get_columns("judgements")}
+        assert {key: json.loads(text) for key, text in rows} == store.scores(key for key, _ in rows)
+        assert [list(store.scores([key])[key]) for key, _ in rows] == [list(json.loads(text)) for _, text in rows]

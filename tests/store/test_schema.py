@@ -54,9 +54,13 @@ def test_sqlite_itself_refuses_a_score_that_is_not_ok(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         store.write([sample(1), sample(2, "invalid")])
     with sqlite3.connect(tmp_path / "s.db") as raw:
-        for change in ("scores = '{\"alignment\":1}' where status = 'invalid'", "scores = null where status = 'ok'"):
-            with pytest.raises(sqlite3.IntegrityError, match="a_score_exists_only_in_ok"):
-                raw.execute(f"update judgements set {change}")  # noqa: S608  (words of this test)
+        raw.execute("pragma foreign_keys = on")
+        insert = "insert into scores (key, factor, position, score, status) values (?, 'alignment', 0, 1, ?)"
+        for status, reason in (("ok", "FOREIGN KEY"), ("invalid", "a_score_exists_only_in_ok")):
+            with pytest.raises(sqlite3.IntegrityError, match=reason):
+                raw.execute(insert, (sample(2).key, status))
+        with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+            raw.execute("update judgements set status = 'invalid' where status = 'ok'")
     raw.close()
 
 

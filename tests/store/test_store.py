@@ -435,3 +435,24 @@ def test_an_unfinished_reading_gives_its_connection_back(store: Store) -> None:
         next(rows)
         rows.close()  # type: ignore[attr-defined]
     assert store.replies(key(1)) == []
+
+
+def test_what_is_done_keeps_its_scores_and_gets_none_of_a_later_answer(store: Store) -> None:
+    store.write([sample(1), sample(2, "abstained")])
+    store.write([sample(n, scores={"alignment": 1, "completeness": 2}, created=9e9) for n in (1, 2, 3)])
+    assert store.scores([key(n) for n in (1, 2, 3)]) == {
+        key(1): {"alignment": 5},
+        key(3): {"alignment": 1, "completeness": 2},
+    }
+
+
+def test_scores_come_back_to_the_last_digit_and_whole_ones_as_integers(store: Store) -> None:
+    given = {"z": 5, "a": 0.1 + 0.2, "whole": 7.0, "large": 1e300, "small": -5e-324}
+    store.write([sample(1, scores=given)])
+    run = store.open_run("r", {})
+    store.add_items(run, [Item("edit-1")])
+    store.add_tasks(run, [task(1)])
+    (row,) = store.judgements(run, fields=["scores"])
+    for scores in (row["scores"], store.scores([key(1)])[key(1)]):
+        assert list(scores.items()) == list(given.items())
+        assert [type(score) for score in scores.values()] == [int, float, int, float, float]
