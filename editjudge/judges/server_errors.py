@@ -50,6 +50,12 @@ ROWS = (
         r"|failed to parse (?:input|output) at pos|unexpected empty grammar stack|does not match the grammar",
     ),
     ErrorRow(
+        "llama.cpp: HTTP 500 from a server that was started without a projector (tools/server, server-common.cpp)",
+        "model",
+        _REJECTED | _BROKEN,
+        words=r"image input is not supported",
+    ),
+    ErrorRow(
         "llama.cpp: exceed_context_size_error; OpenAI, vLLM, Azure, OpenRouter: context_length_exceeded",
         "context",
         _REJECTED | _BROKEN,
