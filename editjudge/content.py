@@ -109,7 +109,8 @@ class Match:
     """Of the matched: known by what the manifest calls some picture, since neither run read it."""
 
     def counts(self) -> dict[str, int]:
-        return {"matched": self.matched, "unmatched_a": self.unmatched_a, "unmatched_b": self.unmatched_b}
+        names = ("matched", "unmatched_a", "unmatched_b", "unread")
+        return {name: getattr(self, name) for name in names}
 
     def words(self, a: str, b: str) -> list[str]:
         """What has to be said; nothing where every edit has its counterpart."""

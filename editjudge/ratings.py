@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from editjudge import manifest
-from editjudge.errors import ManifestError
+from editjudge.errors import InputError, ManifestError
 from editjudge.manifest import Reader, rows
 from editjudge.stats.columns import FAILED, OK, Ratings, Scores
 from editjudge.stats.preference import Preference
@@ -58,18 +58,38 @@ def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
 
 
 def unique_ratings(path: Path) -> Iterator[Rating]:
-    """Each item, rater and factor once: a store keeps one."""
+    """Each item, rater and factor once, as a store keeps them; two different scores of one are an error."""
     seen: dict[tuple[str, ...], tuple[int, float]] = {}
     for line, rating, _ in read_ratings(path):
         key = (rating.item, rating.rater, rating.factor, rating.content, rating.rubric)
         first, score = seen.setdefault(key, (line, rating.score))
         if first != line and score != rating.score:
-            found = (
-                f"{rating.rater} gave {rating.item} on {rating.factor} {score:g} on {first} and {rating.score:g} here"
+            scores = f"{score:g} on line {first} and {rating.score:g} here"
+            raise ManifestError(
+                f"{path}:{line}: {rating.rater} gave {rating.item} on {rating.factor} {scores}; "
+                "expected one rating for each item, rater and factor"
             )
-            raise ManifestError(f"{path}:{line}: {found}; expected one rating for each item, rater and factor")
         if first == line:
             yield rating
+
+
+def by_content(path: Path, ratings: Iterable[Rating], contents: Mapping[str, str]) -> list[Rating]:
+    """The ratings with the content that they are of; those of items that `contents` does not have are left out.
+
+    Two ids may be one content, as where two models returned the input. A store keeps one rating of it by each rater, so
+    two different scores are an error: one would silently replace the other.
+    """
+    seen: dict[tuple[str, ...], Rating] = {}
+    scoped = [replace(one, content=key) for one in ratings if (key := one.content or contents.get(one.item, ""))]
+    for rating in scoped:
+        first = seen.setdefault((rating.content, rating.rater, rating.factor, rating.rubric), rating)
+        if first.score != rating.score:
+            scores = f"{first.score:g} as {first.item!r:.80} and {rating.score:g} as {rating.item!r:.80}"
+            raise InputError(
+                f"{path}: {rating.rater} rated the same edit twice on {rating.factor}: {scores}. Both have the same "
+                "input, output and instruction, and a store keeps one rating of each rater: remove one of the two rows"
+            )
+    return scoped
 
 
 def ratings_columns(ratings: Iterable[Rating]) -> Ratings:

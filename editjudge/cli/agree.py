@@ -111,7 +111,7 @@ def command(
         estimating=estimating,
     )
     if as_json:
-        emit(found.as_json())
+        emit({**found.as_json(), "pending": judged.pending if judged else 0})
     else:
         show(lead, tables(found))
 
@@ -139,7 +139,8 @@ def _preferences(run: str | None, file: Path, store_place: str, as_json: bool) -
         lead.append("a pair without a group counts as a source image of its own: intervals may be too short")
     found = preferred(pairs, judged)
     if as_json:
-        emit({"pairs": len(rows), "left_out": len(rows) - len(pairs), **found.as_json()})
+        counts = {"pairs": len(rows), "left_out": len(rows) - len(pairs), "pending": judged.pending if judged else 0}
+        emit({**counts, **found.as_json()})
     else:
         show(lead, tables(found))
 

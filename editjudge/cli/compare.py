@@ -62,7 +62,14 @@ def command(
 
     found = differences(judged, by, a, b, factors=factors)
     if as_json:
-        emit({"run": judged.run.name, "by": by, "comparisons": [one.as_json() for one in found]})
+        emit(
+            {
+                "run": judged.run.name,
+                "by": by,
+                "pending": judged.pending,
+                "comparisons": [one.as_json() for one in found],
+            }
+        )
         return
     show(judged.lead(), compare_tables(found, by))
     if not found:
@@ -76,7 +83,8 @@ def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None
 
     found, match = run_differences(a, b, factors=factors)
     if as_json:
-        names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run", **match.counts()}
-        emit({**names, "comparisons": [one.as_json() for one in found]})
+        pending = {"pending": a.pending + b.pending, "pending_a": a.pending, "pending_b": b.pending}
+        names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run"}
+        emit({**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in found]})
         return
     show([*a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)], compare_tables(found, "run"))

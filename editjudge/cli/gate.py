@@ -127,7 +127,8 @@ def command(
     told = f"nothing to decide on: no score for {', '.join(empty)}; --if-unsure says what to make of that"
     error = told if empty and not worse and if_unsure is None else None
     if as_json:
-        names = {"run": judged.run.name, "baseline": before and before.run.name}
+        names = {"run": judged.run.name, "baseline": before and before.run.name, "pending": judged.pending}
+        names |= {"pending_baseline": before.pending} if before else {}
         emit({**names, **found.as_json(), **(match.counts() if match else {}), "error": error})
     else:
         paired = match.words(judged.run.name, before.run.name) if match and before else []
@@ -241,7 +242,8 @@ def _failures(found: Gate) -> list[str]:
     """What failed, and which checks that could overturn."""
     lost, notes = found.failures, []
     if lost.failed:
-        share = f"{lost.failed:,} of {lost.judgements:,} judgements failed"
+        pending = f" ({lost.pending:,} of them pending)" if lost.pending else ""
+        share = f"{lost.failed:,} of {lost.judgements:,} judgements failed{pending}"
         more = f"more than --max-failures {lost.allowed:g} allows, so the gate fails"
         notes.append(f"{share}, {more if lost.too_many else f'which --max-failures {lost.allowed:g} allows'}")
     doubtful = ", ".join(c.rule for c in found.checks if c.overturnable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import click
@@ -35,7 +36,7 @@ def import_(file: Path, run: str | None, manifest: Path | None, store_place: str
     without either, each id must be of one edit in the store, or of none yet: then the first run that has it takes it.
     """
     need_statistics()
-    from editjudge.ratings import unique_ratings
+    from editjudge.ratings import by_content, unique_ratings
     from editjudge.store.ratings import add_scoped, contents_in, contents_of, count_ratings, forget_legacy
 
     if run is not None and manifest is not None:
@@ -51,11 +52,8 @@ def import_(file: Path, run: str | None, manifest: Path | None, store_place: str
         elif manifest is None:
             contents = contents_of(store, (rating.item for rating in found if not rating.content))
         by_file = run is None and manifest is None  # which may say what was rated itself
-        rows = [
-            (r.item, r.rater, r.factor, r.score, content, r.rubric)
-            for r in found
-            if (content := (r.content if by_file else "") or contents.get(r.item))
-        ]
+        unscoped = found if by_file else [replace(rating, content="") for rating in found]
+        rows = [astuple(rating) for rating in by_content(file, unscoped, contents)]
         if not rows:
             where = f"the run {run}" if run is not None else str(manifest)
             counted = f"none of its {len(found):,} ratings, such as of {found[0].item!r:.80},"

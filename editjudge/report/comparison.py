@@ -263,6 +263,8 @@ class DriftReport:
     same_answers: int
     """Judgements that are the very same stored answer in both: nothing was asked again for them."""
     judgements: int
+    pending: int
+    """Judgements of either run without an answer yet."""
     judges: dict[str, Drift]
     earlier: dict[str, str]
     """What the judge of the earlier run is called, for each of these."""
@@ -276,6 +278,7 @@ class DriftReport:
             "changed": list(self.changed),
             "same_answers": self.same_answers,
             "judgements": self.judgements,
+            "pending": self.pending,
             "judges": plain(self.judges),
             "earlier_judges": self.earlier,
             **self.match.counts(),
@@ -317,7 +320,8 @@ def drifted(now: RunData, then: RunData) -> DriftReport:
     judges = {new: one for (new, _), one in zip(pairs, corrected_together(drifts), strict=True)}
     changed = next(iter(judges.values())).changed
     same = len(now.keys & then.keys)
-    return DriftReport(now.run.name, then.run.name, changed, same, len(now.keys), judges, dict(pairs), found)
+    pending = now.pending + then.pending
+    return DriftReport(now.run.name, then.run.name, changed, same, len(now.keys), pending, judges, dict(pairs), found)
 
 
 def drift_tables(found: DriftReport) -> list[Table]:

@@ -77,7 +77,7 @@ def _counts(means: SummaryReport) -> list[tuple[str, str, bool]]:
     """The figures at the top: number, name, and whether it is bad news."""
     judged = means.judged
     total = sum(judged.statuses.values())
-    failed = sum(n for (*_, status), n in judged.statuses.items() if status not in DONE)
+    failed = sum(n for (*_, status), n in judged.statuses.items() if status not in DONE) - judged.pending
     ok = sum(n for (*_, status), n in judged.statuses.items() if status == "ok")
     return [
         (f"{len(judged.scores.item.present()):,}", "edits", False),

@@ -43,7 +43,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """A run's judgements; those still pending are counted and otherwise left out."""
+    """A run's judgements. Those still pending have no score and count as failed, with the status `pending`."""
 
     run: RunRecord
     scores: Scores
@@ -55,7 +55,6 @@ class RunData:
     """Each rubric of the run and its factors."""
     statuses: Mapping[tuple[str, str, str, str], int]
     """How many judgements, by judge, rubric, model and status."""
-    pending: int
     provenance: Mapping[str, str]
     """How the scores came about: rubric hashes, what servers say they ran, how pictures were prepared, settings."""
     keys: frozenset[str]
@@ -69,6 +68,11 @@ class RunData:
     """Factors of rubrics that a program computes: figures of different kinds, which add up to nothing."""
     side: Side = field(default_factory=lambda: Side({}))
     """What its edits are, where the run is to be paired with another one."""
+
+    @property
+    def pending(self) -> int:
+        """Judgements that were planned and have no answer yet."""
+        return sum(n for (*_, status), n in self.statuses.items() if status == PENDING)
 
     def with_aggregates(self, wanted: Container[str] | None = None) -> tuple[Scores, dict[str, list[Aggregate]]]:
         """The scores with what they add up to (or what is wanted of that) as further factors, and each judge's sums."""
@@ -117,7 +121,7 @@ class RunData:
         if self.pending:
             again = f"editjudge runs again {shlex.quote(self.run.name)}"
             how = f"`{again}`, with the same --store" if "asked_for" in self.run.spec else "the command that began it"
-            lines.append(f"{self.pending:,} judgements are still pending and are in no table: finish with {how}")
+            lines.append(f"{self.pending:,} judgements are pending and count as failed: finish the run with {how}")
         if words := unread(self.scores.judge.present()):
             lines.append(words)
         return lines
@@ -140,7 +144,6 @@ def load(store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: b
         {factor: legal for factor, scale in scales.items() if (legal := _legal(scale))},
         factors,
         gathered.statuses,
-        gathered.pending,
         _provenance(run, gathered.seen),
         frozenset(gathered.keys),
         counts(store, run) if isinstance(store, Store) else store.contradictions(),
@@ -201,7 +204,6 @@ class _Gathered:
     """What is known of all judgements once each went by."""
 
     statuses: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
-    pending: int = 0
     seen: dict[str, set[str]] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
     metadata: set[str] = field(default_factory=set)
@@ -210,16 +212,15 @@ class _Gathered:
         self, rows: Iterator[dict[str, Any]], words: Mapping[str, str], by: Sequence[str]
     ) -> Iterator[list[dict[str, Any]]]:
         while some := list(islice(rows, _AT_ONCE)):
-            done = [_row(row, words, by) for row in some if row["status"] != PENDING]
-            self.pending += len(some) - len(done)
             self.metadata.update(name for row in some for name in row["metadata"] or ())
-            for row in done:
+            for row in some:
                 self.statuses[row["judge"], row["rubric"], row["model"] or "", row["status"]] += 1
+                if row["status"] == PENDING:
+                    continue
                 self.keys.add(row["key"])
                 for name, value in _marks(row):
                     self.seen.setdefault(name, set()).add(value)
-            if done:
-                yield done
+            yield [_row(row, words, by) for row in some]
 
 
 def aggregates(judged: RunData, judge: str) -> list[Aggregate]:

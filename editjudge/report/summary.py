@@ -189,9 +189,7 @@ def coverage(judged: RunData) -> Table:
         rows.append((*place, n, ok, share, counts.get("abstained", 0), *(counts.get(kind, 0) for kind in kinds)))
     columns = ("judge", "rubric", "model", "asked", "ok", "ok %", "abstained", *kinds)
     notes = [] if kinds else ["no judgement failed"]
-    if judged.pending:
-        notes.insert(0, f"of what was asked so far: {judged.pending:,} pending judgements are not in this table")
-    table = Table.of(columns, rows, "Coverage: judgements by what became of them", notes=tuple(notes), stub=3)
+    table = Table.of(columns, rows, "Judgements by status", notes=tuple(notes), stub=3)
     return table.folded("judge", "rubric", "model").trimmed("abstained")
 
 

@@ -204,10 +204,9 @@ def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draw
     near = {"exact": np.abs(off) < pairs.step / 2 - 1e-9, "within_one": np.abs(off) <= pairs.step + 1e-9}
     for name, share in near.items():
         found[name] = mean_interval(share.astype(float), group, (0.0, 1.0), draws=draws)
-    for name, values in (("mae", np.abs(off)), ("bias", off)):
-        found[name] = difference_interval(values, group, scale, draws=draws)
-    mae, why = found["mae"]
-    found["mae"] = IntervalEnds(mae and Interval(max(0.0, mae.lo), mae.hi), why)
+    error_ends = scale and (0.0, scale[1] - scale[0])
+    found["mae"] = mean_interval(np.abs(off), group, error_ends, draws=draws)
+    found["bias"] = difference_interval(off, group, scale, draws=draws)
     return found
 
 

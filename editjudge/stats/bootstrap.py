@@ -147,17 +147,15 @@ def mean_interval(
 def difference_interval(
     values: Floats, groups: NDArray[Any], scale: Ends | None, *, level: float = 0.95, draws: int = DRAWS
 ) -> IntervalEnds:
-    """Of the mean of differences between two scores of one scale.
-
-    They can be as large as the scale is long, and hardly ever are: the image that Gaffke's bound adds lies half of
-    that away from the mean, or where the farthest difference was seen, which covers rare large differences too
-    (docs/statistics.md).
-    """
-    if scale is None or not len(values):
-        return mean_interval(values, groups, None, level=level, draws=draws)
-    mean, reach = float(values.mean()), abs(scale[1] - scale[0]) / 2
-    ends = min(mean - reach, float(values.min())), max(mean + reach, float(values.max()))
+    """The CI of the mean of differences between two scores of one scale: each can be as large as the scale is long."""
+    ends = None if scale is None else difference_ends(scale)
     return mean_interval(values, groups, ends, level=level, draws=draws)
+
+
+def difference_ends(scale: Ends) -> Ends:
+    """The smallest and the largest difference between two scores of a scale."""
+    length = abs(scale[1] - scale[0])
+    return -length, length
 
 
 def mean_intervals(

@@ -16,8 +16,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
-OK, ABSTAINED, FAILED = "ok", "abstained", "failed"
-"""`failed` is for a score missing from a file that says no more; a store knows the kind of failure."""
+OK, ABSTAINED, FAILED, PENDING = "ok", "abstained", "failed", "pending"
+"""`failed` is a score missing from a file, which says no more; a store knows the kind of failure. A judgement that is
+`pending` has not been answered yet: it counts as failed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from editjudge.errors import UsageError, near_miss
-from editjudge.stats.bootstrap import DRAWS, Ends, IntervalEnds, difference_interval, mean_interval
-from editjudge.stats.columns import Column, Floats, Mask, Scores, ends_of, filled, joined, worst_best
+from editjudge.stats.bootstrap import DRAWS, Ends, IntervalEnds, difference_ends, mean_interval
+from editjudge.stats.columns import PENDING, Column, Floats, Mask, Scores, ends_of, filled, joined, worst_best
 from editjudge.stats.compare import On, paired
 from editjudge.stats.statistic import FailureBounds, Interval, Statistic
 
@@ -37,7 +37,7 @@ class GateCheck(Statistic):
     n: int
     groups: int
     failed: int
-    """Judgements without a score because they failed: not in the estimate."""
+    """Judgements that failed or are pending: they have no score and are not in the estimate."""
     failed_baseline: int
     bounds: FailureBounds | None
     """The estimate with every failure at an end of the scale; the baseline's at the other end."""
@@ -55,6 +55,8 @@ class Failures(Statistic):
 
     judgements: int
     failed: int
+    """Those without an answer yet included."""
+    pending: int
     allowed: float
     """The largest share that may fail."""
 
@@ -143,9 +145,8 @@ def _failures(part: Scores, allowed: float) -> Failures:
     """A judgement of several factors is one; an aggregate fails with the judgements that it is made of."""
     parts = [part.item, Column.of(part.repeat), *([part.slices["rubric"]] if "rubric" in part.slices else [])]
     unit = joined(*parts)
-    failed = np.zeros(len(unit.labels), bool)
-    failed[unit.codes[part.failed]] = True
-    return Failures(len(unit.labels), int(failed.sum()), allowed)
+    failed, pending = (len(np.unique(unit.codes[rows])) for rows in (part.failed, part.having(PENDING)))
+    return Failures(len(unit.labels), failed, pending, allowed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +162,6 @@ class _Sample:
     ends: Ends | None
     failed: int
     failed_baseline: int = 0
-    difference: bool = False
     at_ends: tuple[_Sample, _Sample] | None = None
     """The same with what failed at the worst and at the best; None where nothing did, or the scale is not known."""
 
@@ -191,12 +191,13 @@ def _drop(
     scores: Scores, baseline: Scores, factor: str, most: float, on: On, scale: Sequence[float] | None, falling: bool
 ) -> _Sample:
     now, before = scores.where(factor=factor), baseline.where(factor=factor)
-    ends, limit = ends_of(scale), most if falling else -most
+    of_scores, limit = ends_of(scale), most if falling else -most
+    ends = of_scores and difference_ends(of_scores)
     rule = f"{factor} {'rises' if falling else 'drops'} by at most {most:g}"
 
     def sample(before: Scores, now: Scores) -> _Sample:
         x, y, group, *_ = paired(before, now, on)
-        return _Sample(factor, rule, limit, falling, y - x, group, ends, *failed, difference=True)
+        return _Sample(factor, rule, limit, falling, y - x, group, ends, *failed)
 
     failed = int(now.failed.sum()), int(before.failed.sum())
     at_ends = None
@@ -225,8 +226,7 @@ def _check(one: _Sample, *, level: float, draws: int) -> GateCheck:
 
 
 def _limits(one: _Sample, level: float, draws: int) -> IntervalEnds:
-    of = difference_interval if one.difference else mean_interval
-    return of(one.values, one.group.codes, one.ends, level=level, draws=draws)
+    return mean_interval(one.values, one.group.codes, one.ends, level=level, draws=draws)
 
 
 def _outcome(ci: Interval | None, one: _Sample) -> Outcome:
@@ -247,8 +247,6 @@ def _needed(one: _Sample, ci: Interval) -> int | None:
     times = (reach / gap) ** 2
     if one.ends and np.ptp(one.values) < 1e-12:
         room = one.ends[1] - mean if mean < one.limit else mean - one.ends[0]
-        if one.difference:
-            room = (one.ends[1] - one.ends[0]) / 2
         times = math.log1p(-reach / room) / math.log1p(-gap / room)
     return math.ceil(len(one.group.labels) * times) if times <= MOST_TIMES else None
 

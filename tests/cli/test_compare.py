@@ -29,7 +29,8 @@ def test_the_document_names_both_sides_and_all_figures(call: Call, store: Path) 
     first, *_, overall = document["comparisons"]
     assert overall["factor"] == "overall" and overall["p_holm"] == overall["p"], "it is no part of the family"
     assert (first["within"], first["a"], first["b"], first["n"]) == ("openai/m", "poor", "good", 24)
-    assert first["difference"] > 0 and first["ci"][0] > 0 and first["p_holm"] >= first["p"] > 0
+    assert first["ci"][0] < first["difference"] < first["ci"][1] and first["difference"] > 0
+    assert first["p_holm"] >= first["p"] > 0
     assert {"wins", "ties", "losses", "effect", "detectable", "p_wilcoxon", "verdict"} <= set(first)
     assert first["bounds"]["worst"] == first["bounds"]["best"] == first["difference"] and not first["overturnable"]
     assert first["ci_reason"] is None

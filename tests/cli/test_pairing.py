@@ -75,7 +75,7 @@ def test_the_same_pictures_under_other_ids_and_names_are_paired(tmp_path: Path, 
     again = [{**row, "id": f"cat {n}"} for n, row in enumerate(rows("cat", 12))][::-1]
     judged(tmp_path / "now", "now", again, low)
     document = drift(store, "now", "then").json
-    assert (document["matched"], document["unmatched_a"], document["unmatched_b"]) == (12, 0, 0)
+    assert (document["matched"], document["unmatched_a"], document["unmatched_b"], document["unread"]) == (12, 0, 0, 0)
     (shifts,) = (one["shifts"] for one in document["judges"].values())
     assert {shift["n"] for shift in shifts} == {12}
 
@@ -174,6 +174,13 @@ def test_pictures_that_nobody_read_are_paired_by_their_names_and_it_is_said(tmp_
     done = editjudge("drift", "now", "--against", "then", "--store", store)
     assert done.code == 0
     assert "8 of the edits are paired by the names of pictures that were never read" in " ".join(done.out.split())
+    asked = ("--store", store, "--json")
+    for verb in (
+        ("drift", "now", "--against", "then"),
+        ("compare", "then", "now"),
+        ("gate", "now", "--baseline", "then"),
+    ):
+        assert editjudge(*verb, *asked).json["unread"] == 8
     judged(tmp_path / "other", "other", rows("dog", 8), high, pictures=False)
     assert drift(store, "other", "then").code == 1
 
@@ -232,6 +239,24 @@ def test_a_manifest_says_what_the_items_are(tmp_path: Path, animals: Path) -> No
     assert agreed(animals, "dogs")["n"] == 8
     none = editjudge("agree", "cats", "--store", animals)
     assert none.code == 2 and "none of its 16 ratings is of an edit of cats" in none.err
+
+
+def test_two_scores_of_one_content_by_one_rater_are_refused(tmp_path: Path, store: Path) -> None:
+    unchanged = [{**row, "edited": row["input"], "id": f"{row['input']} {m}", "model": m}
+                 for row in rows("cat", 5) for m in "ab"]  # fmt: skip
+    judged(tmp_path / "cats", "cats", unchanged, high)
+
+    def imported(second: int) -> Told:
+        lines = [f"cat-{n}.png {m},ann,alignment,{score}" for n in range(5) for m, score in (("a", 6), ("b", second))]
+        (tmp_path / "r.csv").write_text("\n".join(["item,rater,factor,score", *lines]))
+        return editjudge("ratings", "import", tmp_path / "r.csv", "--run", "cats", "--store", store, "--json")
+
+    done = imported(2)
+    assert done.code == 1 and "6 as 'cat-0.png a' and 2 as 'cat-0.png b'" in done.err
+    assert "has no ratings" in editjudge("agree", "cats", "--store", store).err
+    done = imported(6)
+    assert (done.code, done.json["ratings"], done.json["new"]) == (0, 10, 5)
+    assert agreed(store, "cats")["n"] == 10
 
 
 def test_items_that_the_run_does_not_have_are_counted_or_refused(tmp_path: Path, animals: Path) -> None:

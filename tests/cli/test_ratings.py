@@ -70,7 +70,7 @@ def test_an_unanswered_question_is_no_rating(call: Call, tmp_path: Path) -> None
         ("item,rater,factor,score\na,p,f,1\n,p,f,1\n", ':3: field "item": found None, expected a name'),
         ("item,rater,score\na,p,1\n", ':2: field "factor": is missing; found'),
         ("item,rater,factor,score\na,p,f\n", ":2: found 3 cells, expected 4"),
-        ("item,rater,factor,score\na,p,f,1\na,p,f,2\n", ":3: p gave a on f 1 on 2 and 2 here"),
+        ("item,rater,factor,score\na,p,f,1\na,p,f,2\n", ":3: p gave a on f 1 on line 2 and 2 here"),
         ("item,rater,factor,score\n", "holds no row"),
     ],
 )

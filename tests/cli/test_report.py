@@ -29,13 +29,13 @@ def store(tmp_path: Path) -> Path:
     return made(tmp_path / "s.db", say=flawed)
 
 
-def test_coverage_comes_before_any_mean(call: Call, store: Path) -> None:
+def test_statuses_come_before_any_mean(call: Call, store: Path) -> None:
     done = call("report", "r", "--store", store)
     assert done.code == 0 and done.widest <= 100
     lines = done.out.splitlines()
     assert lines[0] == "run r (1), finished: 48 judgements: 43 ok, 3 invalid, 2 refused"
-    assert lines[2].startswith("Coverage") and "invalid" in lines[3] and "refused" in lines[3]
-    assert done.out.index("Coverage") < done.out.index("Aggregates") < done.out.index("Scores by factor")
+    assert lines[2].startswith("Judgements by status") and "invalid" in lines[3] and "refused" in lines[3]
+    assert done.out.index("Judgements by status") < done.out.index("Aggregates") < done.out.index("Scores by factor")
 
 
 def test_each_mean_stands_beside_its_failures_and_what_they_could_change(call: Call, store: Path) -> None:
@@ -208,21 +208,24 @@ def test_degenerate_data_are_answered_in_words(call: Call, tmp_path: Path, spec:
         assert call("report", "r", "--store", store, "--format", form).code == 0
 
 
-def test_what_is_pending_is_said_and_counted_nowhere(call: Call, tmp_path: Path) -> None:
+def test_what_is_pending_is_counted_like_a_failure(call: Call, tmp_path: Path) -> None:
     def half(model: str, n: int, judge: str, factor: str, repeat: int) -> int | str:
         return "pending" if n % 2 else quality(model, n, judge, factor, repeat)
 
     store = made(tmp_path / "s.db", say=half)
     done = call("report", "r", "--store", store)
-    assert "24 judgements are still pending and are in no table: finish with the command that began it" in done.out
-    assert "- of what was asked so far: 24 pending judgements are not in this table" in done.out
-    assert json.loads(call("report", "r", "--store", store, "--json").out)["factors"][0]["n"] == 12
+    assert "24 judgements are pending and count as failed: finish the run with the command that began it" in done.out
+    document = json.loads(call("report", "r", "--store", store, "--json").out)
+    cell = document["factors"][0]
+    assert document["pending"] == 24
+    assert (cell["n"], cell["ok"], cell["failed"]) == (24, 12, {"pending": 12})
+    assert cell["worst_case"] < cell["mean"] < cell["best_case"]
 
 
 def test_the_command_that_finishes_a_run_is_named_whole(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", Spec("my run", spec={"asked_for": ["fidelity"]}), lambda *_: "pending")
     told = " ".join(call("report", "1", "--store", store).out.split())
-    assert "finish with `editjudge runs again 'my run'`, with the same --store" in told
+    assert "finish the run with `editjudge runs again 'my run'`, with the same --store" in told
 
 
 def test_ratings_under_other_names_are_said_and_can_be_said_to_be_the_same(call: Call, tmp_path: Path) -> None:
@@ -258,8 +261,9 @@ def test_a_note_of_several_rows_is_told_once(call: Call, tmp_path: Path) -> None
 def test_a_run_without_judgements_is_told_in_words(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", say=lambda *_: "pending")
     done = call("report", "r", "--store", store)
-    assert done.code == 0 and "0 judgements" in done.out
-    assert call("report", "r", "--store", store, "--json").document["factors"] == []
+    assert done.code == 0 and "48 judgements: 48 pending" in done.out
+    cells = call("report", "r", "--store", store, "--json").document["factors"]
+    assert {(cell["ok"], cell["mean"], cell["ci"]) for cell in cells} == {(0, None, None)}
 
 
 def test_names_of_strangers_never_reach_the_terminal_as_commands(call: Call, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def ranked(folder: Path, rows: Sequence[tuple[str, str, float | None]], judge: s
     columns = Scores.of(items, factors, scores, judge=[judge] * len(rows))
     with Store.open(folder / "s.db") as store:
         run = store.open_run("r", {"judges": [judge]})
-        judged = RunData(run, columns, dict.fromkeys(factors, SCALE), {}, {}, 0, {}, frozenset())
+        judged = RunData(run, columns, dict.fromkeys(factors, SCALE), {}, {}, {}, frozenset())
         return {choice.name: choice for choice in choices(judged, store)}
 
 

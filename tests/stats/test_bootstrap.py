@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from editjudge.stats import bootstrap
-from editjudge.stats.bootstrap import folds_of, group_notes, interval, mean_draws, tail, weights
+from editjudge.stats.bootstrap import (
+    difference_interval,
+    folds_of,
+    group_notes,
+    interval,
+    mean_draws,
+    tail,
+    weights,
+)
+from editjudge.stats.columns import Scores
+from editjudge.stats.gate import gate
 
 from .made import clustered, population_mean
 
@@ -103,3 +114,27 @@ def test_clustered_intervals_cover_what_they_promise(groups: int) -> None:
 
 def test_intervals_that_ignore_the_source_image_do_not() -> None:
     assert coverage(40, 5, by_group=False) < 0.85
+
+
+@pytest.mark.parametrize("values", [(-6.0, 0.0), (-1.0, 5.0), (-6.0, 6.0)])
+@pytest.mark.parametrize("images", [5, 10, 30])
+def test_a_difference_of_two_values_is_covered_at_its_worst_share(images: int, values: tuple[float, float]) -> None:
+    """With two values only their number counts, so that coverage needs no simulation."""
+    seen = range(images + 1)
+    data = [np.repeat(values, [images - k, k]) for k in seen]
+    ci = np.array([difference_interval(x, np.arange(images), (1, 7), draws=500).ci for x in data], dtype=float)
+    for share in np.linspace(0.005, 0.5, 100):
+        truth = values[0] + share * (values[1] - values[0])
+        covered = (ci[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= ci[:, 1])
+        assert binom.pmf(seen, images, share) @ covered >= 0.945, share
+
+
+@pytest.mark.parametrize(("images", "share"), [(5, 0.235), (10, 0.14), (30, 0.052), (100, 0.016)])
+def test_a_gate_on_its_allowed_drop_raises_few_false_alarms(images: int, share: float) -> None:
+    rng, items, alarms = np.random.default_rng(images), [str(n) for n in range(images)], 0
+    base = Scores.of(items, ["f"] * images, [2.0] * images)
+    for _ in range(100):
+        run = Scores.of(items, ["f"] * images, np.where(rng.random(images) < share, 7.0, 1.0))
+        found = gate(run, baseline=base, max_drop=1 - 6 * share, scales={"f": range(1, 8)}, draws=500)
+        alarms += found.outcome == "fail"
+    assert alarms <= 9  # 5 % are promised; more than 9 of 100 would happen in 3 of 100 tests
