@@ -21,11 +21,10 @@ from typing import Any
 
 from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options, open_judge
-from editjudge.media.cache import DigestCache
+from editjudge.media.cache import DigestCache, PictureReader
 from editjudge.run.job import Job, RunOptions, execute
 from editjudge.run.pace import Pace
-from editjudge.run.plan import QuestionSettings, works
-from editjudge.run.planner import known
+from editjudge.run.plan import QuestionSettings, look_at, works
 from editjudge.store.store import Store
 
 NOBODY = Options(base_url="http://127.0.0.1:9/v1")
@@ -50,7 +49,7 @@ async def answers(job: Job) -> list[Judgement]:
     async with AsyncExitStack() as resources:
         judge = await open_judge(job.judges[0], job.options, Pace, resources)
         root = job.manifest.parent
-        look = functools.partial(known, DigestCache(root=root), root)
+        look = functools.partial(look_at, DigestCache(PictureReader(root=root)))
         return [
             work.judgement(
                 "ok",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -16,9 +17,8 @@ from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, default_rubrics
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.prompt import Layout
-from editjudge.run.job import Job, Outcome, RunOptions, execute, is_new, rehearse, wait_for
-from editjudge.run.planner import Ending
-from editjudge.run.single import judge_edit
+from editjudge.run.engine import Ending
+from editjudge.run.job import Job, Outcome, RunOptions, execute, judge_edit, wait_for
 from editjudge.run.summary import Summary
 from editjudge.store.store import Store
 
@@ -164,10 +164,8 @@ async def arun(
         options=_options(options),
     )
     manner = RunOptions(name=name, concurrency=concurrency, budget=budget)
-    if is_new(store):
-        await rehearse(job, manner)
-    with Store.open(store) as opened:
-        outcome: Outcome = await execute(job, opened, manner)
+    with ExitStack() as stack:
+        outcome: Outcome = await execute(job, lambda: stack.enter_context(Store.open(store)), manner)
     if outcome.error:
         raise outcome.error
     return Run(outcome.run_id, outcome.name, outcome.ending, outcome.summary, os.fspath(store))

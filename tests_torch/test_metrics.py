@@ -24,8 +24,8 @@ from editjudge.metrics import Metrics
 from editjudge.metrics.distances import l1, ms_ssim, mse, psnr, ssim, ssim_map, unit
 from editjudge.metrics.networks import Network, prepare
 from editjudge.rubrics.files import load
+from editjudge.run.feed import judged
 from editjudge.run.plan import QuestionSettings, works
-from editjudge.run.single import judged
 
 WORDS = ["a", "red", "blue", "car", "on", "the", "road"]
 

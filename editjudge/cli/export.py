@@ -125,7 +125,7 @@ def _filter(store: Store, run: RunRecord, conditions: Sequence[str], output: Pat
 
 def _sifted(store: Store, run: RunRecord, wheres: Sequence[Condition]) -> Iterator[tuple[Item, bool | None]]:
     """Every edit with whether all conditions hold; None where only the want of a score speaks against it."""
-    from editjudge.run.planner import BATCH
+    from editjudge.run.plan import BATCH
     from editjudge.run.where import scores_of
 
     items = store.items(run)

@@ -59,8 +59,7 @@ def command(
     from editjudge.judgement import DONE, row
     from editjudge.judges.registry import default_rubrics
     from editjudge.rubrics.files import SETS, resolve
-    from editjudge.run.job import wait_for
-    from editjudge.run.single import judge_edit
+    from editjudge.run.job import judge_edit, wait_for
 
     chosen, *others = default_judge(judges)
     if others:

@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from editjudge.run.planner import RunTally
+    from editjudge.run.summary import RunTally
 
 _EVERY = 10.0
 """Seconds between plain lines: a log of an hour stays readable."""

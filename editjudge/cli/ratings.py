@@ -43,7 +43,7 @@ def import_(file: Path, run: str | None, manifest: Path | None, store_place: str
         raise UsageError("--run and --manifest both say what the items are: give one of them")
     found = list(unique_ratings(file))
     if manifest is not None:
-        from editjudge.run.planner import contents_of_manifest
+        from editjudge.run.plan import contents_of_manifest
 
         contents = contents_of_manifest(manifest)
     with open_store(store_place) as store:

@@ -10,6 +10,9 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -154,25 +157,24 @@ def command(
     if dry_run:
         _dry_run(job, store_place, manner, as_json)
         return
-    with _result(job, manner, store_place) as store:
-        sys.exit(conduct(job, store, manner, max_failures, as_json, quiet))
+    with ExitStack() as stack:
+        opener = partial(_opened, stack, manner, store_place)
+        sys.exit(conduct(job, opener, manner, max_failures, as_json, quiet))
 
 
-def _result(job: Job, manner: RunOptions, place: str) -> Store:
+def _opened(stack: ExitStack, manner: RunOptions, place: str) -> Store:
     """The store; for a cluster also a folder that becomes one of shards, and does for it what a store does."""
     if manner.cluster:
         from editjudge.cluster.shard_run import ShardRun, is_folder
 
         if is_folder(place):
-            return cast("Store", ShardRun(place))
-    from editjudge.run.job import is_new, rehearse
-
-    if is_new(place):
-        asyncio.run(rehearse(job, manner))
-    return open_store(place)
+            return cast("Store", stack.enter_context(ShardRun(place)))
+    return stack.enter_context(open_store(place))
 
 
-def conduct(job: Job, store: Store, manner: RunOptions, max_failures: float, as_json: bool, quiet: bool) -> int:
+def conduct(
+    job: Job, store: Store | Callable[[], Store], manner: RunOptions, max_failures: float, as_json: bool, quiet: bool
+) -> int:
     """Run with progress and a summary; the exit code."""
     started = time.monotonic()
     outcome = watched(job, store, manner, quiet=quiet or (as_json and not sys.stderr.isatty()))
@@ -180,14 +182,14 @@ def conduct(job: Job, store: Store, manner: RunOptions, max_failures: float, as_
         if as_json:
             emit({"ending": "interrupted", "error": "stopped at once"})
         return EXIT["interrupted"]
-    _tell(outcome, time.monotonic() - started, as_json, store.place)
+    _tell(outcome, time.monotonic() - started, as_json, outcome.store)
     if outcome.ending != "finished":
         return EXIT[outcome.ending]
     share = outcome.summary.failed / max(outcome.summary.total, 1)
     return TOO_MANY_FAILED if share > max_failures else 0
 
 
-def watched(job: Job, store: Store, manner: RunOptions, *, quiet: bool) -> Outcome | None:
+def watched(job: Job, store: Store | Callable[[], Store], manner: RunOptions, *, quiet: bool) -> Outcome | None:
     """Run with progress; None where it was stopped at once."""
     import dataclasses
 

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judges.registry import open_judge
 from editjudge.rubrics.model import Rubric
 from editjudge.run.cost import Costs
-from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, open_run
+from editjudge.run.engine import RunControl
+from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, open_run, opened
 from editjudge.run.pace import Pace
-from editjudge.run.planner import RunControl, RunTally
+from editjudge.run.summary import RunTally
 from editjudge.store.store import RunRecord, Store
 
 AT_ONCE = 2
@@ -35,13 +36,14 @@ POLL = 0.5
 """Seconds between two looks at how the run is going."""
 
 
-async def execute(cluster: Cluster, job: Job, store: Store, manner: RunOptions) -> Outcome:
+async def execute(cluster: Cluster, job: Job, store: Store | Callable[[], Store], manner: RunOptions) -> Outcome:
     """As `editjudge.run.job.execute`, on a cluster: workers write to the store, or into shards in its place."""
     if manner.batch:
         raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
     rubrics = job.load_rubrics()
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
     identities = await _identities(job, manner, rubrics)
+    job, store = dataclasses.replace(job), opened(store)  # without the edits that the check has read
     _check_conditions(job, store)
     with _source(job, store) as source, joined(cluster) as ray:
         run = open_run(job, store, manner, rubrics)

@@ -23,10 +23,10 @@ from editjudge.judges.judge import Judge
 from editjudge.judges.registry import open_judge
 from editjudge.rubrics.model import Rubric
 from editjudge.run.engine import Engine
-from editjudge.run.job import Job, access
+from editjudge.run.job import Job
 from editjudge.run.pace import JudgeDown, Permit, Persistence
-from editjudge.run.plan import QuestionSettings
-from editjudge.run.planner import Planner, RunTally
+from editjudge.run.plan import Planner, QuestionSettings
+from editjudge.run.summary import RunTally
 from editjudge.store.batches import awaited
 from editjudge.store.claims import Claims
 from editjudge.store.store import RunRecord, Store
@@ -147,7 +147,9 @@ class Worker:
         claims = (
             Claims(shelf.store) if isinstance(shelf, SplitSection) else None
         )  # a shard is written by one worker alone
-        return Planner(cast(Store, shelf), order.run.id, self._shape, access(order.job, order.rehash), claims=claims)
+        return Planner(
+            cast(Store, shelf), order.run.id, self._shape, order.job.reader(), claims=claims, rehash=order.rehash
+        )
 
 
 class _Engine(Engine):

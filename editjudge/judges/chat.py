@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
 from editjudge.judgement import Exchange, Judgement, SchemaMode, Status
 from editjudge.judges.budget import MOST_OUTPUT, Budget, BudgetProtocol, MaximumCost
 from editjudge.judges.http import Response
-from editjudge.judges.judge import Load, Pacing, Work
+from editjudge.judges.judge import JudgingFailed, Load, Pacing, Work
 from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, EncodedPicture, Message, Parameters, Reply
 from editjudge.judges.prices import Price, answer_tokens, most_image_tokens, question_tokens
 from editjudge.judges.providers import Endpoint
-from editjudge.judges.replay import verdict_of
 from editjudge.judges.server_errors import context_advice
-from editjudge.judges.unexpected import unexpected
 from editjudge.media.image import ImageLimits
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
 from editjudge.rubrics.model import Rubric
@@ -70,15 +68,17 @@ class _Bill:
         costs = [self.price.of(exchange.usage) for exchange in self.exchanges if exchange.finish != "error"]
         return None if None in costs else sum(filter(None, costs)) + self.estimated
 
-    def notes(self) -> Iterator[Remark]:
+    def notes(self) -> tuple[Remark, ...]:
+        notes = []
         if self.lost and self.price:
             count = "1 request" if self.lost == 1 else f"{self.lost} requests"
             amount = f"${self.estimated:.4f} of the cost is an estimate"
-            yield Remark("cost_estimated", f"{amount}: {count} brought no answer and may be billed")
+            notes.append(Remark("cost_estimated", f"{amount}: {count} brought no answer and may be billed"))
         if self.capped is not None:
-            yield Remark("capped", f"the budget left no more than {self.capped:,} tokens for the answer")
+            notes.append(Remark("capped", f"the budget left no more than {self.capped:,} tokens for the answer"))
         if self.unasked:
-            yield Remark("budget_reached", "it was not asked again: the budget may not pay for it")
+            notes.append(Remark("budget_reached", "it was not asked again: the budget may not pay for it"))
+        return tuple(notes)
 
 
 class ChatJudge:
@@ -136,7 +136,7 @@ class ChatJudge:
         pictures: dict[str, EncodedPicture] = {}
         for role in work.rubric.images:
             encoded = await load(role)
-            pictures[role] = EncodedPicture(encoded.media_type, encoded.base64)
+            pictures[role] = EncodedPicture(encoded.media_type, encoded.data)
         bill = _Bill(self._price)
         async with self.pace.slot():
             try:
@@ -144,6 +144,11 @@ class ChatJudge:
             except JudgeError as error:
                 error.spent = bill.cost() or 0.0
                 raise
+            except EditjudgeError:
+                raise
+            except Exception as error:
+                kept = {"exchanges": tuple(bill.exchanges), "notes": bill.notes(), "cost": bill.cost()}
+                raise JudgingFailed(error, schema_mode=self._mode(work.rubric), **kept) from error
         return dataclasses.replace(judgement, notes=(*judgement.notes, *bill.notes()), cost=bill.cost())
 
     async def _converse(
@@ -175,12 +180,7 @@ class ChatJudge:
                     raise  # nothing was said, so that the task stays to be judged
                 bill.unasked = True  # what was said is paid for; the next run asks again
                 break
-            except EditjudgeError:
-                raise
-            except Exception as error:  # as `run.single.judged` does, with the replies that were paid for
-                reasons = (unexpected(error, work.name, self),)
-                return work.judgement("error", reasons=reasons, exchanges=tuple(exchanges), schema_mode=mode)
-        return verdict_of(work, outcome, exchanges, schema_mode=mode)
+        return work.verdict(cast("Verdict | Failure", outcome), exchanges, schema_mode=mode)
 
     async def _exchange(
         self,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from editjudge.edit import Edit
-from editjudge.judgement import Judgement, Status, Task
+from editjudge.judgement import Exchange, Judgement, Status, Task
 from editjudge.media.cache import Encoded
 from editjudge.media.image import ImageLimits
-from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.contract import Failure, Remark, Verdict
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout, Question, ask
 
@@ -43,8 +43,8 @@ class Work:
     def question(self) -> Question:
         return ask(self.rubric, self.edit, self.digests, self.layout)
 
-    def judgement(self, status: Status, **said: Any) -> Judgement:
-        """What was said, with where it belongs."""
+    def judgement(self, status: Status, **fields: Any) -> Judgement:
+        """A judgement of this task with further fields."""
         return Judgement(
             key=self.task.key,
             status=status,
@@ -54,8 +54,30 @@ class Work:
             repeat=self.task.repeat,
             prepared=self.recipes,
             created=time.time(),
-            **said,
+            **fields,
         )
+
+    def verdict(self, outcome: Verdict | Failure, exchanges: Iterable[Exchange], **fields: Any) -> Judgement:
+        """The judgement that the last reply decides."""
+        fields["exchanges"] = tuple(exchanges)
+        if isinstance(outcome, Failure):
+            return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
+        return self.judgement(
+            "ok",
+            scores=outcome.scores,
+            justifications=outcome.justifications,
+            violations=outcome.violations,
+            notes=outcome.notes,
+            **fields,
+        )
+
+
+class JudgingFailed(Exception):
+    """An unexpected exception of a judge, with fields of the judgement that are kept: replies that were paid for."""
+
+    def __init__(self, error: Exception, **fields: Any) -> None:
+        super().__init__(str(error))
+        self.error, self.fields = error, fields
 
 
 T = TypeVar("T")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from editjudge.errors import ImageError
 from editjudge.media.cache import Encoded
 from editjudge.media.image import ImageLimits, decode
 
-READABLE = ImageLimits(formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}))
+READABLE = ImageLimits(formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}), base64=False)
 """Whatever can be decoded, at its own size."""
 
 
@@ -22,7 +21,7 @@ def opened(encoded: Mapping[str, Encoded]) -> tuple[dict[str, Any], dict[str, Im
     pictures, broken = {}, {}
     for role, one in encoded.items():
         try:
-            pictures[role] = np.asarray(decode(base64.b64decode(one.base64), name=f"the {role}"))
+            pictures[role] = np.asarray(decode(one.data, name=f"the {role}"))
         except ImageError as error:
             broken[role] = error
     return pictures, broken
@@ -30,6 +29,6 @@ def opened(encoded: Mapping[str, Encoded]) -> tuple[dict[str, Any], dict[str, Im
 
 def cores() -> int:
     """Cores that this process may use: those it was told to, as clusters tell their workers, or all it can."""
-    if (told := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(told):
-        return int(told)
+    if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() and int(threads):
+        return int(threads)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -44,33 +44,13 @@ class Replay:
             reason = Remark("no_recorded_reply", f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}')
             return work.judgement("unreachable", reasons=(reason,))
         exchanges: list[Exchange] = []
-        outcome: Verdict | Failure | None = None
         for reply in replies:
             outcome = check(work.rubric, reply, identifier=work.edit.id, strict=self._strict)
             reasons = outcome.reasons if isinstance(outcome, Failure) else ()
             exchanges.append(Exchange(reply, outcome.status, reasons=reasons))
             if isinstance(outcome, Verdict):
                 break
-        return verdict_of(work, outcome, exchanges)
-
-
-def verdict_of(work: Work, outcome: Verdict | Failure | None, exchanges: list[Exchange], **said: Any) -> Judgement:
-    """The judgement that the last reply decides."""
-    kept = tuple(exchanges)
-    match outcome:
-        case Verdict():
-            return work.judgement(
-                "ok",
-                scores=outcome.scores,
-                justifications=outcome.justifications,
-                violations=outcome.violations,
-                notes=outcome.notes,
-                exchanges=kept,
-                **said,
-            )
-        case Failure():
-            return work.judgement(outcome.status, reasons=outcome.reasons, exchanges=kept, **said)
-    raise ValueError("a judgement needs at least one reply")
+        return work.verdict(outcome, exchanges)
 
 
 def _read(path: Path) -> dict[_Place, list[str]]:

@@ -1,10 +1,11 @@
-"""Pictures of one run: known by digest without being read again, and read and encoded once however many ask."""
+"""Pictures of one run: digest, header and encoded form from one read, and no read where a digest is remembered."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import os
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -26,6 +27,67 @@ class KnownImage:
     info: ImageInfo | None
     """None: it is no picture that can be read, and `problem` says why."""
     problem: str = ""
+
+
+class LoadedPicture(NamedTuple):
+    data: bytes
+    known: KnownImage
+
+
+class PictureReader:
+    """Reads pictures from where a run may read them, and holds the latest ones until they are encoded.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: Path | None = None,
+        fetch: Fetch | None = None,
+        bounds: ImageBounds = BOUNDS,
+        budget: int = 64 * 2**20,
+    ) -> None:
+        """`budget`: bytes of pictures that are held at most."""
+        self.root, self.budget = root, budget
+        self.bytes_read = 0
+        """So far, in all."""
+        self._fetch, self._bounds = fetch, bounds
+        self._held = 0
+        self._recent: OrderedDict[str, LoadedPicture] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def look(self, source: ImageSource) -> KnownImage:
+        """Read a picture now, and hold it for `take`."""
+        picture = self._load(source)
+        if not isinstance(source, bytes):
+            with self._lock:
+                self.bytes_read += len(picture.data)
+                self._forget(str(source))
+                self._recent[str(source)] = picture
+                self._held += len(picture.data)
+                while self._held > self.budget:
+                    self._forget(next(iter(self._recent)))
+        return picture.known
+
+    def take(self, source: ImageSource, known: str | None = None) -> LoadedPicture:
+        """A picture that is still held, and that nobody takes a second time, or else read now."""
+        with self._lock:
+            picture = None if isinstance(source, bytes) else self._forget(str(source))
+        return picture if picture and picture.known.digest == known else self._load(source, known)
+
+    def _forget(self, name: str) -> LoadedPicture | None:
+        if picture := self._recent.pop(name, None):
+            self._held -= len(picture.data)
+        return picture
+
+    def _load(self, source: ImageSource, known: str | None = None) -> LoadedPicture:
+        data = read(source, root=self.root, fetch=self._fetch, bounds=self._bounds)
+        mark = known if known and isinstance(source, bytes) else digest(data)  # bytes are what they were
+        try:
+            return LoadedPicture(data, KnownImage(mark, probe(data, name=name_of(source), bounds=self._bounds)))
+        except ImageError as error:
+            return LoadedPicture(data, KnownImage(mark, None, str(error)))
 
 
 class _File(NamedTuple):
@@ -52,15 +114,8 @@ class DigestCache:
     # A file written twice within the clock's grain looks the same: what is younger is not remembered.
     _SETTLED_NS = 2_000_000_000
 
-    def __init__(
-        self,
-        *,
-        rehash: bool = False,
-        root: Path | None = None,
-        fetch: Fetch | None = None,
-        bounds: ImageBounds = BOUNDS,
-    ) -> None:
-        self._rehash, self._root, self._fetch, self._bounds = rehash, root, fetch, bounds
+    def __init__(self, reader: PictureReader | None = None, *, rehash: bool = False) -> None:
+        self.reader, self._rehash = reader or PictureReader(), rehash
         self._seen: dict[str, tuple[_File, KnownImage]] = {}
         self._learnt: set[str] = set()
 
@@ -84,7 +139,7 @@ class DigestCache:
     def known(self, source: ImageSource) -> KnownImage | None:
         """Digest and header, or None where there is no such file. What cannot be read raises `ImageError`."""
         if isinstance(source, bytes) or _is_remote(source):
-            return self._look(source)
+            return self.reader.look(source)
         path = os.path.abspath(source)
         try:
             status = os.stat(path)
@@ -95,18 +150,11 @@ class DigestCache:
         file = _File.of(status)
         remembered, known = self._seen.get(path, (None, None))
         if known is None or remembered != file:
-            known = self._look(source)
+            known = self.reader.look(source)
             if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > self._SETTLED_NS:
                 self._seen[path] = (file, known)
                 self._learnt.add(path)
         return known
-
-    def _look(self, source: ImageSource) -> KnownImage:
-        data = read(source, root=self._root, fetch=self._fetch, bounds=self._bounds)
-        try:
-            return KnownImage(digest(data), probe(data, name=name_of(source), bounds=self._bounds))
-        except ImageError as error:
-            return KnownImage(digest(data), None, str(error))
 
 
 def _is_remote(source: ImageSource) -> bool:
@@ -116,7 +164,7 @@ def _is_remote(source: ImageSource) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A prepared picture in base64: bytes that go into a request's JSON as they are."""
+    """A picture prepared for a judge."""
 
     digest: str
     """Of the source, as it was read now; a file that was changed since it was planned shows here."""
@@ -124,40 +172,34 @@ class Encoded:
     recipe: str
     width: int
     height: int
-    base64: bytes
+    data: bytes
+    """In base64, as it goes into a request's JSON; as it is for the judges of this process."""
 
 
 class ImageCache:
     """Pictures of one run: each is read and encoded once, however many tasks ask for it."""
 
-    def __init__(
-        self,
-        *,
-        budget: int = 32 * 2**20,
-        root: Path | None = None,
-        fetch: Fetch | None = None,
-        bounds: ImageBounds = BOUNDS,
-    ) -> None:
-        self._budget, self._root, self._fetch, self._bounds = budget, root, fetch, bounds
+    def __init__(self, reader: PictureReader | None = None, *, budget: int = 32 * 2**20) -> None:
+        self._reader, self._budget = reader or PictureReader(), budget
         self._used = 0
         self._held: OrderedDict[Any, asyncio.Task[Encoded]] = OrderedDict()
 
-    async def encoded(self, source: ImageSource, limits: ImageLimits) -> Encoded:
-        """The picture prepared for a provider, by a thread."""
-        key = (_identity(source), limits)
+    async def encoded(self, source: ImageSource, limits: ImageLimits, known: str | None = None) -> Encoded:
+        """The picture prepared for a judge, by a thread; `known` is its digest as it was planned."""
+        key = (known or (digest(source) if isinstance(source, bytes) else str(source)), limits)
         if key not in self._held:
-            self._held[key] = asyncio.create_task(self._encoding(key, source, limits))
+            self._held[key] = asyncio.create_task(self._encoding(key, source, limits, known))
         self._held.move_to_end(key)
         # A caller that is cancelled must not cancel what others wait for.
         return await asyncio.shield(self._held[key])
 
-    async def _encoding(self, key: Any, source: ImageSource, limits: ImageLimits) -> Encoded:
+    async def _encoding(self, key: Any, source: ImageSource, limits: ImageLimits, known: str | None) -> Encoded:
         try:
-            encoded = await asyncio.to_thread(self._encode, source, limits)
+            encoded = await asyncio.to_thread(self._encode, source, limits, known)
         except BaseException:  # cancelled too: whoever asks next begins anew
             del self._held[key]
             raise
-        size = len(encoded.base64)
+        size = len(encoded.data)
         if size > self._budget:  # alone too large to keep: it pushes nobody else out
             del self._held[key]
             return encoded
@@ -165,21 +207,15 @@ class ImageCache:
         for other in [other for other, task in self._held.items() if task.done()]:
             if self._used <= self._budget:
                 break
-            self._used -= len(self._held.pop(other).result().base64)
+            self._used -= len(self._held.pop(other).result().data)
         return encoded
 
-    def _encode(self, source: ImageSource, limits: ImageLimits) -> Encoded:
-        data, name = read(source, root=self._root, fetch=self._fetch, bounds=self._bounds), name_of(source)
-        prepared = prepare(data, probe(data, name=name, bounds=self._bounds), limits, name=name)
+    def _encode(self, source: ImageSource, limits: ImageLimits, known: str | None) -> Encoded:
+        picture = self._reader.take(source, known)
+        if picture.known.info is None:
+            raise ImageError(picture.known.problem)
+        prepared = prepare(picture.data, picture.known.info, limits, name=name_of(source))
+        data = base64.b64encode(prepared.data) if limits.base64 else prepared.data
         return Encoded(
-            digest(data),
-            prepared.media_type,
-            prepared.recipe,
-            prepared.width,
-            prepared.height,
-            base64.b64encode(prepared.data),
+            picture.known.digest, prepared.media_type, prepared.recipe, prepared.width, prepared.height, data
         )
-
-
-def _identity(source: ImageSource) -> str:
-    return digest(source) if isinstance(source, bytes) else str(source)

@@ -16,7 +16,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
@@ -32,9 +32,9 @@ from editjudge.judges.judge import Judge, Work
 from editjudge.judges.messages import CallFailed, ChatRequest
 from editjudge.media.cache import Encoded
 from editjudge.run.engine import Engine
+from editjudge.run.feed import judged, keep
 from editjudge.run.pace import Retry
-from editjudge.run.planner import Planner
-from editjudge.run.single import judged, keep
+from editjudge.run.plan import Planner
 from editjudge.store import batches as kept
 from editjudge.store.batches import BatchRecord, Said
 from editjudge.store.store import Store
@@ -60,9 +60,9 @@ class BatchEngine(Engine):
     """One run over one store, by the batches of its judges' providers."""
 
     def __init__(
-        self, store: Store, run_id: int, planner: Planner, purse: Budget, say: Callable[[str], None] = lambda _: None
+        self, store: Store, run_id: int, planner: Planner, budget: Budget, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        super().__init__(store, planner, purse, say)
+        super().__init__(store, planner, budget, say)
         self._store, self._run = store, run_id
 
     async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
@@ -91,7 +91,7 @@ class _BatchSubmitter:
 
     def __init__(self, engine: BatchEngine, judge: ChatJudge, transport: HttpTransport) -> None:
         self._engine, self._judge = engine, judge
-        self._store, self._purse, self._control, self._say = engine._store, engine._purse, engine.control, engine._say
+        self._store, self._budget, self._control, self._say = engine._store, engine._budget, engine.control, engine._say
         self._desk = wire.desk(judge.spec)
         self._calls = _Calls(judge, transport)
         self._works: dict[str, Work] = {}
@@ -159,19 +159,17 @@ class _BatchSubmitter:
             await self._submit()
         elif self._open:
             await self._look()
-        elif self._purse.open:  # for another judge
+        elif self._budget.open:  # for another judge
             await self._control.rest(self._pause)
         else:
-            self._control.stop("budget", short=self._purse.short)
+            self._control.stop("budget", short=self._budget.short)
 
     async def _step(self, work: Work, said: list[Said]) -> Judgement | _QuestionAsked | None:
         """The judgement that what was said leads to, or else the next question; None where there is no money for it."""
         try:
             if said:
-                try:
-                    return await self._through(work, said).judge(work, _unseen)
-                except _QuestionAsked:
-                    pass  # only now are pictures needed
+                with suppress(_QuestionAsked):  # pictures are needed for the next question alone
+                    return await judged(self._through(work, said), work, self._engine._pictures, _unseen)
             return await judged(self._through(work, said), work, self._engine._pictures)
         except _QuestionAsked as asked:
             return asked
@@ -180,7 +178,7 @@ class _BatchSubmitter:
 
     def _through(self, work: Work, said: list[Said]) -> ChatJudge:
         told = _BatchReplies(said)
-        funds = _BatchFunds(self._purse, self._holds.setdefault(work.task.key, {}), len(said))
+        funds = _BatchFunds(self._budget, self._holds.setdefault(work.task.key, {}), len(said))
         return self._judge.through(told, told, funds)
 
     async def finish(self) -> None:
@@ -368,9 +366,9 @@ class _BatchFunds:
     """Money for the questions of one task. It is gone through anew with each answer: those that were answered are
     settled the first time, and the next one has its money held until it is."""
 
-    def __init__(self, purse: Budget, holds: dict[int, BudgetReservation], answered: int) -> None:
-        self.bounded = purse.bounded
-        self._purse, self._holds, self._answered = purse, holds, answered
+    def __init__(self, budget: Budget, holds: dict[int, BudgetReservation], answered: int) -> None:
+        self.bounded = budget.bounded
+        self._budget, self._holds, self._answered = budget, holds, answered
         self._number = itertools.count()
 
     async def hold(self, most: MaximumCost) -> Reservation:
@@ -378,7 +376,7 @@ class _BatchFunds:
         if number < self._answered:  # without money of ours, an earlier process held it
             return _BatchHold(self._holds.pop(number, None), most.tokens)
         if number not in self._holds:
-            if (hold := self._purse.try_hold(most)) is None:
+            if (hold := self._budget.try_hold(most)) is None:
                 raise _BudgetShort
             self._holds[number] = hold
         return self._holds[number]

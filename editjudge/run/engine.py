@@ -4,42 +4,71 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
 
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
-from editjudge.judges.budget import Budget
+from editjudge.judges.budget import Budget, Shortfall
 from editjudge.judges.judge import Judge, Work
 from editjudge.media.cache import ImageCache
-from editjudge.run.planner import Ending, Planner, RunControl, is_paid
-from editjudge.run.single import judged, keep
+from editjudge.run.feed import LOOK, Window, is_paid, judged, keep
+from editjudge.run.plan import Planner
 from editjudge.store.batches import awaited
 from editjudge.store.store import Store
 from editjudge.store.writer import Writer
 
-LOOKAHEAD = 8
-"""Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
-LOOK = 0.5
-"""Seconds between two looks at what another process is asking."""
 _MOST_ELSEWHERE = 5_000
-"""Tasks of another process that are kept in mind, before it is waited for."""
+"""Tasks of another process that are remembered, before it is waited for."""
+
+Ending = Literal["finished", "interrupted", "budget", "failed"]
+
+
+@dataclass
+class RunControl:
+    """Stops a run: what is in flight is let finish."""
+
+    stopping: Ending | None = None
+    error: BaseException | None = None
+    short: Shortfall | None = None
+    """Where the budget ends the run, what it was too little for."""
+    waking: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the run is stopped, to end waits elsewhere."""
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def stopped(self) -> bool:
+        return self.stopping is not None
+
+    def stop(self, why: Ending, error: BaseException | None = None, short: Shortfall | None = None) -> None:
+        if self.stopping is None:
+            self.stopping, self.error, self.short = why, error, short
+            self._stopped.set()
+            for wake in self.waking:
+                wake()
+
+    async def rest(self, seconds: float) -> None:
+        """Sleep until the run is stopped, at most so long."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)
 
 
 class Engine:
     """One run over one store."""
 
     def __init__(
-        self, store: Store, planner: Planner, purse: Budget, say: Callable[[str], None] = lambda _: None
+        self, store: Store, planner: Planner, budget: Budget, say: Callable[[str], None] = lambda _: None
     ) -> None:
         self.control = RunControl()
         self._say, self._waiting = say, False
-        self._planner, self._purse = planner, purse
-        self._pictures = ImageCache(root=planner.access.root, fetch=planner.access.fetch)
+        self._planner, self._budget = planner, budget
+        self._pictures = ImageCache(planner.pictures)
         self._store, self._writer = store, Writer(store)
 
     async def run(self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]) -> Ending:
         """Judge everything; each judge goes through the edits at its own pace."""
-        self.control.waking += [self._purse.stop, *(judge.pace.stop for judge in judges if hasattr(judge, "pace"))]
+        self.control.waking += [self._budget.stop, *(judge.pace.stop for judge in judges if hasattr(judge, "pace"))]
         try:
             async with asyncio.TaskGroup() as group:
                 for judge in judges:
@@ -57,22 +86,22 @@ class Engine:
         batches = self._planner.batches(judge, iter(edits))
         ahead = asyncio.create_task(self._next(batches))
         async with asyncio.TaskGroup() as group:
-            room = _InFlight(judge)
+            window = Window(judge)
             while self.control.stopping is None and (planned := await ahead) is not None:
                 ahead = asyncio.create_task(self._next(batches))
-                await self._begin(judge, await self._planner.not_done(planned), group, room)
+                await self._begin(judge, await self._planner.not_done(planned), group, window)
                 while self._planner.elsewhere(judge) > _MOST_ELSEWHERE and not self.control.stopped:
-                    await self._begin(judge, await self.left_behind(judge), group, room)
+                    await self._begin(judge, await self.left_behind(judge), group, window)
             while self._planner.elsewhere(judge) and not self.control.stopped:
-                await self._begin(judge, await self.left_behind(judge), group, room)
+                await self._begin(judge, await self.left_behind(judge), group, window)
         await ahead
 
     async def _leave_to_batches(self, judge: Judge, works: Sequence[Work]) -> None:
-        """Stop before a question that was handed in already: the provider answers it whether or not anybody waits."""
+        """Stop before a question that is part of an open batch: the provider answers and bills it in any case."""
         keys = [work.task.key for work in works if is_paid(work)]
         if waiting := await asyncio.to_thread(self.in_batches, keys):
-            words = f"{len(waiting):,} questions wait for their answers in a batch, and would be paid for twice"
-            self.control.stop("failed", JudgeError(f"{judge.spec}: {words}: collect them with --batch"))
+            problem = f"{len(waiting):,} questions wait for their answers in a batch, and would be paid for twice"
+            self.control.stop("failed", JudgeError(f"{judge.spec}: {problem}: collect them with --batch"))
 
     def in_batches(self, keys: Sequence[str]) -> Collection[str]:
         """Those of the keys whose answers a batch will bring."""
@@ -88,15 +117,14 @@ class Engine:
             await self.control.rest(LOOK)
         return works
 
-    async def _begin(self, judge: Judge, works: Sequence[Work], group: asyncio.TaskGroup, room: _InFlight) -> None:
+    async def _begin(self, judge: Judge, works: Sequence[Work], group: asyncio.TaskGroup, window: Window) -> None:
         await self._leave_to_batches(judge, works)
         for work in works:
-            await room.wait()
+            await window.enter()
             if self.control.stopped:
+                window.leave()
                 break
-            room.enter()
-            task = group.create_task(self._do(judge, work))
-            task.add_done_callback(room.leave)
+            group.create_task(self._do(judge, work)).add_done_callback(window.leave)
 
     async def _next(self, batches: Iterator[list[Work]]) -> list[Work] | None:
         try:
@@ -110,7 +138,7 @@ class Engine:
             judgement = await keep(self._writer.put, await judged(judge, work, self._pictures))
         except BudgetReached as error:  # the task stays to be judged
             self._planner.tally.cost += error.spent
-            self.control.stop("budget", short=self._purse.short)
+            self.control.stop("budget", short=self._budget.short)
         except EditjudgeError as error:
             self._planner.tally.cost += getattr(error, "spent", 0.0)
             # The run ends as if the user had ended it: what is in flight is paid for, so it is let finish.
@@ -118,34 +146,10 @@ class Engine:
         else:
             self._planner.count(judgement)
         finally:
-            self._planner.tally.estimated = self._purse.estimated
+            self._planner.tally.estimated = self._budget.estimated
 
 
 def first_of(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:
     """The error itself, out of the groups that task groups wrap around it."""
     error = errors.exceptions[0]
     return first_of(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-class _InFlight:
-    """How many tasks of a judge may be open: as many as it takes, and a few more."""
-
-    def __init__(self, judge: Judge) -> None:
-        self._pace = getattr(judge, "pace", None)
-        self._open = 0
-        self._left = asyncio.Event()
-
-    async def wait(self) -> None:
-        while self._open >= self._most():
-            self._left.clear()
-            await self._left.wait()
-
-    def _most(self) -> int:
-        return (int(self._pace.limit) if self._pace else 2) + LOOKAHEAD
-
-    def enter(self) -> None:
-        self._open += 1
-
-    def leave(self, _: asyncio.Task[Any]) -> None:
-        self._open -= 1
-        self._left.set()

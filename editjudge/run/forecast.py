@@ -23,10 +23,9 @@ from editjudge.judges.judge import Judge, Work
 from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache
 from editjudge.run.cost import Costs, Estimate
-from editjudge.run.job import Job, access
+from editjudge.run.job import Job
 from editjudge.run.pace import Pace
-from editjudge.run.plan import QuestionSettings, works
-from editjudge.run.planner import BATCH, known
+from editjudge.run.plan import BATCH, QuestionSettings, look_at, works
 from editjudge.run.where import EditFilter
 from editjudge.store.experience import mean_latency
 from editjudge.store.store import Store
@@ -113,9 +112,7 @@ def _ones(
         batch, absent = sieve.through(whole) if sieve else (whole, 0)
         todo.left_out += absent
         yield from itertools.repeat(costs.estimate(judge.spec), len(whole) - len(batch))
-        allowed = access(job)
-        digests = DigestCache(root=allowed.root, fetch=allowed.fetch)
-        planned = list(works(batch, shape, judge, functools.partial(known, digests, allowed.root)))
+        planned = list(works(batch, shape, judge, functools.partial(look_at, DigestCache(job.reader()))))
         statuses = store.done([work.task.key for work in planned]) if store else {}
         waiting = [work for work in planned if statuses.get(work.task.key) not in DONE]
         todo.tasks += len(planned)

@@ -6,33 +6,37 @@ import asyncio
 import dataclasses
 import hashlib
 import json
+import math
 import os
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from editjudge import manifest
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.errors import InputError, ManifestError, UsageError, near_miss
+from editjudge.errors import ImageError, InputError, ManifestError, UsageError, near_miss
+from editjudge.judgement import Judgement
 from editjudge.judges.budget import Budget, Shortfall
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, check_answers, open_judge
-from editjudge.media.image import name_of
+from editjudge.media.cache import DigestCache, ImageCache, PictureReader
+from editjudge.media.image import fetch, name_of
 from editjudge.rubrics.files import SETS, load_one, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.batch import BatchEngine
 from editjudge.run.contradicting import hold_against_evidence
 from editjudge.run.cost import Costs
-from editjudge.run.engine import Engine
-from editjudge.run.fetching import fetch
-from editjudge.run.pace import Circuit, Pace
-from editjudge.run.plan import QuestionSettings
-from editjudge.run.planner import Ending, PictureAccess, Planner, RunControl, RunTally
-from editjudge.run.summary import Summary, commonest, is_failure, summarise
+from editjudge.run.engine import Ending, Engine, RunControl
+from editjudge.run.feed import judged
+from editjudge.run.pace import Circuit, Pace, Retry
+from editjudge.run.plan import Planner, QuestionSettings, look_at, works
+from editjudge.run.summary import RunTally, Summary, commonest, is_failure, summarise
 from editjudge.run.where import EditFilter, Selected
 from editjudge.store.claims import Claims
 from editjudge.store.store import RunRecord, Store
@@ -40,7 +44,9 @@ from editjudge.store.store import RunRecord, Store
 T = TypeVar("T")
 
 _FIRST = 1_000
-"""Edits among which a picture is looked for before anything is kept: many may share one that is missing."""
+"""Edits among which a picture must exist before anything is stored: many may share one that is missing."""
+_CACHED = 10_000
+"""Edits that are held in memory, some 10 MB; a longer manifest is read again by each judge."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,8 @@ class Job:
     """`RUN:FACTOR>=VALUE`, all of them: only the edits that earlier runs of the same store did not rule out."""
     rows: Iterable[Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     """In the place of a file: the manifest's path is then no more than a name."""
-    _read_through: list[object] = field(default_factory=list, init=False, compare=False, repr=False)
-    """States of the manifest in which every line was understood."""
+    _cache: dict[object, list[Edit]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """The edits of a manifest that was read through, by its state; none where they are many or hold pictures."""
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -82,79 +88,95 @@ class Job:
         return rubrics
 
     def edits(self) -> Iterator[Edit]:
-        return islice((edit for edit in self._read() if self.is_about(edit.model)), self.limit)
+        cached = self._cache.get(self._state())
+        if cached is not None:
+            return iter(cached)
+        return islice((edit for edit in self.all_edits() if self.is_about(edit.model)), self.limit)
 
     def is_about(self, model: str | None) -> bool:
         return not self.models or model in self.models
 
-    def _read(self) -> Iterator[Edit]:
+    def all_edits(self) -> Iterator[Edit]:
+        """Of the manifest, whatever `models` and `limit` leave out."""
         outside, urls = self.allow_outside, self.allow_urls
         if self.rows is not None:
             return manifest.from_rows(self.rows, name=str(self.manifest), allow_outside=outside, allow_urls=urls)
         return manifest.read(self.manifest.absolute(), allow_outside=outside, allow_urls=urls)
+
+    def reader(self) -> PictureReader:
+        """Reads pictures of the manifest's folder, and others only as far as that is allowed."""
+        folder = self.manifest if self.manifest.is_dir() else self.manifest.parent
+        return PictureReader(root=None if self.allow_outside else folder, fetch=fetch if self.allow_urls else None)
 
     def chosen(self, store: Store, edits: Callable[[], Iterator[Edit]] | None = None) -> Selected:
         """The edits that the run is about, of all or of some of the manifest's."""
         return Selected(edits or self.edits, EditFilter(self.where, store) if self.where else None)
 
     def check(self, *, whole: bool = True) -> None:
-        """That every line can be understood, before anything is asked, and that there is something to judge, where the
-        manifest says: else its models would be blamed for it. Without `whole` the first edits are looked at alone."""
-        self._check_models()
-        self._check_pictures()
-        # A stream costs its network once more, so that it is read as it is judged.
-        if whole and (self.rows is None or isinstance(self.rows, Sized)) and self._is_new():
-            for _ in self.edits():
-                pass
+        """Read the manifest through before anything is asked: every line can be understood, every model has edits, and
+        pictures are where it says, since a wrong path would be blamed on the models.
 
-    def _is_new(self) -> bool:
-        """Whether the manifest was not read through before, as it is now."""
+        Without `whole` only the first edits are read. A stream costs its network, so it is not read twice.
+        """
+        whole = whole and (self.rows is None or isinstance(self.rows, Sized))
+        state, models, chosen = self._state(), set[str](), 0
+        first: list[Edit] = []
+        kept: list[Edit] | None = [] if state and whole else None
+        for edit in self.all_edits():
+            models.add(edit.model or "")
+            if self.is_about(edit.model):
+                chosen += 1
+                if len(first) < _FIRST:
+                    first.append(edit)
+                if kept is not None:
+                    kept.append(edit)
+                    if chosen > _CACHED or any(isinstance(getattr(edit, role), bytes) for role in IMAGE_ROLES):
+                        kept = None
+            enough = chosen == self.limit or (not whole and len(first) == _FIRST)
+            if enough and models.issuperset(self.models):
+                break
+        self._check_models(models)
+        self._check_pictures(first[: self.limit])
+        if kept is not None:
+            self._cache[state] = kept[: self.limit]
+
+    def _state(self) -> object:
+        """By which a manifest is known not to have changed; None for folders and rows."""
         status = self.manifest.stat() if self.rows is None and self.manifest.is_file() else None
-        state = status and (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        is_new = state is None or state not in self._read_through
-        self._read_through.append(state)
-        return is_new
+        return status and (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
-    def _check_pictures(self) -> None:
+    def _check_pictures(self, edits: Sequence[Edit]) -> None:
+        if not edits:
+            raise ManifestError(f"{self.manifest}: holds no edit")
         needs_input = all("input" in rubric.images for rubric in self.load_rubrics())
         roles = ("input",) if needs_input else IMAGE_ROLES  # without its input no rubric can be asked of an edit
-        sought: list[Path | None] = []
-        """A picture of each of the first edits, as long as none is found."""
-        for edit in islice(self.edits(), _FIRST):
-            sought.append(None)
-            for picture in filter(None, (getattr(edit, role) for role in roles)):
+        named: Path | None = None
+        for picture in (getattr(edit, role) for edit in edits for role in roles):
+            if picture is not None:
                 if not isinstance(picture, Path) or picture.exists():
                     return
-                sought[-1] = picture
-        if not sought:
-            raise ManifestError(f"{self.manifest}: holds no edit")
-        if all(judge.startswith("replay:") for judge in self.judges):  # what was said of them is enough
+                named = named or picture
+        if all(judge.startswith("replay:") for judge in self.judges):  # recorded replies need no pictures
             return
         folder = self.manifest.absolute() if self.manifest.is_dir() else self.manifest.absolute().parent
-        named = next(filter(None, sought), None)
         example = f", e.g. {name_of(named)}" if named else ", nor is any named"
         raise ManifestError(
-            f"{self.manifest}: none of the {'inputs' if needs_input else 'pictures'} of the first {len(sought):,} "
-            f"edits was found{example}; "
-            f"paths are relative to the manifest's folder {folder}"
+            f"{self.manifest}: none of the {'inputs' if needs_input else 'pictures'} of the first {len(edits):,} "
+            f"edits was found{example}; paths are relative to the manifest's folder {folder}"
         )
 
-    def _check_models(self) -> None:
-        missing, seen = set(self.models), set()
-        for edit in self._read() if missing else ():
-            seen.add(edit.model or "")
-            missing.discard(edit.model or "")
-            if not missing:
-                return
-        for model in sorted(missing):
-            known = ", ".join(sorted(seen)[:20])
-            raise UsageError(f'--model: no edit is of "{model}"{near_miss(model, seen)} Models here: {known or "none"}')
+    def _check_models(self, found: set[str]) -> None:
+        for model in sorted({*self.models} - found):
+            names = ", ".join(sorted(found)[:20])
+            raise UsageError(
+                f'--model: no edit is of "{model}"{near_miss(model, found)} Models here: {names or "none"}'
+            )
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
-        """Frozen with the run: enough to do it again, and nothing secret."""
-        asked = dataclasses.asdict(self.options)
+        """What is stored with the run: enough to repeat it, and nothing secret."""
+        options = dataclasses.asdict(self.options)
         for name in ("timeout", "prices"):
-            del asked[name]
+            del options[name]
         return {
             "manifest": str(self.manifest.resolve()),
             "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
@@ -166,7 +188,7 @@ class Job:
             "limit": self.limit,
             "allow_outside": self.allow_outside,
             "allow_urls": self.allow_urls,
-            "options": asked,
+            "options": options,
             # One is a word and several a list, so that a run of one condition is the run it was.
             **({"where": all_of if all_of[1:] else all_of[0]} if (all_of := sorted(set(self.where))) else {}),
             **({"models": sorted(set(self.models))} if self.models else {}),
@@ -174,7 +196,7 @@ class Job:
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Job:
-        """What a run was asked for, as it was frozen."""
+        """The job of a stored run."""
         options = dict(spec["options"])
         parameters = Parameters(**options.pop("parameters"))
         return cls(
@@ -235,6 +257,8 @@ class Outcome:
     error: BaseException | None = None
     short: Shortfall | None = None
     """What the budget was too little for."""
+    store: str = ""
+    """Where the run is stored, without a password."""
 
 
 def is_new(place: str | os.PathLike[str]) -> bool:
@@ -242,47 +266,42 @@ def is_new(place: str | os.PathLike[str]) -> bool:
     return "://" not in os.fspath(place) and not os.path.exists(place)
 
 
-async def rehearse(job: Job, manner: RunOptions) -> None:
-    """Raise what `execute` would raise before it keeps anything, for who would make a store only for what can run."""
-    job.load_rubrics()
-    Costs(job.options, manner.budget, job.judges, batch=manner.batch)
-    async with AsyncExitStack() as resources:
-        for spec in job.judges:
-            await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch)
-    job.check()
+async def execute(job: Job, store: Store | Callable[[], Store], options: RunOptions) -> Outcome:
+    """Run to the end, or as far as budget, patience and the user allow, and sum up.
 
-
-async def execute(job: Job, store: Store, manner: RunOptions) -> Outcome:
-    """Run to the end, or as far as budget, patience and the user allow; then say what there is."""
-    if manner.cluster:
+    A function in place of a store is called once nothing that can be checked is wrong, so that a job which cannot run
+    leaves no file behind.
+    """
+    if options.cluster:
         from editjudge.cluster.driver import execute as execute_on
 
-        return await execute_on(manner.cluster, job, store, manner)
+        return await execute_on(options.cluster, job, store, options)
     rubrics = job.load_rubrics()
-    shape = QuestionSettings(rubrics, job.repeats, job.layout)
-    Costs(job.options, manner.budget, job.judges, batch=manner.batch)  # says so where a budget cannot be kept
-    purse = Budget(manner.budget)
+    settings = QuestionSettings(rubrics, job.repeats, job.layout)
+    Costs(job.options, options.budget, job.judges, batch=options.batch)  # raises where a budget cannot be kept
+    budget = Budget(options.budget)
     async with AsyncExitStack() as resources:
         judges = [
-            await open_judge(spec, job.options, _pacing(manner), resources, batch=manner.batch, funds=purse)
+            await open_judge(spec, job.options, _pacing(options), resources, batch=options.batch, funds=budget)
             for spec in job.judges
         ]
         job.check()
-        chosen = job.chosen(store)  # what cannot be asked at all leaves no run behind
+        store = opened(store)
+        chosen = job.chosen(store)
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
-            manner.say(warning)
-        run = open_run(job, store, manner, rubrics)
+            options.say(warning)
+        run = open_run(job, store, options, rubrics)
         removed = drop_removed(job, store, run)
-        planner = Planner(store, run.id, shape, access(job, manner.rehash), manner.observe, Claims(store))
+        planner = Planner(store, run.id, settings, job.reader(), options.observe, Claims(store), rehash=options.rehash)
         engine = (
-            BatchEngine(store, run.id, planner, purse, manner.say)
-            if manner.batch
-            else Engine(store, planner, purse, manner.say)
+            BatchEngine(store, run.id, planner, budget, options.say)
+            if options.batch
+            else Engine(store, planner, budget, options.say)
         )
-        manner.control(engine.control)
+        options.control(engine.control)
         try:
             await engine.run(chosen, judges)
-        except BaseException:  # stopped at once: what is kept is there to go on from
+        except BaseException:  # stopped at once: the next run goes on from what is stored
             store.mark(run, "interrupted")
             raise
     if isinstance(engine.control.error, InputError) and not store.counts(run):
@@ -290,6 +309,10 @@ async def execute(job: Job, store: Store, manner: RunOptions) -> Outcome:
         raise engine.control.error
     planner.tally.left_out, planner.tally.removed = chosen.absent, removed
     return conclude(store, run, rubrics, engine.control, planner.tally)
+
+
+def opened(store: Store | Callable[[], Store]) -> Store:
+    return store() if callable(store) else store
 
 
 def conclude(store: Store, run: RunRecord, rubrics: Sequence[Rubric], control: RunControl, tally: RunTally) -> Outcome:
@@ -302,24 +325,26 @@ def conclude(store: Store, run: RunRecord, rubrics: Sequence[Rubric], control: R
         summary.reasons = commonest(store.judgements(run, fields=("item", "status", "reasons"), status=failed))
     ending = control.stopping or "finished"
     store.mark(run, "interrupted" if ending == "failed" else ending, summary.as_json())
-    return Outcome(run.id, run.name, ending, tally, summary, control.error, control.short)
+    return Outcome(run.id, run.name, ending, tally, summary, control.error, control.short, store.place)
 
 
-def open_run(job: Job, store: Store, manner: RunOptions, rubrics: Sequence[Rubric]) -> RunRecord:
-    """The run of a job in a store, with the questions it asks."""
+def open_run(job: Job, store: Store, options: RunOptions, rubrics: Sequence[Rubric]) -> RunRecord:
+    """The run of a job in a store, with its rubrics."""
     spec = job.spec(rubrics)
-    run = store.open_run(manner.name or _name(job, spec), spec)
+    run = store.open_run(options.name or _name(job, spec), spec)
     store.add_rubrics(rubrics)
     return run
 
 
 def drop_removed(job: Job, store: Store, run: RunRecord) -> int:
-    """Take what the manifest has no more out of a resumed run; what `limit` or `models` leave out is still in it."""
-    gone = store.item_ids(run)
-    if gone:
-        gone.difference_update(edit.id for edit in job._read())
-        store.drop_items(run, gone)
-    return len(gone)
+    """Drop the edits of a resumed run that are no longer in the manifest; those that `limit` or `models` leave out
+    stay. Returns how many were dropped."""
+    removed = store.item_ids(run)
+    if removed:
+        edits = job.all_edits() if job.models or job.limit is not None else job.edits()
+        removed.difference_update(edit.id for edit in edits)
+        store.drop_items(run, removed)
+    return len(removed)
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
@@ -334,24 +359,38 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, work).result()
 
 
-def access(job: Job, rehash: bool = False) -> PictureAccess:
-    """Pictures come from the manifest's folder, and from nowhere else unless that was allowed."""
-    folder = job.manifest if job.manifest.is_dir() else job.manifest.parent
-    root = None if job.allow_outside else folder
-    return PictureAccess(root, fetch if job.allow_urls else None, rehash)
-
-
-def _pacing(manner: RunOptions) -> Callable[[str], Pace]:
+def _pacing(options: RunOptions) -> Callable[[str], Pace]:
     def pace(spec: str) -> Pace:
         return Pace(
             spec,
-            concurrency=manner.concurrency,
-            requests_per_minute=manner.requests_per_minute,
-            tokens_per_minute=manner.tokens_per_minute,
-            circuit=Circuit(spec, say=manner.say),
+            concurrency=options.concurrency,
+            requests_per_minute=options.requests_per_minute,
+            tokens_per_minute=options.tokens_per_minute,
+            circuit=Circuit(spec, say=options.say),
         )
 
     return pace
+
+
+async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: Options) -> list[Judgement]:
+    """One edit, judged now and without a store: a judgement for each rubric, in their order."""
+    check_answers([spec], rubrics)
+    async with AsyncExitStack() as resources:
+        judge = await open_judge(spec, options, _interactive_pace, resources)
+        for role in IMAGE_ROLES if judge.limits is not None else ():
+            # A path given by hand must exist: a typo is not a missing output.
+            if isinstance(source := getattr(edit, role), Path) and not source.exists():
+                raise ImageError(f"{name_of(source)}: no such file, for the {role}")
+        reader = PictureReader()
+        planned = list(works([edit], QuestionSettings(rubrics), judge, partial(look_at, DigestCache(reader))))
+        pictures = ImageCache(reader)
+        return [await judged(judge, work, pictures) for work in planned]
+
+
+def _interactive_pace(spec: str) -> Pace:
+    """Somebody waits for this edit, and no other can fail: a judge that is down is unreachable after seconds, where a
+    run waits for minutes."""
+    return Pace(spec, retry=Retry(tries=5), circuit=Circuit(spec, threshold=sys.maxsize, absence=math.inf))
 
 
 def _name(job: Job, spec: dict[str, Any]) -> str:

@@ -1,25 +1,38 @@
-"""What a run has to do: edits x rubrics x a judge x repeats, each with the key of all that can change its answer."""
+"""What a run has to do: edits x rubrics x a judge x repeats, each with the key of all that can change its answer, less
+what is answered already. The local engine, a provider's batches and a cluster's workers take their tasks from here."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import hashlib
+import itertools
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from editjudge.edit import Edit
+from editjudge import manifest
+from editjudge.content import Content
+from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.errors import ImageError, UsageError
-from editjudge.judgement import Status, Task
+from editjudge.judgement import DONE, Judgement, Status, Task
 from editjudge.judges.judge import Judge, Work
-from editjudge.judges.unexpected import unexpected
-from editjudge.media.cache import KnownImage
-from editjudge.media.image import plan
+from editjudge.media.cache import DigestCache, KnownImage, PictureReader
+from editjudge.media.image import is_url, name_of, plan
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout
+from editjudge.run.feed import claim_tasks, item_of, unexpected
+from editjudge.run.summary import RunTally
+from editjudge.store.claims import Claims
+from editjudge.store.store import Store
+
+BATCH = 200
+"""Edits planned at a time: large enough to look keys up in bulk, small enough to start at once."""
 
 KEY_VERSION = 1
 
@@ -164,3 +177,170 @@ def _texts(edit: Edit, rubric: Rubric) -> tuple[Status, Remark] | None:
     if "instruction" in rubric.texts and not edit.instruction.strip():
         return "missing_input", Remark("missing_input", "the rubric needs an instruction, and it is empty")
     return None
+
+
+# --- pictures -------------------------------------------------------------------------------------------------
+
+
+def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
+    """What is known of a picture of an edit; a file that does not exist is named as the manifest names it."""
+    source = getattr(edit, role)
+    known = None if source is None else digests.known(source)
+    if known is None and isinstance(source, Path):
+        root = digests.reader.root
+        raise PictureMissing(f"{name_of(Path(os.path.relpath(source, root)) if root else source)} is not there")
+    return known
+
+
+def readable_pictures(edit: Edit, digests: DigestCache, skip: Iterable[str] = ()) -> dict[str, KnownImage]:
+    """The pictures that can be read, also those that no rubric shows: by them an edit is known to ratings and other
+    runs. Addresses are left out: they are fetched for a judge alone."""
+    pictures: dict[str, KnownImage] = {}
+    for role in IMAGE_ROLES:
+        source = getattr(edit, role)
+        if role not in skip and source is not None and not is_url(source):
+            with suppress(Exception):  # a picture that cannot be read is known by its place
+                if known := digests.known(source):
+                    pictures[role] = known
+    return pictures
+
+
+def digests_of(edit: Edit, digests: DigestCache, known: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Digests of an edit's pictures, by role."""
+    known = known or {}
+    return {**known, **{role: one.digest for role, one in readable_pictures(edit, digests, known).items()}}
+
+
+def contents_of_manifest(path: Path) -> dict[str, str]:
+    """Content keys of a manifest's edits, by id."""
+    digests = DigestCache()
+    edits = manifest.read(path.absolute(), allow_outside=True, allow_urls=True)
+    return {edit.id: Content.of(item_of(edit, digests_of(edit, digests))).key() for edit in edits}
+
+
+# --- tasks that are not answered yet --------------------------------------------------------------------------
+
+
+class Planner:
+    """The tasks of one run over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: int,
+        settings: QuestionSettings,
+        pictures: PictureReader | None = None,
+        observe: Callable[[RunTally], None] = lambda _: None,
+        claims: Claims | None = None,
+        *,
+        rehash: bool = False,
+    ) -> None:
+        self.tally = RunTally()
+        self.observe = observe
+        self.pictures = pictures or PictureReader()
+        self._store, self._run, self._settings, self._rehash = store, run_id, settings, rehash
+        self._in_flight: set[str] = set()
+        """Keys that are planned or being asked: an answer that two tasks share is paid for once."""
+        self._claims = claims
+        self._elsewhere: dict[str, Work] = {}
+        """Tasks that another process is asking, by key."""
+
+    def batches(self, judge: Judge, edits: Iterator[Edit]) -> Iterator[list[Work]]:
+        """All works of a judge, some edits at a time; items and tasks are stored before they are handed out.
+
+        A batch ends early where its pictures fill half of what the reader holds, so that each is still in memory when
+        it is encoded. Meant for a thread: reading and hashing pictures must not hold up answers.
+        """
+        edits_before = tasks_before = 0
+        while batch := list(itertools.islice(edits, BATCH)):
+            digests = self._digests(batch)
+            while batch:
+                planned, count = self._plan(judge, batch, digests)
+                some, batch = batch[:count], batch[count:]
+                shown: dict[str, dict[str, str]] = {edit.id: {} for edit in some}
+                for work in planned:
+                    shown[work.edit.id].update(work.digests)
+                items = [item_of(edit, digests_of(edit, digests, shown[edit.id])) for edit in some]
+                self._store.save_digests(digests.dump())
+                edits_before = self._store.add_items(self._run, items, edits_before)
+                tasks_before = self._store.add_tasks(self._run, (work.task for work in planned), tasks_before)
+                yield planned
+
+    def _plan(self, judge: Judge, edits: Sequence[Edit], digests: DigestCache) -> tuple[list[Work], int]:
+        """The works of the first edits, and of how many."""
+        look = functools.partial(look_at, digests)
+        planned: list[Work] = []
+        before = self.pictures.bytes_read
+        for count, edit in enumerate(edits, 1):
+            planned += works([edit], self._settings, judge, look)
+            if self.pictures.bytes_read - before > self.pictures.budget // 2:
+                return planned, count
+        return planned, len(edits)
+
+    def _digests(self, batch: list[Edit]) -> DigestCache:
+        digests = DigestCache(self.pictures, rehash=self._rehash)
+        paths = {os.path.abspath(s) for e in batch for role in IMAGE_ROLES if isinstance(s := getattr(e, role), Path)}
+        digests.load(self._store.load_digests(sorted(paths)))
+        return digests
+
+    async def not_done(self, planned: list[Work]) -> list[Work]:
+        """What is neither answered nor being asked, claimed for this process. Keys count as in flight before the store
+        is read, so that none can be committed in between and asked again."""
+        fresh: dict[str, Work] = {}
+        for work in planned:
+            if work.task.key not in self._in_flight:
+                fresh.setdefault(work.task.key, work)
+        self._in_flight.update(fresh)
+        states = await asyncio.to_thread(claim_tasks, self._store, self._claims, fresh)
+        self._elsewhere |= {key: fresh[key] for key in states.elsewhere}
+        self._in_flight -= {key for key in fresh if states.statuses.get(key) in DONE}
+        for work in planned:
+            if (status := states.statuses.get(work.task.key)) in DONE:
+                self.tally.statuses[str(status)] += 1
+                self.tally.cached += 1
+            elif fresh.get(work.task.key) is not work:
+                self.tally.cached += 1
+        self.observe(self.tally)
+        return [work for key, work in fresh.items() if key in states.mine]
+
+    def elsewhere(self, judge: Judge) -> int:
+        """How many tasks of a judge another process is asking."""
+        return sum(work.task.judge == judge.spec for work in self._elsewhere.values())
+
+    async def left_behind(self, judge: Judge) -> list[Work]:
+        """Of what another process was asking, that which it gave back or died with. What it answered is counted, also
+        where that was a failure: the next run tries it again."""
+        waiting = [key for key, work in self._elsewhere.items() if work.task.judge == judge.spec]
+        if self._claims is None or not waiting:
+            return []
+        held, mine, statuses = await asyncio.to_thread(self._take_over, self._claims, waiting)
+        works: list[Work] = []
+        for key in (key for key in waiting if not held.get(key)):
+            status = statuses.get(key)
+            if status in DONE or (status is not None and key not in held):
+                self.tally.statuses[status] += 1
+                self.tally.cached += 1
+                self._in_flight.discard(key)
+                del self._elsewhere[key]
+            elif key in mine:
+                works.append(self._elsewhere.pop(key))
+        await asyncio.to_thread(self._claims.give_back, mine - {work.task.key for work in works})
+        self.observe(self.tally)
+        return works
+
+    def _take_over(self, claims: Claims, keys: Sequence[str]) -> tuple[dict[str, bool], set[str], dict[str, str]]:
+        """Which keys somebody holds, which of the others are ours now, and their statuses."""
+        held = claims.held(keys)
+        free = [key for key in keys if not held.get(key)]
+        return held, claims.take(free), self._store.done(free)
+
+    def close(self) -> None:
+        """Release the claims: what was not asked is for others to ask."""
+        if self._claims:
+            self._claims.close()
+
+    def count(self, judgement: Judgement) -> None:
+        """Add a judgement that is committed."""
+        self._in_flight.discard(judgement.key)
+        self.tally.add(judgement)
+        self.observe(self.tally)

@@ -15,7 +15,8 @@ from editjudge.edit import Edit, ImageSource
 from editjudge.errors import ImageError, UsageError, near_miss
 from editjudge.media.cache import DigestCache
 from editjudge.media.image import is_url
-from editjudge.run.planner import BATCH, place_of
+from editjudge.run.feed import place_of
+from editjudge.run.plan import BATCH
 from editjudge.store.store import Item, RunRecord, Store
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "=": operator.eq, ">": operator.gt, "<": operator.lt}

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import Any
 
 from editjudge.errors import ImageError
-from editjudge.media.cache import DigestCache
+from editjudge.media.cache import DigestCache, PictureReader
 from editjudge.media.image import ImageLimits, Prepared, name_of, prepare, probe
 from editjudge.run.picture_sources import picture_of, picture_path, root_of
 from editjudge.store.store import Item, RunRecord, Store
@@ -40,7 +40,7 @@ def shown(run: RunRecord, item: Item, role: str, side: str) -> Prepared:
 
 def states(store: Store, run: RunRecord, item: Item) -> dict[str, dict[str, Any]]:
     """Each picture that the edit names: whether it is there, how large, and whether it is what was judged."""
-    digests = DigestCache(root=root_of(run))
+    digests = DigestCache(PictureReader(root=root_of(run)))
     digests.load(store.load_digests([str(image["source"]) for image in item.images.values()]))
     return {role: _state(digests, run, item, role) for role in ROLES if role in item.images}
 

@@ -21,20 +21,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from editjudge import measured
-from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.edit import Edit
 from editjudge.errors import JudgeError, StoreError
 from editjudge.judgement import DONE, Judgement, Task
 from editjudge.judges.judge import Judge, Work
 from editjudge.judges.registry import open_judge
-from editjudge.media.cache import DigestCache, ImageCache, KnownImage
+from editjudge.media.cache import DigestCache, ImageCache, KnownImage, PictureReader
 from editjudge.media.image import ImageBounds
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
-from editjudge.run.engine import LOOK
+from editjudge.run.feed import LOOK, Window, claim_tasks, is_paid, item_of, judged, keep
 from editjudge.run.pace import Circuit, Pace, Retry
-from editjudge.run.plan import QuestionSettings, works
-from editjudge.run.planner import is_paid
-from editjudge.run.single import judged, keep
+from editjudge.run.plan import QuestionSettings, look_at, readable_pictures, works
 from editjudge.store.claims import Claims
 from editjudge.store.store import Item, RunRecord
 from editjudge.store.writer import Writer
@@ -47,8 +45,6 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from editjudge.measured.degenerate import Degenerate
 
-_AHEAD = 8
-"""Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
 _PLANNING = 0.5
 """Seconds beyond a deadline that a request waits for its keys and its run, so that they can be looked up later."""
 _TRIES = 6
@@ -83,14 +79,10 @@ class JudgeQueue:
     run: RunRecord | None = None
     """None until something is kept in it."""
     waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
-    open: int = 0
-    left: asyncio.Event = field(default_factory=asyncio.Event)
     down: bool = False
 
-    @property
-    def room(self) -> bool:
-        paced = hasattr(self.judge, "pace")
-        return self.open < (int(self.pace.limit) if paced else 2) + _AHEAD
+    def __post_init__(self) -> None:
+        self.window = Window(self.judge)
 
     def try_again(self) -> None:
         """A judge that had given up on its server is asked again by whoever comes next."""
@@ -111,8 +103,8 @@ class JudgingQueue:
         self._lookups = ThreadPoolExecutor(2, "editjudge-lookups")
         self.terms = site.terms
         self._site, self._rubrics, self._resources = site, rubrics, resources
-        self._bounds = ImageBounds(max_bytes=site.terms.max_picture)
-        self._pictures = ImageCache(bounds=self._bounds)
+        self._reader = PictureReader(bounds=ImageBounds(max_bytes=site.terms.max_picture))
+        self._pictures = ImageCache(self._reader)
         self._album = UploadFolder(site.terms.pictures, site.terms.max_pictures) if site.terms.pictures else None
         self._writer = Writer(site.store)
         self._lines: dict[str, asyncio.Task[JudgeQueue]] = {}
@@ -198,42 +190,20 @@ class JudgingQueue:
         """Meant for a thread: pictures are hashed here."""
         return [self._planned(line.judge, edit, QuestionSettings(rubrics)) for edit in edits]
 
-    def _planned(self, judge: Judge, edit: Edit, shape: QuestionSettings) -> QueuedEdit:
-        digests, seen = DigestCache(bounds=self._bounds), dict[str, KnownImage]()
-        failed: dict[str, Exception] = {}
-        for role in IMAGE_ROLES:
-            if (source := getattr(edit, role)) is not None:
-                try:
-                    if known := digests.known(source):
-                        seen[role] = known
-                except Exception as error:  # raised where the role is looked at, so that it is of this edit alone
-                    failed[role] = error
+    def _planned(self, judge: Judge, edit: Edit, settings: QuestionSettings) -> QueuedEdit:
+        digests = DigestCache(self._reader)
+        pictures = readable_pictures(edit, digests)
 
-        def look(_: Edit, role: str) -> KnownImage | None:
-            if role in failed:
-                raise failed[role]
-            return seen.get(role)
+        def look(edit: Edit, role: str) -> KnownImage | None:
+            return pictures.get(role) or look_at(digests, edit, role)
 
-        found = list(works([edit], shape, judge, look))
-        shown = {role: known.digest for role, known in seen.items()}
-        images = {
-            role: {"source": self._kept_at(getattr(edit, role), known), "digest": known.digest}
-            for role, known in seen.items()
-        }
-        words = (edit.model, edit.edit_type, edit.group, edit.instruction, edit.referring_expression, edit.metadata)
-        content = hashlib.sha256(json.dumps([shown, *words], sort_keys=True).encode()).hexdigest()
+        planned = list(works([edit], settings, judge, look))
+        shown = {role: known.digest for role, known in pictures.items()}
+        labels = (edit.model, edit.edit_type, edit.group, edit.instruction, edit.referring_expression, edit.metadata)
+        content = hashlib.sha256(json.dumps([shown, *labels], sort_keys=True).encode()).hexdigest()
         stored_as = f"{edit.id}-{content[:12]}"
-        item = Item(
-            stored_as,
-            edit.model,
-            edit.edit_type,
-            edit.group or shown.get("input", stored_as),
-            edit.instruction,
-            edit.referring_expression,
-            images,
-            edit.metadata,
-        )
-        return QueuedEdit(edit, found, stored_as, item)
+        places = {role: self._kept_at(getattr(edit, role), known) for role, known in pictures.items()}
+        return QueuedEdit(edit, planned, stored_as, item_of(edit, shown, name=stored_as, places=places))
 
     def _kept_at(self, data: bytes, known: KnownImage) -> str:
         return (self._album and self._album.keep(data, known)) or "sent, and not kept"
@@ -312,14 +282,10 @@ class JudgingQueue:
 
     def _known(self, fresh: Mapping[str, Work]) -> dict[str, Judgement]:
         """What is answered already; the rest is claimed, so that no run asks it too."""
-        known = self._kept(list(fresh))
-        if paid := [key for key, work in fresh.items() if key not in known and is_paid(work)]:
-            mine = self._claims.take(paid)
-            later = self._kept(sorted(mine))  # answered between the look and the claim
-            self._claims.give_back(later)
-            self._claimed |= mine - later.keys()
-            known |= later
-        return known
+        states = claim_tasks(self._site.store, self._claims, fresh)
+        self._claimed |= {key for key in states.mine if is_paid(fresh[key])}
+        answered = [key for key, status in states.statuses.items() if status in DONE]
+        return {key: judgement for key in answered if (judgement := self._site.store.judgement(key))}
 
     async def _from_elsewhere(self, work: Work) -> Judgement | None:
         """What a run that is asking the same is answered; None once the task is ours."""
@@ -331,17 +297,10 @@ class JudgingQueue:
                 await asyncio.sleep(LOOK)
         return None
 
-    def _kept(self, keys: list[str]) -> dict[str, Judgement]:
-        done = [key for key, status in self._site.store.done(keys).items() if status in DONE]
-        return {key: found for key in done if (found := self._site.store.judgement(key))}
-
     async def _drive(self, line: JudgeQueue) -> None:
         while True:
             work = await line.waiting.get()
-            while not line.room:
-                line.left.clear()
-                await line.left.wait()
-            line.open += 1
+            await line.window.enter()
             self._start(self._do(line, work), self._tasks)
 
     async def _do(self, line: JudgeQueue, work: Work) -> None:
@@ -364,8 +323,7 @@ class JudgingQueue:
                 self._claimed.discard(work.task.key)
                 self._lookups.submit(self._claims.give_back, [work.task.key])
             del self._asked[work.task.key]
-            line.open -= 1
-            line.left.set()
+            line.window.leave()
 
     async def _put(self, judgement: Judgement) -> None:
         """A store that failed, say for want of space, may do better for the next."""

@@ -33,7 +33,7 @@ from run.made import (
 
 from bench.stub import Behaviour
 from editjudge.cli.progress import describe
-from editjudge.run.planner import RunTally
+from editjudge.run.summary import RunTally
 from editjudge.store.store import Store
 
 OPENAI = SPECS["openai"]

@@ -26,7 +26,7 @@ from editjudge.measured import Measured, evidence_pictures
 from editjudge.rubrics.contract import Verdict, check
 from editjudge.rubrics.envelope import envelope
 from editjudge.rubrics.files import resolve
-from editjudge.run.single import judge_edit
+from editjudge.run.job import judge_edit
 
 from .made import encoded, photograph, recoloured, region
 

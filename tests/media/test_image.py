@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from PIL import Image, ImageCms, ImageOps
 
 from editjudge.errors import ImageError
 from editjudge.media import image as images
-from editjudge.media.cache import DigestCache, Encoded, ImageCache
+from editjudge.media.cache import DigestCache, Encoded, ImageCache, PictureReader
 from editjudge.media.image import AS_IS, ImageBounds, ImageLimits, decode, plan, prepare, probe, read
 
 UNLIMITED = ImageLimits()
@@ -679,11 +679,41 @@ def test_a_file_that_is_not_there_has_no_digest(tmp_path: Path) -> None:
 
 
 def test_pictures_that_are_no_files_have_digests_too() -> None:
-    digests = DigestCache(fetch=lambda _: b"fetched")
+    digests = DigestCache(PictureReader(fetch=lambda _: b"fetched"))
     assert digests.of(b"abc") == images.digest(b"abc")
     assert digests.of("data:,abc") == images.digest(b"abc")
     assert digests.of("http://example.org/a") == images.digest(b"fetched")
     assert digests.dump() == {}
+
+
+def test_what_was_planned_is_encoded_from_the_same_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, reads = settled(tmp_path / "a.png", SAMPLES["png"](6, 4)), counted(monkeypatch)
+    reader = PictureReader()
+    known = DigestCache(reader).of(path)
+    settled(path, b"something else by now")
+    (encoded,) = asyncio.run(gathered(ImageCache(reader).encoded(path, UNLIMITED, known)))
+    assert (encoded.digest, encoded.width, reads) == (known, 6, ["a.png"])
+
+
+async def gathered(*waiting: Awaitable[Encoded]) -> list[Encoded]:
+    return await asyncio.gather(*waiting)
+
+
+def test_pictures_that_are_read_and_not_encoded_yet_are_held_within_the_budget(tmp_path: Path) -> None:
+    paths = [settled(tmp_path / f"{n}.png", SAMPLES["png"](6, 4 + n)) for n in range(9)]
+    largest = max(path.stat().st_size for path in paths)
+    reader = PictureReader(budget=3 * largest)
+    for path in paths:
+        reader.look(path)
+        assert sum(len(picture.data) for picture in reader._recent.values()) == reader._held <= 3 * largest
+    assert reader.bytes_read == sum(path.stat().st_size for path in paths)
+    assert reader.take(paths[-1]).known.digest == images.digest(paths[-1].read_bytes())
+
+
+def test_a_judge_of_this_process_gets_the_file_itself_and_no_base64() -> None:
+    data = SAMPLES["png"](6, 4)
+    (encoded,) = asked(ImageCache(), data, limits=ImageLimits(base64=False))
+    assert encoded.data == data
 
 
 class Counting:
@@ -700,7 +730,7 @@ class Counting:
 
 def test_tasks_that_want_the_same_picture_have_it_encoded_once() -> None:
     fetch = Counting(SAMPLES["png"](20, 10))
-    pictures = ImageCache(fetch=fetch)
+    pictures = ImageCache(PictureReader(fetch=fetch))
 
     async def ask_all() -> None:
         await asyncio.gather(*(pictures.encoded(f"http://example.org/{n % 2}", UNLIMITED) for n in range(50)))
@@ -712,7 +742,7 @@ def test_tasks_that_want_the_same_picture_have_it_encoded_once() -> None:
 
 def test_a_task_that_gives_up_takes_nothing_from_the_others() -> None:
     fetch = Counting(SAMPLES["png"](20, 10))
-    pictures = ImageCache(fetch=fetch)
+    pictures = ImageCache(PictureReader(fetch=fetch))
 
     async def ask() -> Encoded:
         first = asyncio.create_task(pictures.encoded("http://example.org/a", UNLIMITED))
@@ -755,7 +785,7 @@ def test_a_failure_reaches_everyone_and_is_not_kept(tmp_path: Path) -> None:
 def test_what_was_used_longest_ago_makes_room() -> None:
     data = SAMPLES["png"](20, 10)
     fetch = Counting(data)
-    pictures = ImageCache(fetch=fetch, budget=int(2.5 * len(base64.b64encode(data))))
+    pictures = ImageCache(PictureReader(fetch=fetch), budget=int(2.5 * len(base64.b64encode(data))))
     asked(pictures, *(f"http://example.org/{name}" for name in "abaca"))  # c pushes b out
     assert fetch.calls == 3
     asked(pictures, "http://example.org/b")
@@ -765,7 +795,7 @@ def test_what_was_used_longest_ago_makes_room() -> None:
 def test_a_picture_larger_than_the_budget_pushes_nobody_out() -> None:
     small, large = SAMPLES["png"](20, 10), SAMPLES["bmp"](60, 40)
     fetch = Counting(small)
-    pictures = ImageCache(fetch=fetch, budget=len(base64.b64encode(small)))
+    pictures = ImageCache(PictureReader(fetch=fetch), budget=len(base64.b64encode(small)))
     (_, other, _) = asked(pictures, "http://example.org/a", large, "http://example.org/a")
-    assert other.width == 60 and len(other.base64) > len(base64.b64encode(small))
+    assert other.width == 60 and len(other.data) > len(base64.b64encode(small))
     assert fetch.calls == 1

@@ -18,8 +18,8 @@ from editjudge.errors import UsageError
 from editjudge.judges import batch_openai
 from editjudge.judges.registry import Options
 from editjudge.run import batch as engine
+from editjudge.run.engine import RunControl
 from editjudge.run.pace import Retry
-from editjudge.run.planner import RunControl
 from editjudge.store import batches as kept
 from editjudge.store.schema import batch_lines
 from editjudge.store.store import Store

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.stub import Behaviour
+from editjudge import manifest as manifest_module
+from editjudge.edit import Edit
 from editjudge.errors import JudgeError, ManifestError, StoreError, UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges.judge import Work
@@ -25,9 +27,10 @@ from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options
 from editjudge.media import cache as pictures
 from editjudge.rubrics.files import dump, load
-from editjudge.run import planner as planning
+from editjudge.run import plan as planning
+from editjudge.run.engine import RunControl
 from editjudge.run.job import Job
-from editjudge.run.planner import Planner, RunControl
+from editjudge.run.plan import Planner
 from editjudge.store.store import Store
 
 from .made import (
@@ -97,6 +100,30 @@ def test_running_again_reads_no_picture_also_where_the_manifest_is_named_from_wh
         monkeypatch.setattr(pictures, "read", no_picture)
         again = run(Path("edits.jsonl"), store)
     assert again.statuses() == {"ok": 15}
+
+
+def test_each_picture_is_read_once_and_the_manifest_opened_once(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = edits(tmp_path, 8)
+    monkeypatch.setattr(pictures.DigestCache, "_SETTLED_NS", -(10**12))
+    opened: list[str] = []
+    read, read_manifest = pictures.read, manifest_module.read
+
+    def reading(source: Path, **options: Any) -> bytes:
+        opened.append(source.name)
+        return read(source, **options)
+
+    def reading_manifest(path: Path, **options: Any) -> Iterator[Edit]:
+        opened.append(path.name)
+        return read_manifest(path, **options)
+
+    monkeypatch.setattr(pictures, "read", reading)
+    monkeypatch.setattr(manifest_module, "read", reading_manifest)
+    with stub():
+        done = run(manifest, store)
+    assert done.statuses() == {"ok": 24}
+    assert sorted(opened) == sorted(path.name for path in tmp_path.iterdir() if path.suffix in (".png", ".jsonl"))
 
 
 def no_picture(*_: object, **__: object) -> bytes:

@@ -20,8 +20,7 @@ from editjudge.judgement import Task
 from editjudge.judges.judge import Judge, Work
 from editjudge.rubrics.files import load
 from editjudge.run import batch as batches
-from editjudge.run.plan import QuestionSettings
-from editjudge.run.planner import Planner
+from editjudge.run.plan import Planner, QuestionSettings
 from editjudge.store.claims import Claims
 from editjudge.store.store import Store
 

@@ -16,14 +16,14 @@ from editjudge.edit import Edit
 from editjudge.errors import WorldError
 from editjudge.judgement import Judgement, Task
 from editjudge.judges import chat as vlm
-from editjudge.judges import unexpected as module
 from editjudge.judges.chat import ChatJudge
 from editjudge.judges.judge import Judge, Load, Work
 from editjudge.judges.registry import Options
 from editjudge.media.cache import DigestCache, ImageCache
 from editjudge.rubrics.files import load
 from editjudge.run import batch as batches
-from editjudge.run.single import judged
+from editjudge.run import feed as module
+from editjudge.run.feed import judged
 
 from .made import answered, canned, edits, environment, rows_of, run, stub
 
