@@ -1,1 +1,14 @@
 """Who answers: vision-language models over HTTP, recorded replies, and the embedded judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def read_table(name: str) -> Any:
+    """A YAML file of this package."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is built
+    return yaml.load((Path(__file__).parent / name).read_bytes(), loader)  # noqa: S506  (both are safe)

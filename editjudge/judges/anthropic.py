@@ -26,20 +26,11 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _RESERVED = frozenset({"model", "messages", "stream"})
 
 
-def request(
-    conversation: Conversation,
-    model: str,
-    parameters: Parameters,
-    *,
-    default_max_tokens: int = DEFAULT_MAX_TOKENS,
-    cache_images: bool = False,
-) -> ChatRequest:
-    """`cache_images` lets the server keep the pictures for the next rubric or repeat. Off unless asked for: writing
-    to the cache costs a quarter more than not caching, which only pays where the same pictures come again soon."""
+def request(conversation: Conversation, model: str, parameters: Parameters) -> ChatRequest:
     body = {
         "model": model,
-        "max_tokens": default_max_tokens if parameters.max_tokens is None else parameters.max_tokens,
-        "messages": list(_messages(conversation, cache_images)),
+        "max_tokens": DEFAULT_MAX_TOKENS if parameters.max_tokens is None else parameters.max_tokens,
+        "messages": list(_messages(conversation)),
         **_settings(conversation, parameters),
     }
     body = pieces.merged(body, parameters.extra, _RESERVED)
@@ -69,8 +60,8 @@ def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, A
     return settings | ({"output_config": output} if output else {})
 
 
-def _messages(conversation: Conversation, cache_images: bool) -> Iterator[dict[str, Any]]:
-    yield {"role": "user", "content": list(_content(conversation, cache_images))}
+def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
+    yield {"role": "user", "content": list(_content(conversation))}
     for turn in conversation.turns:
         # Blank content is refused. Two user messages in a row are read as one.
         if turn.reply.strip():
@@ -78,17 +69,14 @@ def _messages(conversation: Conversation, cache_images: bool) -> Iterator[dict[s
         yield {"role": "user", "content": turn.message}
 
 
-def _content(conversation: Conversation, cache_images: bool) -> Iterator[dict[str, Any]]:
-    last = pieces.last_image(conversation.parts) if cache_images else None
-    for index, part in enumerate(conversation.parts):
-        if isinstance(part, TextPart):
-            if part.text.strip():
-                yield {"type": "text", "text": part.text}
-            continue
-        picture = pieces.picture_of(conversation, part)
-        source = {"type": "base64", "media_type": picture.media_type, "data": Spliced(picture.base64)}
-        cached = {"cache_control": {"type": "ephemeral"}} if index == last else {}
-        yield {"type": "image", "source": source, **cached}
+def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
+    for part in conversation.parts:
+        if not isinstance(part, TextPart):
+            picture = pieces.picture_of(conversation, part)
+            source = {"type": "base64", "media_type": picture.media_type, "data": Spliced(picture.base64)}
+            yield {"type": "image", "source": source}
+        elif part.text.strip():
+            yield {"type": "text", "text": part.text}
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:

@@ -16,7 +16,7 @@ from typing import Any
 from editjudge.errors import UsageError
 from editjudge.judges.messages import CallFailed, Conversation, EncodedPicture, ProblemKind, kind_of
 from editjudge.judges.server_errors import read_error
-from editjudge.rubrics.prompt import ImagePart, Part
+from editjudge.rubrics.prompt import ImagePart
 
 # --- bodies ---------------------------------------------------------------------------------------------------
 
@@ -72,11 +72,6 @@ def picture_of(conversation: Conversation, part: ImagePart) -> EncodedPicture:
         return conversation.pictures[part.role]
     except KeyError:
         raise UsageError(f'the question shows the image "{part.role}", and no such picture was given') from None
-
-
-def last_image(parts: tuple[Part, ...]) -> int | None:
-    """Where the last picture stands."""
-    return next((i for i in reversed(range(len(parts))) if isinstance(parts[i], ImagePart)), None)
 
 
 def echoed(reply: str) -> str:

@@ -17,7 +17,7 @@ from editjudge.judges.http import Response
 from editjudge.judges.judge import JudgingFailed, Load, Pacing, Work
 from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, EncodedPicture, Message, Parameters, Reply
 from editjudge.judges.prices import Price, answer_tokens, most_image_tokens, question_tokens
-from editjudge.judges.providers import Endpoint
+from editjudge.judges.providers import PROVIDERS, Endpoint
 from editjudge.judges.server_errors import context_advice
 from editjudge.media.image import ImageLimits
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
@@ -333,7 +333,7 @@ class ChatJudge:
         status, code = _outcome(problem)
         message = str(problem)
         if problem.kind == "context":
-            message = context_advice(self.endpoint.provider, message)
+            message = context_advice(PROVIDERS[self.endpoint.provider].context_setting, message)
         reason = Remark(code, message)
         failed = Exchange("", status, finish="error", reasons=(reason,))
         kept = (*exchanges, failed)

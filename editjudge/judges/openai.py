@@ -13,8 +13,6 @@ from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Par
 from editjudge.rubrics.contract import Finish
 from editjudge.rubrics.prompt import TextPart
 
-SchemaStyle = Literal["json_schema", "json_object"]
-"""`json_object` is for servers that can promise JSON, but not of which form."""
 MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
 """OpenAI's reasoning models refuse the older `max_tokens`; many compatible servers know nothing else."""
 
@@ -26,7 +24,6 @@ def request(
     model: str,
     parameters: Parameters,
     *,
-    schema_style: SchemaStyle = "json_schema",
     max_tokens_field: MaxTokensField = "max_completion_tokens",
 ) -> ChatRequest:
     """A POST below a base URL that ends in `/v1`."""
@@ -35,7 +32,7 @@ def request(
         "seed": parameters.seed,
         max_tokens_field: parameters.max_tokens,
         "reasoning_effort": parameters.reasoning_effort,
-        "response_format": _response_format(conversation, schema_style),
+        "response_format": _response_format(conversation),
     }
     body = {
         "model": model,
@@ -62,11 +59,9 @@ def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
             yield {"type": "image_url", "image_url": {"url": url}}
 
 
-def _response_format(conversation: Conversation, style: SchemaStyle) -> dict[str, Any] | None:
+def _response_format(conversation: Conversation) -> dict[str, Any] | None:
     if conversation.schema is None:
         return None
-    if style == "json_object":
-        return {"type": "json_object"}
     # A rubric may be called anything; the name of a schema may not.
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", conversation.schema_name)[:64] or "answer"
     return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": conversation.schema}}

@@ -1,9 +1,22 @@
-"""Who can be asked, as data: addresses, keys, what pictures they take, and what they promise about a schema."""
+"""Who can be asked: providers.yaml says their addresses, keys, what pictures they take and what they promise about a
+schema; an `Endpoint` is one model of one of them.
+
+A server that speaks one of the three wire formats needs no code, only an entry in that file, or here for a test:
+
+    PROVIDERS["mine"] = Provider(
+        wire="openai",
+        base_url="http://127.0.0.1:9000/v1",
+        key_variables=("MINE_API_KEY",),
+        limits=ImageLimits(frozenset({"jpeg", "png"}), max_side=2048),
+    )
+    endpoint = resolve("mine/any-model")
+
+Another format is a module with the two functions of `Wire`, named in `wire`.
+"""
 
 from __future__ import annotations
 
 import base64
-import dataclasses
 import difflib
 import ipaddress
 import json
@@ -17,6 +30,7 @@ from typing import Any, Literal, NoReturn, Protocol, cast
 
 from editjudge.errors import UsageError, near_miss
 from editjudge.judgement import SchemaMode
+from editjudge.judges import read_table
 from editjudge.judges.messages import ChatRequest, Conversation, Parameters, Reply
 from editjudge.media.image import ImageLimits
 
@@ -98,6 +112,7 @@ class Provider:
     """The defaults of one name before the slash."""
 
     wire: str
+    """A module of the wire format, by its whole name or by that in this package: `openai`, `anthropic`, `google`."""
     base_url: str | None = None
     base_variables: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
@@ -108,120 +123,24 @@ class Provider:
     schema_mode: SchemaMode = "enforced"
     options: Mapping[str, Any] = field(default_factory=dict)
     """Passed on to the wire format."""
-    unsupported: frozenset[str] = frozenset()
+    unsupported: tuple[str, ...] = ()
     """Settings that have no place in the requests of this provider, and are left out of them."""
     version_variables: tuple[str, ...] = ()
     """Azure's dated API versions. Where none is named, its undated v1 API is used."""
+    context_setting: str = "the context length of the server, or take a model with a longer one"
+    """What to raise where a question does not fit."""
 
 
-_OPENAI = "editjudge.judges.openai"
-_ANTHROPIC = "editjudge.judges.anthropic"
-_GOOGLE = "editjudge.judges.google"
+def _provider(entry: Mapping[str, Any]) -> Provider:
+    """Lists of the file become what the fields are: tuples, sets and limits of pictures."""
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    limits = dict(entry.get("limits", {}))
+    if "formats" in limits:
+        limits["formats"] = frozenset(limits["formats"])
+    return Provider(**fields | {"limits": ImageLimits(**limits)})
 
-_OLD_FIELD: Mapping[str, Any] = {"max_tokens_field": "max_tokens"}
-_PLAIN = ImageLimits(frozenset({"jpeg", "png"}))
-"""llama.cpp and what is built on it read pictures with stb_image, which knows no WebP; unknown servers read these."""
-_PILLOW = ImageLimits(frozenset({"jpeg", "png", "webp", "gif"}))
 
-PROVIDERS: Mapping[str, Provider] = {
-    "openai": Provider(
-        _OPENAI,
-        "https://api.openai.com/v1",
-        ("OPENAI_BASE_URL",),
-        ("OPENAI_API_KEY",),
-        needs_key=True,
-        limits=ImageLimits(max_bytes=20_000_000),  # documented per image for years; larger ones now pass on some models
-    ),
-    "anthropic": Provider(
-        _ANTHROPIC,
-        "https://api.anthropic.com",
-        ("ANTHROPIC_BASE_URL",),
-        ("ANTHROPIC_API_KEY",),
-        needs_key=True,
-        auth="x-api-key",
-        # 10 MiB a picture, counted after base64; sides of more than 8000 pixels are refused.
-        limits=ImageLimits(max_side=8_000, max_bytes=10 * 2**20 * 3 // 4),
-        unsupported=frozenset({"seed"}),
-    ),
-    "google": Provider(
-        _GOOGLE,
-        "https://generativelanguage.googleapis.com",
-        ("GOOGLE_GEMINI_BASE_URL",),
-        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),  # in the order of Google's own client
-        needs_key=True,
-        auth="x-goog-api-key",
-        # No GIF. The limit is on the whole request, 20 MB where it is lowest: three pictures of 5 MB in base64.
-        limits=ImageLimits(frozenset({"jpeg", "png", "webp", "heic"}), max_bytes=4_900_000),
-    ),
-    "openrouter": Provider(
-        _OPENAI,
-        "https://openrouter.ai/api/v1",
-        ("OPENROUTER_BASE_URL",),
-        ("OPENROUTER_API_KEY",),
-        needs_key=True,
-        schema_mode="requested",  # depends on who serves the model at the moment
-        options=_OLD_FIELD,
-    ),
-    "azure": Provider(
-        _OPENAI,
-        None,
-        ("AZURE_OPENAI_ENDPOINT",),
-        ("AZURE_OPENAI_API_KEY",),
-        needs_key=True,
-        auth="api-key",
-        limits=ImageLimits(max_bytes=20_000_000),
-        version_variables=("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION"),
-    ),
-    "vllm": Provider(
-        _OPENAI,
-        "http://localhost:8000/v1",
-        ("VLLM_BASE_URL",),
-        ("VLLM_API_KEY",),
-        limits=_PILLOW,
-        options=_OLD_FIELD,
-    ),
-    "sglang": Provider(
-        _OPENAI,
-        "http://localhost:30000/v1",
-        ("SGLANG_BASE_URL",),
-        ("SGLANG_API_KEY",),
-        limits=_PILLOW,
-        options=_OLD_FIELD,
-    ),
-    "ollama": Provider(
-        _OPENAI,
-        "http://localhost:11434/v1",
-        ("OLLAMA_BASE_URL",),
-        ("OLLAMA_API_KEY",),
-        limits=_PLAIN,
-        options=_OLD_FIELD,
-    ),
-    "llamacpp": Provider(
-        _OPENAI,
-        "http://localhost:8080/v1",
-        ("LLAMACPP_BASE_URL",),
-        ("LLAMA_API_KEY",),
-        limits=_PLAIN,
-        options=_OLD_FIELD,
-    ),
-    "lmstudio": Provider(
-        _OPENAI,
-        "http://localhost:1234/v1",
-        ("LMSTUDIO_BASE_URL",),
-        ("LM_API_TOKEN",),
-        limits=_PLAIN,
-        options=_OLD_FIELD,
-    ),
-    "openai-compatible": Provider(
-        _OPENAI,
-        None,
-        ("OPENAI_COMPATIBLE_BASE_URL",),
-        ("OPENAI_COMPATIBLE_API_KEY",),  # not OPENAI_API_KEY, which is nobody else's business
-        limits=_PLAIN,
-        schema_mode="requested",
-        options=_OLD_FIELD,
-    ),
-}
+PROVIDERS: dict[str, Provider] = {name: _provider(entry) for name, entry in read_table("providers.yaml").items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +162,7 @@ class Endpoint:
     """Without the key."""
     query: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    unsupported: frozenset[str] = frozenset()
+    unsupported: tuple[str, ...] = ()
     """Settings that are left out of the requests."""
     warnings: tuple[str, ...] = ()
 
@@ -279,12 +198,8 @@ class Endpoint:
             headers["authorization" if bearer else self.auth] = f"Bearer {key}" if bearer else key
         return f"{self.url}/{request.path}{query}", headers
 
-    def with_options(self, **options: Any) -> Endpoint:
-        """The same, with further options of its wire format."""
-        return dataclasses.replace(self, options={**self.options, **options})
-
     def _wire(self) -> Wire:
-        return cast(Wire, import_module(self.wire))
+        return cast(Wire, import_module(self.wire if "." in self.wire else f"editjudge.judges.{self.wire}"))
 
 
 def resolve(
@@ -298,7 +213,7 @@ def resolve(
     if key and base.startswith("http://") and not _is_loopback(base):
         host = urllib.parse.urlsplit(base).hostname
         warnings = (*warnings, f"the key of {name} goes to {host} unencrypted; use https")
-    if provider.wire == _OPENAI and name != "azure" and not urllib.parse.urlsplit(base).path:
+    if provider.wire == "openai" and name != "azure" and not urllib.parse.urlsplit(base).path:
         warnings = (*warnings, f"{base} has no path; most servers that speak this format answer below {base}/v1")
     version = next((environ[v] for v in provider.version_variables if environ.get(v)), None)
     url, query = _azure(base, model, version) if name == "azure" else (base, {})

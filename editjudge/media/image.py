@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
-from editjudge.media.header import MEDIA_TYPES, Format, ImageInfo, Mode, Unreadable, format_of, header
+from editjudge.media.header import MEDIA_TYPES, Format, ImageInfo, Mode, Unreadable, format_of, header, refuse_garbage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -191,8 +191,8 @@ def probe(data: bytes, *, name: str = "picture", bounds: ImageBounds = BOUNDS) -
     """What the picture is, from its header; refuses what is none, ends early, or would be too large decoded."""
     _bound_bytes(len(data), name, bounds)
     try:
-        found = format_of(data)
-        info = _lazily(data, found, name) if found in ("tiff", "heic") else header(data, found)
+        kind = format_of(data)
+        info = header(data, kind) or _lazily(data, kind, name)
     except Unreadable as error:
         raise ImageError(f"{name}: {error}") from None
     claim = f"{name}: claims {info.width:,} x {info.height:,} pixels"
@@ -202,21 +202,23 @@ def probe(data: bytes, *, name: str = "picture", bounds: ImageBounds = BOUNDS) -
         raise ImageError(f"{claim}; expected at most {bounds.max_side:,} on a side")
     if info.width * info.height > bounds.max_pixels:
         raise ImageError(f"{claim}; expected at most {bounds.max_pixels:,} in all")
+    if kind in ("gif", "bmp"):
+        _check_whole(data, info, name)
     return info
 
 
 _PILLOW_MODES: dict[str, Mode] = {"1": "gray", "L": "gray", "P": "palette", "RGB": "rgb", "CMYK": "cmyk"}
 
 
-def _lazily(data: bytes, found: Format, name: str) -> ImageInfo:
-    """TIFF and HEIC, whose headers are whole file systems: as Pillow sees them, still without pixels."""
-    with _pillow(name, found):
-        image = _open(data, found)
+def _lazily(data: bytes, kind: Format, name: str) -> ImageInfo:
+    """The other formats as Pillow sees them, without pixels."""
+    with _pillow(name, kind):
+        image = _open(data, kind)
         tags = getattr(image, "tag_v2", {})
         bits = tags.get(258, 8)
         mode = image.mode.removesuffix("A") if image.mode != "CMYK" else image.mode
         return ImageInfo(
-            found,
+            kind,
             # Pillow swaps the sides of a TIFF that lies on its side; the tags have them as stored.
             tags.get(256, image.width),
             tags.get(257, image.height),
@@ -227,13 +229,24 @@ def _lazily(data: bytes, found: Format, name: str) -> ImageInfo:
             orientation=tags.get(274, 1) if tags.get(274, 1) in range(1, 9) else 1,
             has_icc=bool(image.info.get("icc_profile")),
             animated=_has_second(image),
-            lossless=found == "tiff" and tags.get(259) not in (6, 7),
+            lossless=kind != "heic" and tags.get(259) not in (6, 7),
         )
 
 
+def _check_whole(data: bytes, info: ImageInfo, name: str) -> None:
+    """Decodes a GIF or BMP, which are rare: only so does Pillow notice that one ends early."""
+    with _DECODING.room(info.width * info.height), _pillow(name):
+        _open(data, info.format).load()
+        if info.format == "gif" and not data.rstrip(b"\0").endswith(b";"):
+            try:
+                refuse_garbage(data, data.rfind(b";") + 1)
+            except Unreadable as error:
+                raise ImageError(f"{name}: {error}") from None
+
+
 def _has_second(image: Any) -> bool:
-    """Whether there is another page, without counting them all."""
-    if image.format != "TIFF":
+    """Whether there is another frame or page, without counting them all."""
+    if image.format not in ("TIFF", "GIF"):
         return bool(getattr(image, "is_animated", False))
     try:
         image.seek(1)
@@ -358,18 +371,18 @@ def _upright(image: Image, info: ImageInfo) -> Image:
     return image.transpose(turns[info.orientation])
 
 
-def _open(data: bytes, found: Format) -> Any:
+def _open(data: bytes, kind: Format) -> Any:
     """Pillow's reader for exactly this format.
 
     `Image.open` would ask every plugin, and hold the picture against a limit that is global to the process.
     """
-    if found == "heic":
+    if kind == "heic":
         try:
             heif = importlib.import_module("pillow_heif")
         except ImportError:
             raise Unreadable("is HEIC, which needs an extra: pip install 'editjudge[heic]'") from None
         return heif.HeifImageFile(io.BytesIO(data))
-    stem = "WebP" if found == "webp" else found.capitalize()
+    stem = "WebP" if kind == "webp" else kind.capitalize()
     return getattr(importlib.import_module(f"PIL.{stem}ImagePlugin"), f"{stem}ImageFile")(io.BytesIO(data))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from editjudge.judges.messages import CallFailed
-from editjudge.judges.server_errors import ROWS, context_limit, read_error
+from editjudge.judges.server_errors import context_limit, error_rows, read_error
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_size_of_a_context_is_read(message: str, limit: int | None) -> None:
 
 
 def test_every_row_says_where_it_comes_from() -> None:
-    assert all(len(row.source) > 20 and row.statuses for row in ROWS)
+    assert all(len(row.source) > 20 and row.statuses for row in error_rows())
 
 
 def test_a_kind_that_rests_on_quoted_words_falls_back_to_the_status() -> None:

@@ -217,7 +217,6 @@ def test_anthropic_with_sampling_and_a_cached_prefix(server: Captured) -> None:
     import anthropic
 
     messages = anthropic_messages()
-    messages[0]["content"][3]["cache_control"] = {"type": "ephemeral"}
     client = anthropic.Anthropic(api_key=KEY, base_url=server.url, max_retries=0)
     with client, pytest.raises(anthropic.APIStatusError):
         client.messages.create(
@@ -230,7 +229,7 @@ def test_anthropic_with_sampling_and_a_cached_prefix(server: Captured) -> None:
             extra_headers={"anthropic-version": "2023-06-01"},
         )
     endpoint = resolve("anthropic/claude-sonnet-4-6", server.url, {"ANTHROPIC_API_KEY": KEY})
-    _, headers, body = ours(endpoint.with_options(cache_images=True), Parameters(temperature=0.0, max_tokens=99))
+    _, headers, body = ours(endpoint, Parameters(temperature=0.0, max_tokens=99))
     assert body == server.body
     assert headers["anthropic-version"] == server.headers["anthropic-version"]
 

@@ -78,7 +78,7 @@ def test_a_picture_is_handed_on_and_never_copied() -> None:
 
 def test_the_token_limit_is_always_there() -> None:
     assert sent(QUESTION, Parameters(max_tokens=5))["max_tokens"] == 5
-    assert sent(QUESTION, default_max_tokens=123)["max_tokens"] == 123
+    assert sent(QUESTION)["max_tokens"] == 16_384
 
 
 def test_schema_and_effort_stand_in_the_output_config() -> None:
@@ -102,13 +102,6 @@ def test_an_effort_that_the_vendor_does_not_have_is_refused() -> None:
 def test_sampling_parameters_need_the_version_that_has_them(parameters: Parameters) -> None:
     assert version(parameters) == "2023-06-01"
     assert version(Parameters()) == "2026-10-21"
-
-
-def test_only_the_last_picture_is_marked_for_the_cache_and_only_when_asked() -> None:
-    content = sent(QUESTION, cache_images=True)["messages"][0]["content"]
-    assert ["cache_control" in part for part in content] == [False, False, False, True, False]
-    assert content[3]["cache_control"] == {"type": "ephemeral"}
-    assert sent(Conversation((TextPart("x"),), {}), cache_images=True) == sent(Conversation((TextPart("x"),), {}))
 
 
 def test_blank_turns_and_texts_are_left_out_since_the_server_refuses_them() -> None:

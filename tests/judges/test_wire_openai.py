@@ -104,19 +104,10 @@ def test_compatible_servers_get_the_older_name_of_the_token_limit() -> None:
     assert body["max_tokens"] == 99 and "max_completion_tokens" not in body
 
 
-@pytest.mark.parametrize(
-    ("style", "expected"),
-    [
-        (
-            "json_schema",
-            {"type": "json_schema", "json_schema": {"name": "my_rubric_", "strict": True, "schema": SCHEMA}},
-        ),
-        ("json_object", {"type": "json_object"}),
-    ],
-)
-def test_a_schema_is_requested_in_the_style_of_the_server(style: str, expected: dict[str, Any]) -> None:
+def test_a_schema_is_requested_under_a_name_that_servers_take() -> None:
     asked = Conversation(QUESTION.parts, QUESTION.pictures, schema=MappingProxyType(SCHEMA), schema_name="my rubric!")
-    assert sent(asked, schema_style=style)["response_format"] == expected
+    expected = {"type": "json_schema", "json_schema": {"name": "my_rubric_", "strict": True, "schema": SCHEMA}}
+    assert sent(asked)["response_format"] == expected
 
 
 def test_the_properties_of_a_schema_keep_their_order() -> None:

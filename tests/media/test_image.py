@@ -246,9 +246,9 @@ def test_importing_the_module_imports_no_pillow() -> None:
         (b"just text", "begins with b'just tex'"),
         (b"\x89PNG\r\n\x1a\n", "truncated"),
         (b"\xff\xd8\xff\xd9", "ends before its picture begins"),
-        (b"BM" + bytes(60), "unknown header of 0 bytes"),
+        (b"BM" + bytes(60), "cannot be decoded"),
         (b"RIFF\x04\0\0\0WEBP", "without a picture"),
-        (b"GIF89a\1\0\1\0\0\0\0;", "without a picture"),
+        (b"GIF89a\1\0\1\0\0\0\0;", "no more images"),
         (png(0, 5, 8, 2, b""), "claims 0 x 5 pixels"),
         (png(5, 5, 8, 7, b""), "unknown colour type 7"),
     ],
@@ -285,7 +285,7 @@ def test_a_picture_that_would_fill_memory_is_refused_before_it_is_decoded(kind: 
 
 def test_a_bmp_that_claims_more_pixels_than_it_has_is_refused() -> None:
     data = bytearray(encoded(gradient(4, 4), "BMP"))
-    data[18:26] = struct.pack("<ii", 60_000, 60_000)
+    data[18:26] = struct.pack("<ii", 600, 600)
     with pytest.raises(ImageError, match="truncated"):
         probe(bytes(data))
 

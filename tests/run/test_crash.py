@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bench.stub import Behaviour, Stub
-from editjudge.run.engine import LOOKAHEAD
+from editjudge.run.feed import LOOKAHEAD
 from editjudge.store.store import Store
 
 from .made import SPECS, canned, edits, environment, expected, run, start, stub, until, variables

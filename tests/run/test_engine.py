@@ -26,6 +26,7 @@ from editjudge.judges.judge import Work
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options
 from editjudge.media import cache as pictures
+from editjudge.media import image as image_module
 from editjudge.rubrics.files import dump, load
 from editjudge.run import plan as planning
 from editjudge.run.engine import RunControl
@@ -108,7 +109,7 @@ def test_each_picture_is_read_once_and_the_manifest_opened_once(
     manifest = edits(tmp_path, 8)
     monkeypatch.setattr(pictures.DigestCache, "_SETTLED_NS", -(10**12))
     opened: list[str] = []
-    read, read_manifest = pictures.read, manifest_module.read
+    read, read_manifest = image_module.read, manifest_module.read
 
     def reading(source: Path, **options: Any) -> bytes:
         opened.append(source.name)
