@@ -1,4 +1,4 @@
-"""What the workers of a cluster share: one pace for each judge, one purse, one count, and the word to stop.
+"""What the workers of a cluster share: one pace for each judge, one budget, one count, and the word to stop.
 
 One of these lives in an actor of its own; it knows nothing of Ray. Whatever a worker holds here is given back when it
 has not been heard of for a while, since a node that dies says no goodbye.
@@ -91,7 +91,7 @@ class Coordinator:
             for spec in judges
         }
         self._unmetered = not (requests_per_minute or tokens_per_minute)
-        self._purse = Budget(budget)
+        self._budget = Budget(budget)
         self._silence = silence
         self._members: dict[str, _Member] = {}
         self._tallies: dict[str, RunTally] = {}
@@ -152,12 +152,12 @@ class Coordinator:
     async def end(self, judge: str, why: str) -> str:
         return str(await self._paces[judge].end(why))
 
-    # --- purse ------------------------------------------------------------------------------------------------
+    # --- budget ------------------------------------------------------------------------------------------------
 
     async def hold(self, worker: str, most: MaximumCost) -> tuple[int, int] | None:
         """Money for one request: its number, and the tokens that the answer may take. None: the budget is reached."""
         try:
-            hold = await self._purse.hold(most)
+            hold = await self._budget.hold(most)
         except BudgetReached:
             self.halt("budget")
             return None
@@ -196,14 +196,14 @@ class Coordinator:
             self._stopping, self._why = ending, why
             for pace in self._paces.values():
                 pace.stop()
-            self._purse.stop()
+            self._budget.stop()
 
     async def news(self) -> CoordinatorState:
         await self._bury()
         said = self._said[:]
         self._said.clear()
         busy = sum(len(member.pieces) for member in self._members.values())
-        short = self._purse.short if self._stopping == "budget" else None
+        short = self._budget.short if self._stopping == "budget" else None
         return CoordinatorState(total(self._tallies.values()), said, self._stopping, self._why, busy, short)
 
     def _member(self, worker: str) -> _Member:

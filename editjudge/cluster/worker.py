@@ -63,7 +63,7 @@ class Worker:
     def __init__(self, order: Order) -> None:
         self._order, self._id, self._conductor = order, uuid.uuid4().hex, order.conductor
         self._shape = QuestionSettings(order.rubrics, order.job.repeats, order.job.layout)
-        self._purse = ClusterBudget(order.budget, order.conductor, self._id)
+        self._budget = ClusterBudget(order.budget, order.conductor, self._id)
         self._open_shelf = shelves(order.place, order.run, self._shape)
         self._engines: dict[int, _Engine] = {}
         self._past = RunTally()
@@ -85,7 +85,7 @@ class Worker:
         order = self._order
         found = []
         for spec in order.job.judges:
-            judge = await open_judge(spec, order.job.options, self._pacing, self._resources, funds=self._purse)
+            judge = await open_judge(spec, order.job.options, self._pacing, self._resources, funds=self._budget)
             if identity(judge, order.rubrics) != order.identities[spec]:
                 raise UsageError(
                     f"{spec} is another judge on a node of the cluster than where the run was started: "
@@ -110,7 +110,7 @@ class Worker:
 
     def _tally(self) -> RunTally:
         tally = total([self._past, *(engine.tally for engine in self._engines.values())])
-        tally.estimated = self._purse.estimated
+        tally.estimated = self._budget.estimated
         return tally
 
     async def _judge(self, piece: Split) -> None:
@@ -153,11 +153,11 @@ class Worker:
 
 
 class _Engine(Engine):
-    """The local engine, with the cluster's purse."""
+    """The local engine, with the cluster's budget."""
 
     def __init__(self, worker: Worker, shelf: SplitSink) -> None:
         planner = worker.planner(shelf)
-        super().__init__(cast(Store, shelf), planner, worker._purse)
+        super().__init__(cast(Store, shelf), planner, worker._budget)
         self.tally, self._batches = planner.tally, shelf.store if isinstance(shelf, SplitSection) else None
 
     def in_batches(self, keys: Sequence[str]) -> Collection[str]:
@@ -189,17 +189,17 @@ class ClusterBudget(Budget):
 
 @dataclass
 class _ClusterReservation:
-    purse: ClusterBudget
+    budget: ClusterBudget
     number: int
     tokens: int
     most: MaximumCost
 
     def settle(self, cost: float | None) -> None:
-        self.purse.pay(self.number, cost)
+        self.budget.pay(self.number, cost)
 
     def lost(self) -> float:
         amount = self.most.of(self.tokens)
-        self.purse.estimated += amount
+        self.budget.estimated += amount
         self.settle(None)
         return amount
 

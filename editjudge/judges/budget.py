@@ -57,7 +57,7 @@ class Reservation(Protocol):
 
 
 class BudgetProtocol(Protocol):
-    """Who pays for requests: a purse of this process, that of a cluster, or that of a batch."""
+    """Who pays for requests: a budget of this process, that of a cluster, or that of a batch."""
 
     bounded: bool
     """Whether there is a budget: then the length of answers must be limited."""
@@ -133,14 +133,14 @@ class Budget:
 
 @dataclass(slots=True)
 class BudgetReservation:
-    purse: Budget
+    budget: Budget
     amount: float
     tokens: int
 
     def settle(self, cost: float | None) -> None:
-        self.purse.settle(self.amount, cost)
+        self.budget.settle(self.amount, cost)
 
     def lost(self) -> float:
-        self.purse.estimated += self.amount
+        self.budget.estimated += self.amount
         self.settle(None)
         return self.amount

@@ -92,7 +92,29 @@ class Pacing(Protocol):
 
 
 class Judge(Protocol):
-    """Anybody who can say how good an edit is."""
+    """Anybody who can say how good an edit is: the extension point for judges of one's own.
+
+    A judge needs no base class. This one scores an edit by the size of its output:
+
+        class SizeJudge:
+            spec = "size"
+            limits = ImageLimits(base64=False)  # files as they are, not base64
+
+            def identity(self, edit, rubric, repeat):
+                return {"judge": "size", "version": 1}  # raise the version to have everything judged anew
+
+            async def judge(self, work, load):
+                picture = await load("edited")
+                score = 7 if min(picture.width, picture.height) >= 512 else 1
+                reason = f"the output has {picture.width} x {picture.height} pixels"
+                keys = [factor.key for factor in work.rubric.factors]
+                reasons = dict.fromkeys(keys, reason)
+                return work.judgement("ok", scores=dict.fromkeys(keys, score), justifications=reasons)
+
+    `editjudge.run.feed.judged` asks it for one task, `editjudge.run.engine.Engine` for all tasks of a run. What it
+    cannot judge is `work.judgement("abstained", abstained={factor: reason})`; an exception is the failure of this
+    edit alone.
+    """
 
     spec: str
     """As the user named it."""

@@ -209,19 +209,19 @@ def test_a_batch_stays_within_the_budget(
     assert done.outcome.ending == "budget"
 
 
-# --- the purse ------------------------------------------------------------------------------------------------
+# --- the budget ------------------------------------------------------------------------------------------------
 
 
 def test_holding_takes_no_longer_with_many_in_flight() -> None:
     most = MaximumCost(0.001, 1e-6, 1_000, 100)
 
     def seconds(count: int) -> float:
-        purse = Budget(1e9)
+        budget = Budget(1e9)
         for _ in range(count):
-            assert purse.try_hold(most)
+            assert budget.try_hold(most)
         started = time.process_time()
         for _ in range(2_000):
-            assert purse.try_hold(most)
+            assert budget.try_hold(most)
         return time.process_time() - started
 
     few, many = (min(seconds(count) for _ in range(5)) for count in (10, 20_000))
@@ -229,25 +229,25 @@ def test_holding_takes_no_longer_with_many_in_flight() -> None:
 
 
 def test_what_is_held_and_spent_never_passes_the_budget_and_comes_back_exactly() -> None:
-    purse, holds, most = Budget(1.0), [], MaximumCost(0.07, 1e-5, 3_000, 10)
-    while hold := purse.try_hold(most):
+    budget, holds, most = Budget(1.0), [], MaximumCost(0.07, 1e-5, 3_000, 10)
+    while hold := budget.try_hold(most):
         holds.append(hold)
-    assert len(holds) == 10 and purse.spent + purse.reserved <= 1.0
+    assert len(holds) == 10 and budget.spent + budget.reserved <= 1.0
     for hold in holds:
         hold.settle(0.0)
-    assert (purse.reserved, purse.spent, purse.open) == (0.0, 0.0, 0)
+    assert (budget.reserved, budget.spent, budget.open) == (0.0, 0.0, 0)
 
 
 def test_who_waits_for_money_is_given_it_or_told_that_there_is_none() -> None:
     async def use() -> list[object]:
-        purse, most = Budget(1.0), MaximumCost(0.6, 1e-9, 10, 1)
-        first = await purse.hold(most)
-        waiting = [asyncio.create_task(purse.hold(most)) for _ in range(2)]
+        budget, most = Budget(1.0), MaximumCost(0.6, 1e-9, 10, 1)
+        first = await budget.hold(most)
+        waiting = [asyncio.create_task(budget.hold(most)) for _ in range(2)]
         await asyncio.sleep(0)
         first.settle(0.1)
         second = await waiting[0]
         second.settle(0.6)
-        return [*(await asyncio.gather(waiting[1], return_exceptions=True)), purse.short is not None, purse.spent]
+        return [*(await asyncio.gather(waiting[1], return_exceptions=True)), budget.short is not None, budget.spent]
 
     failed, short, spent = asyncio.run(use())
     assert isinstance(failed, BudgetReached)
@@ -255,9 +255,9 @@ def test_who_waits_for_money_is_given_it_or_told_that_there_is_none() -> None:
 
 
 def test_a_bound_that_proved_too_low_is_corrected_for_all_that_follow() -> None:
-    purse, most = Budget(1.0), MaximumCost(0.1, 0.0, 10, 1)
-    hold = purse.try_hold(most)
+    budget, most = Budget(1.0), MaximumCost(0.1, 0.0, 10, 1)
+    hold = budget.try_hold(most)
     assert hold
     hold.settle(0.3)
-    second = purse.try_hold(most)
+    second = budget.try_hold(most)
     assert second and second.amount == pytest.approx(0.3)
