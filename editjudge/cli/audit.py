@@ -21,7 +21,8 @@ def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
     """Look a manifest over before it is judged.
 
     Finds missing and broken files, duplicate ids and pictures, changed sizes, empty instructions and contradictory
-    labels, and outputs that are no edit: flat, near_flat, noise, unrelated, unchanged, mirrored, upscaled, tile. Exits
+    labels, and outputs that are no edit: flat, near_flat, partly_blank, noise, upscaled, thumbnail,
+    unrelated, unchanged, mirrored, tile. Exits
     with 1 if there is a finding.
     """
     from editjudge.manifest.audit import audit

@@ -13,7 +13,7 @@ import numpy as np
 from editjudge.errors import ImageError
 from editjudge.measured import evidence, factors, reference
 from editjudge.measured.calibration import Calibration
-from editjudge.measured.degenerate import Degenerate, find_degenerate, worst
+from editjudge.measured.degenerate import Degenerate, classify, worst
 from editjudge.measured.factor_verdict import FactorVerdict, abstain, on_scale
 from editjudge.measured.lettering import TextLine, TextReading, TextRequest, compare_all, read_lines, request
 from editjudge.measured.measures import Measures, measure
@@ -100,12 +100,10 @@ class Subject:
     @cached_property
     def degenerate(self) -> Degenerate | None:
         """Why the edited picture is no edit at all, or may be none."""
-        if self.tiny:
-            return None
         online = "input" in self.pictures
-        nothing = (self.online if online else self.offline).change.nothing
         before = self.pictures["input" if online else "ground_truth"]
-        return find_degenerate(before, self.pictures["edited"], self.instruction, nothing=nothing, doubts=True)
+        unchanged = None if self.tiny else (self.online if online else self.offline).change.nothing
+        return classify(before, self.pictures["edited"], self.instruction, unchanged=unchanged)
 
     @cached_property
     def wishes(self) -> tuple[TextRequest, ...]:
@@ -144,12 +142,12 @@ def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assess
 
 
 def _find(factor: str, offline: bool, subject: Subject, calibration: Calibration) -> FactorVerdict:
-    if subject.tiny:
-        return _tiny(factor, offline, subject)
     # What equals the ground truth is as it should be, blank or not.
-    equal = offline and subject.offline.change.nothing
+    equal = offline and not subject.tiny and subject.offline.change.nothing
     if subject.degenerate and not equal and (spoilt := worst(subject.degenerate, factor)):
         return spoilt
+    if subject.tiny:
+        return _tiny(factor, offline, subject)
     if factor == "Contextual_Preservation":
         return _relit(subject)
     if factor in factors.MEASURED:
@@ -202,11 +200,12 @@ def _filling(subject: Subject, offline: bool) -> str:
 
 
 def _evidence(asked: list[str], offline: bool, subject: Subject, calibration: Calibration) -> dict[str, Any]:
-    if subject.tiny:
-        return {}
-    found = evidence.numbers(subject.offline if offline else subject.online, calibration, asked)
-    if subject.degenerate and subject.degenerate.certain:
-        found["degenerate"] = {"kind": subject.degenerate.kind, "words": subject.degenerate.words}
+    found: dict[str, Any] = {}
+    if not subject.tiny:
+        found = evidence.numbers(subject.offline if offline else subject.online, calibration, asked)
+    output = subject.degenerate
+    if output and output.certain and not output.requested:
+        found["degenerate"] = {"kind": output.kind, "words": output.words}
     if subject._lines:
         found["lettering"] = evidence.lettering_evidence(subject.lines("input"), subject.lines("edited"))
     return found

@@ -24,6 +24,8 @@ _BESIDE = 0.3
 _COLLAPSED = 0.2
 """Share of the spread of colours that a transform must leave: what turns a photograph into an even surface is no new
 light or tint, and setting it aside would leave nothing that differs. Half the light leaves about .6 of it."""
+_EXPLAINED = 0.75
+"""Of the median difference from the input: a transform of all colours that leaves more explains nothing."""
 _SAME = 2.0
 """A colour difference that is not seen even side by side."""
 
@@ -91,7 +93,24 @@ def _recoloured(scene: Scene) -> tuple[Array, float]:
     if matrix is None:
         return before, 0.0
     moved = cv2.transform(_powers(before), matrix)
+    if not _plausible(before, moved, scene.after.lab):
+        return before, 0.0
     return moved, float(np.linalg.norm(moved - before, axis=2).mean())
+
+
+def _plausible(before: Array, moved: Array, after: Array) -> bool:
+    """Whether new light or a tint can do this: it keeps light from dark, and makes the pictures agree.
+
+    A negative does not, nor does paint over most of the picture, which would make a transform to one colour fit best.
+    """
+    a, m, b = (cv2.resize(p, (64, 64), interpolation=cv2.INTER_AREA).reshape(-1, 3) for p in (before, moved, after))
+    spread = float(a.std(axis=0).max())
+    if float(m.std(axis=0).max()) < _COLLAPSED * spread:
+        return False
+    if a[:, 0].std() > _SAME and np.mean((a[:, 0] - a[:, 0].mean()) * (m[:, 0] - m[:, 0].mean())) < 0:
+        return False
+    own, left = (float(np.median(np.linalg.norm(b - p, axis=1))) for p in (a, m))
+    return left < _EXPLAINED * own
 
 
 def _powers(lab: Array) -> Array:

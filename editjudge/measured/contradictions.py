@@ -130,14 +130,14 @@ def contradictions(
 
     `scales` are those of the verdict's rubric, by factor; without them those of the built-in rubrics are meant.
     """
-    if not evidence.get("measures"):
-        return []
     known = {**_USUAL, **(scales or {})}
     placed = {factor: known.get(factor, _LIKERT).share(score) for factor, score in scores.items()}
     shares = {factor: share for factor, share in placed.items() if share is not None}
     output = evidence.get("degenerate") or {}
     if output.get("kind") in SPOILT:  # nothing but its own fault was measured, so that nothing refutes who finds fault
         return _by_output(shares, output)
+    if not evidence.get("measures"):
+        return []
     return [*_by_score(shares, evidence), *_by_words(shares, justifications, evidence)]
 
 

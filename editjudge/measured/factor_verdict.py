@@ -12,8 +12,8 @@ _MADE = frozenset({"texture_and_detail", "image_quality", "color_and_lighting", 
 _DONE = frozenset({"alignment", "completeness", "effect_score"})
 SPOILT: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("flat", "near_flat", "noise"), _PRESERVED | _MADE | _DONE),
-    # What was asked may have been done in a tile or a thumbnail.
-    **dict.fromkeys(("tile", "upscaled"), _PRESERVED | _MADE),
+    # What was asked may have been done in a tile, a thumbnail or the part that is left.
+    **dict.fromkeys(("tile", "upscaled", "thumbnail", "partly_blank"), _PRESERVED | _MADE),
     # A picture that has nothing to do with the input may be a good one.
     "unrelated": _PRESERVED,
 }

@@ -20,7 +20,7 @@ from editjudge.rubrics.model import Rubric
 if TYPE_CHECKING:
     from editjudge.measured.assess import Subject
 
-VERSION = 2
+VERSION = 3
 """Raised whenever the same pictures would get another score under the same calibration."""
 _KEPT = 6
 """Edits whose measures are kept: the rubrics of one edit are asked one after the other, by a few workers."""

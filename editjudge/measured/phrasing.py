@@ -8,6 +8,9 @@ instruction cannot tell these apart, so every pattern here must match the instru
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 _QUOTES = re.compile(
     r"(?<!\w)'([^'\n]+(?:'\w[^'\n]*)*)'(?!\w)|\"([^\"\n]+)\"|“([^”\n]+)”|‘([^’\n]+)’|「([^」\n]+)」|『([^』\n]+)』"
@@ -50,6 +53,35 @@ def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
     text = " ".join(_QUOTES.sub(mark, instruction).split())
     text = _KEEPING.sub("", _POLITE.sub("", text)).strip(" .!")
     return None if _HEDGED.search(text) else (text, tuple(quoted))
+
+
+def matches(name: str, instruction: str) -> bool:
+    """Whether the instruction as a whole is one of the phrasings of this name in `phrasings.yaml`."""
+    text, quoted = bare(instruction) or ("", ())
+    return not quoted and any(pattern.fullmatch(text) for pattern in patterns(name))
+
+
+@cache
+def patterns(name: str) -> tuple[re.Pattern[str], ...]:
+    """The phrasings of a dotted name; none for a name that the file does not have."""
+    content: Any = _phrasings()
+    fragments = content["fragments"]
+    for part in name.split("."):
+        content = content.get(part, {})
+    return tuple(re.compile(_expanded(pattern, fragments), re.IGNORECASE) for pattern in content)
+
+
+def _expanded(pattern: str, fragments: dict[str, str]) -> str:
+    while (text := re.sub(r"\{([A-Z_]+)\}", lambda name: fragments[name[1]], pattern)) != pattern:
+        pattern = text
+    return pattern
+
+
+@cache
+def _phrasings() -> Any:
+    import yaml
+
+    return yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text("utf-8"))
 
 
 def may_stay(instruction: str) -> bool:

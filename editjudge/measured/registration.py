@@ -13,6 +13,12 @@ _SAME_SHAPE = 0.02
 """Aspect ratios closer than this come from rounding sides to multiples of 8 or 16, and are stretched away."""
 _MOST_SHIFT = 0.06
 """Of the picture's side. What moved farther was moved, not re-framed."""
+_MOST_SCALE = 0.12
+"""Of a side that a crop may take away or add. What is enlarged by more shows another frame."""
+_LEAST_SCALE = 0.002
+"""Change of scale that is told: half a pixel at the rim of a picture of 512."""
+_NOISE = 1.5
+"""Median difference in levels, below which pictures lie on each other as well as encoding lets them."""
 _LEAST_GAIN = 0.12
 """How much smaller the difference must become for a shift to count: noise alone gains a few percent."""
 
@@ -28,7 +34,10 @@ def register(before: Array, after: Array) -> tuple[Array, Array, dict[str, float
     warp = _small_motion(before, placed)
     if warp is not None:
         placed, valid = _move(placed, valid, warp)
-        facts |= {"shift right (px)": round(float(warp[0, 2]), 2), "shift down (px)": round(float(warp[1, 2]), 2)}
+        middle = warp @ (width / 2, height / 2, 1) - (width / 2, height / 2)
+        facts |= {"shift right (px)": round(float(middle[0]), 2), "shift down (px)": round(float(middle[1]), 2)}
+        if abs(scale := float(np.sqrt(np.linalg.det(warp[:, :2]))) - 1) > _LEAST_SCALE:
+            facts["scale"] = round(1 / (1 + scale), 4)
     # Where the edited picture shows nothing, nothing changed: filters must not see an edge there.
     return np.where(valid[..., None] > 0, placed, before), valid, facts
 
@@ -78,24 +87,52 @@ def _edges(picture: Array) -> Array:
 
 
 def _small_motion(before: Array, after: Array) -> Array | None:
-    """The shift, in pixels of the frame, that makes the pictures agree better; None where none does."""
+    """The shift or small crop, as a map of the frame, that makes the pictures agree better; None where none does."""
     height, width = before.shape[:2]
     scale = min(1.0, _COARSE / max(height, width))
     size = (max(32, round(width * scale)), max(32, round(height * scale)))
     a, b = (_gray(p, size) for p in (before, after))
-    window = cv2.createHanningWindow(size, cv2.CV_32F)
-    (dx, dy), _ = cv2.phaseCorrelate(a, b, window)
+    # The median: what was edited differs either way.
+    still = float(np.median(np.abs(_flat(a) - _flat(b))))
+    best, least = None, (1 - _LEAST_GAIN) * still
+    for warp in (_shift(a, b), _crop(a, b) if still > _NOISE else None):
+        if warp is None:
+            continue
+        moved = cv2.warpAffine(
+            b, warp, size, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_REPLICATE
+        )
+        if (left := float(np.median(np.abs(_flat(a) - _flat(moved))))) <= least:
+            best, least = warp, (1 - _LEAST_GAIN) * left
+    if best is None:
+        return None
+    to_full = np.diag([width / size[0], height / size[1]])
+    linear = to_full @ best[:, :2] @ np.linalg.inv(to_full)
+    return np.hstack([linear, to_full @ best[:, 2:]]).astype(np.float32)
+
+
+def _shift(a: Array, b: Array) -> Array | None:
+    size = a.shape[::-1]
+    (dx, dy), _ = cv2.phaseCorrelate(a, b, cv2.createHanningWindow(size, cv2.CV_32F))
     if not (0.15 < float(np.hypot(dx, dy)) < _MOST_SHIFT * max(size)):
         return None
-    warp = np.array([[1, 0, dx], [0, 1, dy]], np.float32)
-    moved = cv2.warpAffine(
-        b, warp, size, flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP, borderMode=cv2.BORDER_REPLICATE
-    )
-    # The median: what was edited differs either way.
-    still, shifted = (float(np.median(np.abs(_flat(a) - _flat(p)))) for p in (b, moved))
-    if shifted > (1 - _LEAST_GAIN) * still:
+    return np.array([[1, 0, dx], [0, 1, dy]], np.float32)
+
+
+def _crop(a: Array, b: Array) -> Array | None:
+    """Sides of another length by a few percent, without a turn."""
+    warp = np.eye(2, 3, dtype=np.float32)
+    stop = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 40, 1e-4)
+    try:
+        _, warp = cv2.findTransformECC(a, b, warp, cv2.MOTION_AFFINE, stop)
+    except cv2.error:  # the pictures have too little in common
         return None
-    return np.array([[1, 0, dx * width / size[0]], [0, 1, dy * height / size[1]]], np.float32)
+    linear = np.asarray(warp)[:, :2]
+    turned = max(abs(float(linear[0, 1])), abs(float(linear[1, 0]))) > 0.01
+    if turned or np.abs(np.diag(linear) - 1).max() > _MOST_SCALE:
+        return None
+    height, width = a.shape
+    middle = warp @ (width / 2, height / 2, 1) - (width / 2, height / 2)
+    return np.asarray(warp, np.float32) if np.abs(middle).max() < _MOST_SHIFT * max(a.shape) else None
 
 
 def _gray(picture: Array, size: tuple[int, int]) -> Array:

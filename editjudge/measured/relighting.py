@@ -70,7 +70,7 @@ def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
 
 def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
     """Places whose structure changed, or that hold colours which light does not make."""
-    likeness, weight = structure_map(scene)
+    likeness, weight = structure_map(scene, light=True)
     size = (likeness.shape[1], likeness.shape[0])
     seen = cv2.resize(scene.valid * (ignored == 0), size, interpolation=cv2.INTER_NEAREST) > 0
     strong = seen & (weight > 0.6)

@@ -17,18 +17,40 @@ _WINDOW = 9
 _CONTRAST = 9.0
 """Variance of lightness below which a window shows nothing that could be recognised."""
 
+_VANISHED = (2.25, 9.0)
+"""Variance of lightness at which structure is gone altogether, and from which it is still seen."""
+_PRESENT = (9.0, 36.0)
+"""Variance from which structure was there, and was plainly there."""
+
 _CELLS = 24
 """Cells along each side in which edges are counted by direction: about ten pixels each."""
 _FAINT = 4.0
 """Mean edge strength of a cell that shows next to nothing."""
 
 
-def structure_map(scene: Scene) -> tuple[Array, Array]:
-    """Local correlation of lightness before and after, and how much there was to recognise, at a small size."""
-    return _likeness(scene, _SIDE, _WINDOW)
+def structure_map(scene: Scene, *, light: bool = False) -> tuple[Array, Array]:
+    """Local correlation of lightness before and after, and how much there was to recognise, at a small size.
+
+    Structure that was there and is gone has no likeness left, unless `light` may have drowned it.
+    """
+    likeness, before, after = _likeness(scene, _SIDE, _WINDOW)
+    if not light:
+        likeness = likeness * (1 - _ramp(before, *_PRESENT) * (1 - _ramp(after, *_VANISHED)))
+    return likeness, _recognisable(before, after)
 
 
-def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array]:
+def _ramp(values: Array, low: float, high: float) -> Array:
+    ramp: Array = np.clip((values - low) / (high - low), 0, 1)
+    return ramp
+
+
+def _recognisable(before: Array, after: Array) -> Array:
+    variance = np.maximum(before, after)
+    return variance / (variance + _CONTRAST)
+
+
+def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array, Array]:
+    """Local correlation of lightness, and the local variance before and after."""
     a, b = (_reduced(v.lightness, side) for v in (scene.before, scene.after))
 
     def mean(plane: Array) -> Array:
@@ -38,8 +60,7 @@ def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array]:
     va, vb = np.maximum(mean(a * a) - ma * ma, 0), np.maximum(mean(b * b) - mb * mb, 0)
     # The constant makes windows without contrast alike, as they are to the eye.
     likeness = (mean(a * b) - ma * mb + _CONTRAST) / (np.sqrt(va * vb) + _CONTRAST)
-    weight = np.maximum(va, vb)
-    return np.clip(likeness, -1, 1), weight / (weight + _CONTRAST)
+    return np.clip(likeness, -1, 1), va, vb
 
 
 def trust(kept: float, lost_outside: float, share: float) -> dict[str, float]:
@@ -61,8 +82,8 @@ def redrawn(scene: Scene) -> dict[str, float]:
     """How much of the whole picture was drawn anew, at the scale of texture, of parts and of things."""
     found = {}
     for name, side in (("texture", 512), ("parts", 256), ("things", 64)):
-        likeness, weight = _likeness(scene, side, 5)
-        found[name] = _average(np.clip((0.8 - likeness) / 0.8, 0, 1), weight)
+        likeness, before, after = _likeness(scene, side, 5)
+        found[name] = _average(np.clip((0.8 - likeness) / 0.8, 0, 1), _recognisable(before, after))
         found[f"{name} worst"] = 1 - float(np.quantile(likeness, 0.1))
         found[f"{name} typical"] = 1 - float(np.median(likeness))
     return found

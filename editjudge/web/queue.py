@@ -63,7 +63,7 @@ class QueuedEdit:
     answers: dict[str, Judgement] = field(default_factory=dict)
     """By key."""
     degenerate: Degenerate | None = None
-    """Why its output is no edit, so that nobody is asked about it."""
+    """Why its output is no edit. Where it is `set_aside` no judge is asked; else it is a flag on the answer."""
 
     @property
     def judgements(self) -> list[Judgement | None]:
@@ -173,7 +173,7 @@ class JudgingQueue:
             for one, output in zip(planned, outputs, strict=True):
                 one.degenerate = output
         batch.asked = planned
-        asked = [one for one in planned if one.degenerate is None]
+        asked = [one for one in planned if one.degenerate is None or not one.degenerate.set_aside]
         tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
         batch.run = await self._keep(line, [one.item for one in planned], tasks)
         batch.planned.set()

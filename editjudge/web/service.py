@@ -140,7 +140,7 @@ class _Service:
 
     def _rewarded(self, one: QueuedEdit, reduction: Reduction, called: Any, batch: RequestBatch) -> dict[str, Any]:
         """One number, or none with the reason why."""
-        if one.degenerate is not None:
+        if one.degenerate and one.degenerate.set_aside:
             return self._set_aside(one, one.degenerate)
         rows = [_row(one, number, batch) for number in range(len(one.works))]
         scores = {
@@ -156,7 +156,10 @@ class _Service:
             "status": failed or ("abstained" if number is None else "ok"),
             "scores": None if number is None else {name: score for name, (_, score) in scores.items()},
             "abstained": {called[row["rubric"], key]: why for row in rows for key, why in row["abstained"].items()},
-            "reasons": [{"rubric": row["rubric"], **reason} for row in rows for reason in row["reasons"]],
+            "reasons": [
+                *([] if one.degenerate is None else _flags(one, one.degenerate, "flagged")),
+                *({"rubric": row["rubric"], **reason} for row in rows for reason in row["reasons"]),
+            ],
             "keys": {row["rubric"]: row["key"] for row in rows if row["key"]},
             "cached": all(row["cached"] for row in rows),
             "stored_as": one.stored_as or None,
@@ -164,7 +167,6 @@ class _Service:
 
     def _set_aside(self, one: QueuedEdit, output: Degenerate) -> dict[str, Any]:
         """Of an output that is no edit: nobody was asked, so that there are no scores."""
-        reason = {"code": output.kind, "factor": None, "message": f"no edit: the output {output.words}"}
         worst = self._terms.degenerate == "worst"
         return {
             "id": one.edit.id,
@@ -172,11 +174,17 @@ class _Service:
             "status": "ok" if worst else "abstained",
             "scores": {} if worst else None,
             "abstained": {},
-            "reasons": [{"rubric": work.rubric.name, **reason} for work in one.works],
+            "reasons": _flags(one, output, "no edit"),
             "keys": {},
             "cached": False,
             "stored_as": one.stored_as or None,
         }
+
+
+def _flags(one: QueuedEdit, output: Degenerate, effect: str) -> list[dict[str, Any]]:
+    """What is wrong with the output itself, as a reason of every rubric."""
+    reason = {"code": output.kind, "factor": None, "message": f"{effect}: the output {output.words}"}
+    return [{"rubric": work.rubric.name, **reason} for work in one.works]
 
 
 def _row(one: QueuedEdit, number: int, batch: RequestBatch) -> dict[str, Any]:

@@ -7,13 +7,15 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
+from PIL import Image
 
+from editjudge.edit import Edit
 from editjudge.measured.assess import Assessment, Subject, assess
 from editjudge.measured.calibration import load
-from editjudge.measured.degenerate import Degenerate, find_degenerate, find_flat, worst
+from editjudge.measured.degenerate import Degenerate, classify, find_degenerate, find_flat, screen, worst
 from editjudge.rubrics.files import resolve
 
-from .made import Picture, jpeg, photograph, recoloured
+from .made import Picture, encoded, jpeg, photograph, recoloured
 
 ASKED = "make the cup blue"
 RNG = np.random.default_rng(5)
@@ -66,6 +68,35 @@ def middle(p: Picture) -> Picture:
     return cv2.resize(part, (width, height), interpolation=cv2.INTER_CUBIC)
 
 
+def painted(share: float, level: int) -> Callable[[Picture], Picture]:
+    """The lower part in one grey, as of a JPEG that was cut off."""
+
+    def paint(p: Picture) -> Picture:
+        painted = p.copy()
+        painted[round(len(p) * (1 - share)) :] = level
+        return painted
+
+    return paint
+
+
+def hollow(p: Picture) -> Picture:
+    height, width = p.shape[:2]
+    part = (slice(height // 4, 3 * height // 4), slice(width // 4, 3 * width // 4))
+    hollow = p.copy()
+    hollow[part] = p[part].mean(axis=(0, 1)).astype(np.uint8)
+    return hollow
+
+
+def halves(p: Picture) -> Picture:
+    halves = flat(200, 30, 40)
+    halves[:, p.shape[1] // 2 :] = (20, 60, 160)
+    return halves
+
+
+def resized(width: int, height: int) -> Callable[[Picture], Picture]:
+    return lambda p: cv2.resize(p, (width, height), interpolation=cv2.INTER_AREA)
+
+
 CASES: dict[str, tuple[str, Callable[[Picture], Picture]]] = {
     "black": ("flat", lambda _: flat(0, 0, 0)),
     "white": ("flat", lambda _: flat(255, 255, 255)),
@@ -87,7 +118,20 @@ CASES: dict[str, tuple[str, Callable[[Picture], Picture]]] = {
     "32 pixels, linear": ("upscaled", thumbnail(32, cv2.INTER_LINEAR)),
     "32 pixels, blocks": ("upscaled", thumbnail(32, cv2.INTER_NEAREST)),
     "16 pixels": ("upscaled", thumbnail(16, cv2.INTER_LANCZOS4)),
+    "the lower half grey": ("partly_blank", painted(0.5, 128)),
+    "the lower 70 % black": ("partly_blank", painted(0.7, 0)),
+    "the middle in its mean colour": ("partly_blank", hollow),
+    "two flat halves": ("near_flat", halves),
+    "64 by 64 pixels": ("thumbnail", resized(64, 64)),
+    "8 by 8 pixels": ("thumbnail", resized(8, 8)),
+    "2 by 2 pixels": ("thumbnail", resized(2, 2)),
+    "1 by 1 pixel": ("thumbnail", resized(1, 1)),
+    "a strip": ("thumbnail", resized(2000, 60)),
+    "ten by ten": ("tile", tiled(10, 10)),
     "the input": ("unchanged", lambda p: p),
+    "the input as a poor JPEG": ("unchanged", lambda p: jpeg(p, 30)),
+    "the input, halved": ("unchanged", lambda p: cv2.resize(p, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)),
+    "the input, 256 colours": ("unchanged", lambda p: np.asarray(Image.fromarray(p).quantize(256).convert("RGB"))),
     "the input as a JPEG": ("unchanged", lambda p: jpeg(p, 85)),
     "the input, smaller": ("unchanged", lambda p: cv2.resize(p, None, fx=0.8, fy=0.8, interpolation=cv2.INTER_AREA)),
     "mirrored": ("mirrored", np.fliplr),
@@ -143,6 +187,8 @@ EDITS: dict[str, Callable[[Picture], Picture]] = {
     "a tint": lambda p: (p * np.array([1.0, 0.8, 0.6])).astype(np.uint8),
     "black and white": lambda p: np.repeat(cv2.cvtColor(p, cv2.COLOR_RGB2GRAY)[..., None], 3, 2),
     "a negative": lambda p: 255 - p,
+    "one bit": lambda p: np.asarray(Image.fromarray(p).convert("1").convert("RGB")),
+    "another sky": lambda p: np.where(np.arange(p.shape[0])[:, None, None] < p.shape[0] // 3, gradient(), p),
     "a poor JPEG": lambda p: jpeg(recoloured(p), 12),
     "blurred by three pixels": lambda p: cv2.GaussianBlur(recoloured(p), (0, 0), 3),
     "grainy": lambda p: np.clip(recoloured(p) + RNG.normal(0, 25, p.shape), 0, 255).astype(np.uint8),
@@ -186,6 +232,43 @@ def test_what_was_asked_for_in_so_many_words_is_not_reported(instruction: str, n
     assert find_degenerate(before, np.ascontiguousarray(CASES[name][1](before)), instruction) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "instruction"),
+    [
+        ("black", "Replace the background with a solid color."),
+        ("black", "Make the dress all black"),
+        ("black", "Add a black frame around the photo"),
+        ("black with sensor noise", "Change the time of day to night"),
+        ("noise", "Remove the noise from the photo"),
+        ("32 pixels, smooth", "Remove the fog"),
+        ("32 pixels, smooth", "Blur the background"),
+        ("two by two", "Replace the bathroom tiles with wood"),
+        ("mirrored", "Hang a mirror on the wall"),
+        ("turned", "rotate the cup"),
+        ("64 by 64 pixels", "make the cup smaller"),
+        ("the lower half grey", "make the left car grey"),
+    ],
+)
+def test_a_word_in_an_instruction_about_something_else_excuses_nothing(name: str, instruction: str) -> None:
+    before = photograph()
+    output = find_degenerate(before, np.ascontiguousarray(CASES[name][1](before)), instruction)
+    assert output is not None and output.kind == CASES[name][0]
+
+
+def test_another_picture_on_the_wall_does_not_excuse_another_picture() -> None:
+    assert find_degenerate(photograph(0), photograph(1), "Add a different picture to the wall") is not None
+    assert find_degenerate(photograph(0), photograph(1), "Generate a completely new image of a cat") is None
+
+
+@pytest.mark.parametrize("rubric", ["preservation", "quality"])
+@pytest.mark.parametrize(
+    ("name", "instruction"), [("black", "make the whole image black"), ("noise", "turn it into noise")]
+)
+def test_what_was_asked_for_has_nothing_to_score(name: str, instruction: str, rubric: str) -> None:
+    subject = Subject({"input": photograph(), "edited": CASES[name][1](photograph())}, instruction)
+    assert not assess(resolve([rubric])[0], subject, load()).scores
+
+
 @pytest.mark.parametrize("instruction", ["make it all white", "make the background black", "make it night"])
 def test_a_black_frame_is_reported_where_something_else_was_asked_for(instruction: str) -> None:
     output = find_degenerate(photograph(), flat(0, 0, 0), instruction)
@@ -222,6 +305,27 @@ def test_one_small_digit_is_an_edit() -> None:
         assert output is not None and output.kind == "unchanged"
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name][0] in ("thumbnail", "unchanged", "mirrored")])
+def test_rewards_are_told_by_the_files_what_the_judge_is_told_by_the_pixels(name: str) -> None:
+    before = photograph()
+    edited = np.ascontiguousarray(CASES[name][1](before))
+    output = screen(Edit("1", input=encoded(before), edited=encoded(edited), instruction=ASKED))
+    assert output is not None and output == classify(before, edited, ASKED)
+    assert output.set_aside is (output.kind == "thumbnail")
+
+
+def test_an_output_too_small_for_anything_is_reported_without_an_input() -> None:
+    output = find_degenerate(None, np.zeros((8, 8, 3), np.uint8))
+    assert output is not None and output.kind == "thumbnail"
+
+
+def test_the_subject_drawn_anew_is_not_certainly_another_picture() -> None:
+    cat = photograph(1)
+    redrawn = np.ascontiguousarray(np.roll(np.fliplr(cat), 60, axis=1)[20:, :-40])
+    output = classify(cat, cv2.resize(redrawn, (420, 340)), "A photo of a cat facing the camera.")
+    assert output is None or not output.certain
+
+
 def test_a_picture_too_small_to_be_measured_is_not_reported() -> None:
     dot = np.zeros((8, 8, 3), np.uint8)
     assert find_degenerate(dot, dot, ASKED) is None and find_flat(dot) is None
@@ -232,7 +336,10 @@ def assessed(edited: Picture, rubric: str) -> Assessment:
     return assess(asked, Subject({"input": photograph(), "edited": edited}, ASKED), load())
 
 
-NO_EDIT = ("black", "black with a watermark", "noise", "two by two", "32 pixels, smooth")
+NO_EDIT = (
+    *("black", "black with a watermark", "noise", "two by two", "32 pixels, smooth", "64 by 64 pixels", "1 by 1 pixel"),
+    *("a strip", "the lower half grey", "the middle in its mean colour"),
+)
 
 
 @pytest.mark.parametrize("name", NO_EDIT)
@@ -251,11 +358,45 @@ def test_of_another_picture_preservation_is_the_worst_and_quality_is_not_scored(
     assert not assessed(photograph(1), "quality").scores
 
 
-def test_of_what_may_be_another_picture_preservation_is_measured_and_quality_is_not_scored() -> None:
+def test_of_what_may_be_another_picture_quality_is_scored_and_preservation_is_not() -> None:
     doubtful = Degenerate("unrelated", "may be another picture", certain=False)
-    assert worst(doubtful, "unchanged_regions") is None
-    quality = worst(doubtful, "image_quality")
-    assert quality is not None and quality.score is None
+    assert worst(doubtful, "image_quality") is None
+    preservation = worst(doubtful, "unchanged_regions")
+    assert preservation is not None and preservation.score is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["an eighth of the light", "a tenth of the contrast", "a round hole"])
+def test_structure_that_is_gone_is_lost(name: str, seed: int) -> None:
+    before = photograph(seed)
+    edited = {
+        "an eighth of the light": lambda p: (p * 0.08).astype(np.uint8),
+        "a tenth of the contrast": lambda p: (p * 0.1 + 115).astype(np.uint8),
+        "a round hole": lambda p: np.where(_disc(p)[..., None] > 0.5, p.mean(axis=(0, 1)).astype(np.uint8), p),
+    }[name](before)
+    (rubric,) = resolve(["preservation"])
+    found = assess(rubric, Subject({"input": before, "edited": edited}, ASKED), load())
+    assert found.scores["identity_preservation"] <= 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_negative_and_a_turned_picture_are_changed_everywhere(seed: int) -> None:
+    (rubric,) = resolve(["preservation"])
+    for edited in (255 - photograph(seed), np.ascontiguousarray(np.rot90(photograph(seed), 2))):
+        found = assess(rubric, Subject({"input": photograph(seed), "edited": edited}, ASKED), load())
+        assert found.scores["unchanged_regions"] <= 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("enlarge", [False, True])
+def test_a_crop_by_a_few_percent_is_no_edit(seed: int, enlarge: bool) -> None:
+    before = photograph(seed)
+    cropped = np.ascontiguousarray(before[7:-7, 9:-9])
+    if enlarge:
+        cropped = cv2.resize(cropped, before.shape[1::-1], interpolation=cv2.INTER_CUBIC)
+    (rubric,) = resolve(["preservation"])
+    found = assess(rubric, Subject({"input": before, "edited": cropped}, ASKED), load())
+    assert found.scores["identity_preservation"] >= 6 and found.scores["unchanged_regions"] >= 5
 
 
 @pytest.mark.parametrize("name", ["the input", "mirrored"])

@@ -110,7 +110,7 @@ def test_the_pages_of_rewards_count_and_list_each_edit_once(served: Served) -> N
     assert [page.count(f">{name}-") for name in ("e0", "e1", "e2")] == [1, 1, 1] and "3 edits" in page
 
 
-NO_EDIT = ("black", "black with a watermark", "noise", "32 pixels, smooth", "two by two")
+NO_EDIT = ("black", "black with a watermark", "noise", "64 by 64 pixels", "1 by 1 pixel")
 
 
 def outputs(*pictures: Any) -> list[dict[str, Any]]:
@@ -135,9 +135,12 @@ def test_an_output_that_is_no_edit_may_get_the_worst_reward(judge: Stub, tmp_pat
     assert good["reward"] is not None and good["scores"]
 
 
-def test_the_input_returned_is_judged_as_ever(served: Served) -> None:
+def test_the_input_returned_or_mirrored_is_judged_and_flagged(served: Served) -> None:
     (same,) = served.rewards(*outputs(photograph()), rubrics=["preservation"])
     assert same["status"] == "ok" and same["scores"]
+    assert [reason["code"] for reason in same["reasons"]] == ["unchanged"]
+    (mirrored,) = served.rewards(*outputs(photograph()[:, ::-1]), rubrics=["preservation"])
+    assert mirrored["status"] == "ok" and [reason["code"] for reason in mirrored["reasons"]] == ["mirrored"]
 
 
 def test_strict_answers_503_with_the_same_body(served: Served) -> None:
