@@ -17,6 +17,7 @@ from editjudge.measured.degenerate import Degenerate, classify, worst
 from editjudge.measured.factor_verdict import FactorVerdict, abstain, on_scale
 from editjudge.measured.lettering import TextLine, TextReading, TextRequest, compare_all, read_lines, request
 from editjudge.measured.measures import Measures, measure
+from editjudge.measured.phrasing import mentions
 from editjudge.measured.proof import prove, why_not
 from editjudge.measured.relighting import differences
 from editjudge.measured.scene import Array, compose, too_small
@@ -203,6 +204,7 @@ def _evidence(asked: list[str], offline: bool, subject: Subject, calibration: Ca
     found: dict[str, Any] = {}
     if not subject.tiny:
         found = evidence.numbers(subject.offline if offline else subject.online, calibration, asked)
+        found["asked of the whole picture"] = mentions("about_whole_picture", subject.instruction)
     output = subject.degenerate
     if output and output.certain and not output.requested:
         found["degenerate"] = {"kind": output.kind, "words": output.words}

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from editjudge.measured.change import Change
-from editjudge.measured.phrasing import bare
+from editjudge.measured.phrasing import bare, first_match
 from editjudge.measured.scene import Array, Scene
 
 _HUES = {
@@ -29,27 +29,6 @@ _GRAYS = {"black": (0, 40), "white": (62, 101), "gray": (20, 90), "grey": (20, 9
 """Lightness; their chroma is small."""
 COLOURS = (*_HUES, *_GRAYS)
 
-_NAMES = "|".join(COLOURS)
-_WORD = r"[^\W\d_][\w'’-]*"
-_THING = rf"((?:{_WORD} ){{1,7}}?)"
-_FULLY = r"(?:(?:all|completely|entirely|fully|bright|solid|pure|vivid) )?"
-_ASKED = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"(?:make|turn|paint|colou?r|recolou?r|dye) {_THING}{_FULLY}({_NAMES})(?: in colou?r)?",
-        rf"(?:change|turn|recolou?r) {_THING}(?:in)?to (?:a |an )?{_FULLY}({_NAMES})(?: colou?r| ones?)?",
-        rf"(?:change|turn) the colou?r of {_THING}(?:in)?to (?:a |an )?{_FULLY}({_NAMES})",
-        rf"let {_THING}(?:be|turn|become|be (?:painted|dyed|colou?red)) {_FULLY}({_NAMES})",
-    )
-)
-_NO_THING = re.compile(
-    r"^(?:off|on|down|up|out|over|back|away|in|to)\b"
-    r"|\b(?:look|looks|looking|appear|seem|seems|feel|feels|match|matches|matching|stop|being|lose|fade|from|slightly"
-    r"|a bit|a little|somewhat|light|dark|pale|deep|off|much|very|too|quite|as|in|on"
-    r"|with|of|by|for|at|and|the|a|an|to) $",
-    re.IGNORECASE,
-)
-"""What stands before the colour is then a comparison, a degree or the rest of another phrase, and no thing."""
 _LEAST = 0.02
 """Share of the changed pixels below which a colour is not there: highlights and rims alone are more."""
 
@@ -60,10 +39,10 @@ _GAIN = 0.001
 def asked_colour(instruction: str) -> str | None:
     """The one colour that something is to become; None where none or several are named, or anything else is asked."""
     text, quoted = bare(re.sub(r" instead[.!]?$", "", instruction)) or ("", ())
-    named = re.findall(rf"\b(?:{_NAMES})\b", text, re.IGNORECASE)
-    matches = (pattern.fullmatch(text) for pattern in _ASKED)
-    colours = [match[2].lower() for match in matches if match and not _NO_THING.search(match[1])]
-    return colours[0] if colours and len(named) == 1 and not quoted else None
+    named = re.findall(rf"\b(?:{'|'.join(COLOURS)})\b", text, re.IGNORECASE)
+    match = first_match("colour", text)
+    # "Red" may be a name or a word that is to be written.
+    return match[1] if match and match[1].islower() and len(named) == 1 and not quoted else None
 
 
 def share_of(name: str, lab: Array) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from editjudge.measured.factor_verdict import SPOILT
+from editjudge.measured.phrasing import first_match
 from editjudge.rubrics.model import Scale
 
 
@@ -110,14 +111,12 @@ _DONE = ("alignment", "completeness", "effect_score")
 """Those that claim that something was done."""
 FACTORS = frozenset({*(rule.factor for rule in _RULES), *_DONE, *(f for some in SPOILT.values() for f in some)})
 """Those that some rule speaks of."""
-RULES = 2
+RULES = 3
 """Raised when the same verdict and evidence come to contradict each other in another way."""
 _LIKERT = Scale(tuple(range(1, 8)))
 _USUAL = {"effect_score": Scale((5, 3, 1)), "Contextual_Preservation": Scale((0, 1))}
 """Scales of the built-in rubrics, for verdicts that come without their own."""
-_NOTHING_CHANGED = re.compile(
-    r"\b(?:no|without|not any)\s+(?:visible\s+|detectable\s+)?(?:changes?|differences?)\b", re.IGNORECASE
-)
+_ELSEWHERE = re.compile(r"\b(?:instead|but|however|except|only|although|though|elsewhere|other)\b", re.IGNORECASE)
 
 
 def contradictions(
@@ -151,6 +150,8 @@ def _by_score(shares: Mapping[str, float], evidence: Mapping[str, Any]) -> Itera
     for rule in _RULES:
         measure = evidence["measures"].get(rule.measure)
         claimed = rule.factor in shares and rule.claims(shares[rule.factor])
+        if evidence.get("asked of the whole picture") and rule.claims is _praises:
+            continue  # what differs everywhere may be what was asked for
         if claimed and measure and rule.refuted(measure["value"]):
             yield Contradiction(rule.factor, rule.says, rule.measured.format(measure["value"]))
     output = evidence.get("degenerate") or {}
@@ -168,5 +169,11 @@ def _by_words(
     """A reason that says nothing changed, about a picture in which much did."""
     share = evidence["measures"].get("change.visible share", {}).get("value", 0.0)
     for factor in _DONE:
-        if share >= 0.05 and shares.get(factor) == 0 and _NOTHING_CHANGED.search(justifications.get(factor, "")):
+        if share >= 0.05 and shares.get(factor) == 0 and _says_nothing_changed(justifications.get(factor, "")):
             yield Contradiction(factor, "nothing changed", f"{share:.0%} of the picture visibly did")
+
+
+def _says_nothing_changed(reason: str) -> bool:
+    """Whether a sentence says so of the whole picture: "no change was made to the car" leaves the sky open."""
+    sentences = (sentence.strip() for sentence in re.split(r"[.;!?\n]+", reason))
+    return not _ELSEWHERE.search(reason) and any(first_match("nothing_changed", sentence) for sentence in sentences)

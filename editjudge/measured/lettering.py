@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from editjudge.measured.phrasing import bare
+from editjudge.measured.phrasing import bare, first_match, mentions
 from editjudge.measured.scene import Array
 
 Act = Literal["write", "replace", "delete", "script"]
@@ -47,126 +47,61 @@ class TextReading:
 
 # --- what is asked --------------------------------------------------------------------------------------------
 
-_VERBS = (
-    r"add|insert|put|place|write|print|type|paint|draw|make|turn|change|replace|swap|delete|remove|erase|take|get|move"
-    r"|relocate|switch|scale|resize|enlarge|reduce|shrink|rotate|align|translate|recolou?r|colou?r|set|give|let|create"
-)
-_SECOND_WISH = re.compile(rf"\b(?:{_VERBS})\b", re.IGNORECASE)
-"""In the words that say where: another wish stands there, of which the lettering proves nothing."""
-_LOOK = re.compile(
-    r"\b(?:sizes?|fonts?|colou?rs?|bold|italics?|position\w*|larger|smaller|bigger|horizontal\w*"
-    r"|vertical\w*|number of)\b",
-    re.IGNORECASE,
-)
-"""A wish about the look of the letters, or a count of things."""
-_LANGUAGE = re.compile(
-    r"(?:\w+ )?(?:chinese|english|french|german|spanish|japanese|korean|italian|russian|arabic"
-    r"|portuguese|hindi|turkish)",
-    re.IGNORECASE,
-)
-_QUOTE = r"⟦(\d+)⟧"
-_QUOTES = r"((?:⟦\d+⟧(?:, and |,? and |, | )?)+)"
-_KIND = (
-    r"(?:texts?|words?|letters?|lettering|phrases?|sentences?|titles?|subtitles?|captions?|headlines?|headings?|slogans?"
-    r"|labels?|numbers?|digits?|dates?|names?|lines?|characters?|inscriptions?|writing|message)"
-)
-_TEXT = rf"(?:(?:the|this|that|a|an|these|those) )?(?:\w+ ){{0,2}}?{_KIND}"
-_CARRIER = (
-    r"(?:sign|banner|poster|label|sticker|billboard|logo|plate|board|flag|bubble|note|tag|badge|watermark|shirt|t-shirt"
-    r"|screen|cover|plaque|placard|signboard)"
-)
-_SAYS = r"(?:that (?:says|reads)|which (?:says|reads)|saying|reading|with the (?:words?|text|lettering|inscription))"
-_WHERE = (
-    r"((?: (?:in|on|onto|into|at|from|to|under|below|above|over|beside|near|next to|within|inside|across|of|between"
-    r"|behind|along|by|as)\b[^,;.!?]*)?)"
-)
-_NUMBER = r"(\d[\d/.:,-]*\d|\d)"
-_CHANGE = r"(?:change|replace|edit|modify|rewrite|rename|correct|translate|turn|update|convert)"
-_ADD = r"(?:add|insert|put|place|include|write|print|type|paint|engrave|overlay|stamp)"
-_DROP = r"(?:delete|remove|erase|get rid of|take out|take away)"
-_SCRIPT = r"(Chinese|English|Latin)"
-
-
-def _whole(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-_DELETE = _whole(rf"{_DROP} (?:{_TEXT} |the )?{_QUOTES}{_WHERE}")
-_REPLACE = (
-    _whole(rf"{_CHANGE} (?:{_TEXT} (?:of )?)?{_QUOTE}{_WHERE} (?:to|with|by|into) (?:{_TEXT} )?{_QUOTE}{_WHERE}"),
-    _whole(rf"swap (?:{_TEXT} )?{_QUOTE}{_WHERE} for (?:{_TEXT} )?{_QUOTE}{_WHERE}"),
-    _whole(rf"change (?:{_TEXT}|the (?:\w+ )?{_CARRIER}){_WHERE} from {_QUOTE} to {_QUOTE}{_WHERE}"),
-)
-_PLAIN = _whole(rf"(?:change|replace) {_NUMBER} (?:to|with|by) {_NUMBER}{_WHERE}")
-_WRITE = (
-    _whole(rf"{_ADD} {_TEXT}(?: of| {_SAYS})?:? {_QUOTES}{_WHERE}"),
-    _whole(rf"(?:write|print|type|spell|spell out|engrave) {_QUOTES}{_WHERE}"),
-    _whole(rf"{_ADD} (?:a|an|the)(?: \w+){{0,2}} {_CARRIER} {_SAYS} {_QUOTES}{_WHERE}"),
-    _whole(rf"(?:make|let|have) (?:the|this|that|his|her|its)(?: \w+){{1,4}} (?:say|read|spell) {_QUOTES}{_WHERE}"),
-    _whole(rf"(?:change|set|update|edit|modify) {_TEXT}{_WHERE} to (?:say |read )?{_QUOTES}{_WHERE}"),
-    _whole(rf"(?:change|set|update|edit|modify) the (?:\w+ )?{_CARRIER}{_WHERE} to (?:say|read) {_QUOTES}{_WHERE}"),
-    _whole(rf"replace {_TEXT}{_WHERE} (?:with|by) {_QUOTES}{_WHERE}"),
-)
-_NUMBERED = (
-    # "The number of cats" is a count and no lettering; the time of a clock may be its hands.
-    _whole(
-        rf"(?:change|set|update) the (?:year|date|price|score|(?:\w+ )?number)"
-        rf"((?: (?:on|in|at) [^,;.]*?)?) to {_NUMBER}"
-    ),
-    _whole(rf"an? (?:photo|picture|image) of [^,;.]*()number {_NUMBER}"),
-)
-_INTO_SCRIPT = _whole(
-    rf"(?:(?:translate|convert|change|turn|rewrite) {_TEXT}(?: [^,;.]*)?|translate [^,;.]*"
-    rf"|let {_TEXT}(?: [^,;.]*)? be changed)"
-    r" (?:to|into|in) (Chinese)"
-)
-_DROP_SCRIPT = _whole(
-    rf"{_DROP} (?:(?:the|all|all the) )?{_SCRIPT}(?: (?:text|characters?|words?|letters?|writing))?{_WHERE}"
-)
 _LETTERS = {"chinese": "一-鿿", "english": "a-z", "latin": "a-z"}
 
 
 def request(instruction: str) -> tuple[TextRequest, ...]:
     """What is to be written or removed, letter by letter; nothing where the instruction does not say exactly that."""
     text, quoted = bare(instruction) or ("", ())
-    if _LOOK.search(text):
+    if not quoted and (wishes := _scripts(text)):
+        return wishes
+    if mentions("lettering_unknown", text):
         return ()
-    if not quoted:
-        return _unquoted(text)
-    if match := _DELETE.fullmatch(text):
-        return _one_wish(match[2], *(TextRequest("delete", old=quoted[n]) for n in _numbers(match[1])))
-    if match := next((m for p in _REPLACE if (m := p.fullmatch(text))), None):
+    return _quoted(text, quoted) if quoted else _numbers(text)
+
+
+def _quoted(text: str, quoted: Sequence[str]) -> tuple[TextRequest, ...]:
+    if match := first_match("lettering.delete", text):
+        return _one_wish(
+            match[2], *(TextRequest("delete", quoted[n], where=match[2].strip()) for n in _marks(match[1]))
+        )
+    if match := first_match("lettering.replace", text):
         tails, marks = [g for g in match.groups() if not g.isdigit()], [int(g) for g in match.groups() if g.isdigit()]
         old, new = quoted[marks[0]], quoted[marks[1]]
-        return () if _LANGUAGE.fullmatch(new) else _one_wish("".join(tails), TextRequest("replace", old, new))
-    if match := next((m for p in _WRITE if (m := p.fullmatch(text))), None):
-        *tails, where = [group for group in match.groups() if not group.startswith("⟦")]
+        language = first_match("language", new)
+        return () if language else _one_wish("".join(tails), TextRequest("replace", old, new, "".join(tails).strip()))
+    if match := first_match("lettering.write", text):
+        tails = [group for group in match.groups() if not group.startswith("⟦")]
         listed = next(group for group in match.groups() if group.startswith("⟦"))
-        return _one_wish(
-            "".join(tails) + where,
-            *(TextRequest("write", new=quoted[n], where=where.strip()) for n in _numbers(listed)),
-        )
+        where = "".join(tails).strip()
+        return _one_wish(where, *(TextRequest("write", new=quoted[n], where=where) for n in _marks(listed)))
     return ()
 
 
-def _numbers(marks: str) -> list[int]:
+def _marks(marks: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", marks)]
 
 
 def _one_wish(tail: str, *wishes: TextRequest) -> tuple[TextRequest, ...]:
-    return () if _SECOND_WISH.search(tail) else wishes
+    """None where the words that say where hold another wish, of which the lettering proves nothing."""
+    return () if mentions("second_wish", tail) else wishes
 
 
-def _unquoted(text: str) -> tuple[TextRequest, ...]:
-    """A number that something is to show, or a script that is to go or to come."""
-    if plain := _PLAIN.fullmatch(text):
-        return _one_wish(plain[3], TextRequest("replace", plain[1], plain[2]))
-    if number := next((m for p in _NUMBERED if (m := p.fullmatch(text))), None):
-        return _one_wish(number[1], TextRequest("write", new=number[2]))
-    if into := _INTO_SCRIPT.fullmatch(text):
-        return (TextRequest("script", new=into[1].lower()),)
-    if script := _DROP_SCRIPT.fullmatch(text):
-        return _one_wish(script[2], TextRequest("script", old=script[1].lower()))
+def _numbers(text: str) -> tuple[TextRequest, ...]:
+    """A number that something is to show."""
+    if match := first_match("lettering.replace_number", text):
+        return _one_wish(match[3], TextRequest("replace", match[1], match[2], match[3].strip()))
+    if match := first_match("lettering.write_number", text):
+        return _one_wish(match[1], TextRequest("write", new=match[2], where=match[1].strip()))
+    return ()
+
+
+def _scripts(text: str) -> tuple[TextRequest, ...]:
+    """A script that is to go or to come."""
+    if match := first_match("lettering.into_script", text):
+        return (TextRequest("script", new=match[1].lower()),)
+    if match := first_match("lettering.drop_script", text):
+        return _one_wish(match[2], TextRequest("script", old=match[1].lower()))
     return ()
 
 
@@ -231,19 +166,26 @@ def compare(
     if wish.act == "script":
         return _scripted(wish, before, after)
     if wish.act == "delete":
-        return _deleted(wish.old, before, after)
-    count_before, count_after = (_count(wish.new, lines) for lines in (before, after))
-    if count_after > count_before:
-        return _written(wish.new, wish.where, before, after, mask)
-    if count_after:
-        return TextReading(None, f'"{wish.new}" stood in the input already')
-    nearest, text, confidence = _nearest(wish.new, _added(before, after))
-    if wish.act == "replace" and not _count(wish.old, before):
+        return _deleted(wish, before, after)
+    old_before, old_after = (_count_old(wish, lines) for lines in (before, after))
+    if wish.act == "replace" and not old_before:
         return TextReading(None, f'"{wish.old}" could not be read in the input')
-    if wish.act == "replace" and _count(wish.old, after) >= _count(wish.old, before):
+    new_before, new_after = (_count(wish.new, lines) for lines in (before, after))
+    if new_after > new_before:
+        if wish.act == "write":
+            return _written(wish, before, after, mask)
+        if old_before > 1 and wish.where:
+            return TextReading(None, f'"{wish.old}" stood {old_before} times in the input: which is meant is not known')
+        if old_after:
+            return TextReading(None, f'"{wish.new}" was written, but "{wish.old}" still stands {old_after} times')
+        return _replaced(wish, before, after)
+    if new_after:
+        return TextReading(None, f'"{wish.new}" stood in the input already')
+    if wish.act == "replace" and old_after >= old_before:
         return TextReading(
             "undone", f'"{wish.old}" still stands in the edited picture, and "{wish.new}" cannot be read'
         )
+    nearest, text, confidence = _nearest(wish.new, _added(before, after))
     if nearest >= _ALIKE and confidence >= _SURE:
         return TextReading("misspelt", f'"{wish.new}" was asked for, and "{text}" is written')
     if not _added(before, after):
@@ -251,18 +193,51 @@ def compare(
     return TextReading(None, f'"{wish.new}" could not be read, and nothing else proves that it is missing')
 
 
+def _count_old(wish: TextRequest, lines: Sequence[TextLine]) -> int:
+    """How often the old text stands there, apart from where it is a part of the new one."""
+    if not wish.old:
+        return 0
+    return _count(wish.old, lines) - _count(wish.new, lines) * _plain(wish.new).count(_plain(wish.old))
+
+
+def _new_lines(text: str, before: Sequence[TextLine], after: Sequence[TextLine]) -> list[TextLine]:
+    return [line for line in _added(before, after) if _plain(line.text) and _shares(text, line.text)]
+
+
 def _written(
-    new: str, where: str, before: Sequence[TextLine], after: Sequence[TextLine], mask: Array | None
+    wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine], mask: Array | None
 ) -> TextReading:
-    lines = [line for line in _added(before, after) if _plain(line.text) and _shares(new, line.text)]
-    sure = min((line.confidence for line in lines), default=1.0)
+    new, where, lines = wish.new, wish.where, _new_lines(wish.new, before, after)
     if mask is not None and lines and not any(_covers(mask, line) for line in lines):
         return TextReading("misplaced", f'"{new}" is written, but outside the region that the edit was meant for')
     if mask is None and lines and not any(_stands(line, where) for line in lines):
         return TextReading("misplaced", f'"{new}" is written, but not {where}')
+    if mask is None and where and not (_SIDE.fullmatch(where) or _ANYWHERE.fullmatch(where)):
+        return TextReading(None, f'"{new}" is written; whether that is {where} takes understanding')
+    return _legible(new, lines)
+
+
+def _replaced(wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]) -> TextReading:
+    """The new text must stand where the old one stood."""
+    lines = _new_lines(wish.new, before, after)
+    places = [line for line in before if _plain(line.text) and _shares(wish.old, line.text)]
+    if lines and places and not any(_apart(line, place) <= _BESIDE for line in lines for place in places):
+        return TextReading(None, f'"{wish.new}" is written, but not where "{wish.old}" stood')
+    return _legible(wish.new, lines)
+
+
+def _legible(new: str, lines: Sequence[TextLine]) -> TextReading:
+    sure = min((line.confidence for line in lines), default=1.0)
     if sure < _SURE:
         return TextReading("blurred", f'"{new}" can be read, but its letters are malformed (confidence {sure:.2f})')
     return TextReading("done", f'"{new}" can be read in the edited picture, spelt as asked (confidence {sure:.2f})')
+
+
+def _apart(a: TextLine, b: TextLine) -> float:
+    """The gap between two boxes, as a share of the picture's side."""
+    across = max(a.box[0], b.box[0]) - min(a.box[2], b.box[2])
+    down = max(a.box[1], b.box[1]) - min(a.box[3], b.box[3])
+    return max(across, down)
 
 
 def _scripted(wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]) -> TextReading:
@@ -285,13 +260,13 @@ def _scripted(wish: TextRequest, before: Sequence[TextLine], after: Sequence[Tex
     return TextReading("undone" if now >= was else None, f"{now} of {was} {name.title()} letters can still be read")
 
 
-def _deleted(old: str, before: Sequence[TextLine], after: Sequence[TextLine]) -> TextReading:
-    was, now = _count(old, before), _count(old, after)
+def _deleted(wish: TextRequest, before: Sequence[TextLine], after: Sequence[TextLine]) -> TextReading:
+    old, was, now = wish.old, _count(wish.old, before), _count(wish.old, after)
     if not was:
         return TextReading(None, f'"{old}" could not be read in the input')
     if now >= was:
         return TextReading("undone", f'"{old}" still stands in the edited picture')
-    if now:
+    if now or (was > 1 and wish.where):
         return TextReading(None, f'"{old}" stood {was} times in the input and can still be read {now} times')
     if _nearest(old, _added(before, after))[0] >= _ALIKE:
         return TextReading(None, f'something like "{old}" is still there')
@@ -326,6 +301,9 @@ _SIDE = re.compile(
     r"(?: (?:corner|side|edge|half|part))?(?: (?:of|in) the (?:picture|image|photo|photograph|page|frame))?",
     re.IGNORECASE,
 )
+_ANYWHERE = re.compile(r"(?:in|on|to|onto|into|at) (?:the|this) (?:picture|image|photo|photograph)", re.IGNORECASE)
+_BESIDE = 0.05
+"""Of the picture's side, between the boxes of two lines that stand at one place."""
 _BEYOND = 0.1
 """Of the picture's side, over its middle: a line whose centre lies farther is on the other side for everybody."""
 

@@ -33,11 +33,6 @@ _HEDGED = re.compile(
     re.IGNORECASE,
 )
 """Words that turn, limit or compare what is asked: nothing is concluded from a sentence with one of them."""
-_IDLE = re.compile(
-    r"\b(?:no (?:changes?|edits?)|nothing|unchanged|untouched|as it is|as is|if (?:there|any|it|the)|unless"
-    r"|(?:do not|don['’]t) (?:change|edit|alter|touch|do|modify))\b",
-    re.IGNORECASE,
-)
 
 
 def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
@@ -58,7 +53,7 @@ def bare(instruction: str) -> tuple[str, tuple[str, ...]] | None:
 def matches(name: str, instruction: str) -> bool:
     """Whether the instruction as a whole is one of the phrasings of this name in `phrasings.yaml`."""
     text, quoted = bare(instruction) or ("", ())
-    return not quoted and any(pattern.fullmatch(text) for pattern in patterns(name))
+    return not quoted and first_match(name, text) is not None
 
 
 @cache
@@ -84,6 +79,17 @@ def _phrasings() -> Any:
     return yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text("utf-8"))
 
 
+def mentions(name: str, text: str) -> bool:
+    """Whether one of the phrasings of this name occurs anywhere in the text."""
+    return any(pattern.search(text) for pattern in patterns(name))
+
+
+def first_match(name: str, text: str) -> re.Match[str] | None:
+    """The first phrasing of this name that the whole text is."""
+    return next((match for pattern in patterns(name) if (match := pattern.fullmatch(text))), None)
+
+
 def may_stay(instruction: str) -> bool:
     """Whether an unchanged picture may be what was asked for."""
-    return not instruction.strip() or bool(_IDLE.search(instruction))
+    wish = _KEEPING.sub("", instruction)
+    return not wish.strip() or mentions("may_stay", wish)

@@ -45,7 +45,7 @@ def prove(instruction: str, measures: Measures, reading: TextReading | None) -> 
     """None where nothing is proven."""
     change = measures.change
     if change.nothing:
-        if may_stay(instruction):
+        if may_stay(instruction) or "scale" in measures.scene.framing:  # a crop may be what was asked for
             return None
         words = (
             "Nothing that was requested can be seen: the edited picture shows no visible difference anywhere; "

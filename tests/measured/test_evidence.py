@@ -140,6 +140,35 @@ def test_a_verdict_is_held_against_the_evidence() -> None:
     assert contradictions({"unchanged_regions": 7}, {}, {}) == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "refuted"),
+    [
+        ("No visible change.", True),
+        ("There is no visible difference between the two images.", True),
+        ("Nothing was changed at all; the request was ignored.", True),
+        ("The edited image is identical to the original.", True),
+        ("No change was made to the car; instead the sky was repainted.", False),
+        ("No changes were made to the dog.", False),
+        ("The car shows no change, but the sky does.", False),
+        ("No change was made. However, the sky was repainted.", False),
+    ],
+)
+def test_only_a_sentence_about_the_whole_picture_says_that_nothing_changed(reason: str, refuted: bool) -> None:
+    repainted = _evidence(**{"change__visible share": 0.4})
+    assert bool(contradictions({"alignment": 1}, {"alignment": reason}, repainted)) is refuted
+
+
+@pytest.mark.parametrize(
+    ("instruction", "refuted"), [("blur the whole picture strongly", False), ("make the cup blue", True)]
+)
+def test_a_change_everywhere_that_was_asked_for_refutes_no_praise(instruction: str, refuted: bool) -> None:
+    before = photograph()
+    (rubric,) = resolve(["preservation"])
+    blurred = cv2.GaussianBlur(before, (0, 0), 4)
+    evidence = assess(rubric, Subject({"input": before, "edited": blurred}, instruction), load()).evidence
+    assert bool(contradictions({"unchanged_regions": 7, "image_quality": 7}, {}, evidence)) is refuted
+
+
 def test_nothing_changed_refutes_that_something_was_done() -> None:
     idle = _evidence(change__share=0.0) | {"nothing changed": True}
     assert [c.factor for c in contradictions({"alignment": 6, "completeness": 1}, {}, idle)] == ["alignment"]
@@ -177,6 +206,8 @@ def test_a_perfect_one_of_zero_and_one_is_no_condemnation() -> None:
         ("noise", {"unchanged_regions", "image_quality", "alignment", "effect_score", "Contextual_Preservation"}),
         ("tile", {"unchanged_regions", "image_quality", "Contextual_Preservation"}),
         ("upscaled", {"unchanged_regions", "image_quality", "Contextual_Preservation"}),
+        ("thumbnail", {"unchanged_regions", "image_quality", "Contextual_Preservation"}),
+        ("partly_blank", {"unchanged_regions", "image_quality", "Contextual_Preservation"}),
         ("unrelated", {"unchanged_regions", "Contextual_Preservation"}),
         ("mirrored", {"unchanged_regions"}),
     ],

@@ -15,9 +15,9 @@ BOX = (0.1, 0.1, 0.9, 0.2)
     ("instruction", "wish"),
     [
         ("Change 'OPEN' to 'CLOSED'", (TextRequest("replace", "OPEN", "CLOSED"),)),
-        ('replace "Monday" with "Friday" on the sign', (TextRequest("replace", "Monday", "Friday"),)),
+        ('replace "Monday" with "Friday" on the sign', (TextRequest("replace", "Monday", "Friday", "on the sign"),)),
         ("Change 3/24 to 3/26.", (TextRequest("replace", "3/24", "3/26"),)),
-        ("Delete the word 'bag' from the text 'Gift bag'", (TextRequest("delete", "bag"),)),
+        ("Delete the word 'bag' from the text 'Gift bag'", (TextRequest("delete", "bag", where="from the text ⟦1⟧"),)),
         (
             "Add the sentence 'welcome' in the upper left corner",
             (TextRequest("write", new="welcome", where="in the upper left corner"),),
@@ -27,7 +27,7 @@ BOX = (0.1, 0.1, 0.9, 0.2)
             "Insert the words 'Art' and 'Music' below 'Courses'",
             (TextRequest("write", new="Art", where="below ⟦2⟧"), TextRequest("write", new="Music", where="below ⟦2⟧")),
         ),
-        ("Change the year on the date to 2025.", (TextRequest("write", new="2025"),)),
+        ("Change the year on the date to 2025.", (TextRequest("write", new="2025", where="on the date"),)),
         ("A photo of a door for room number 17.", (TextRequest("write", new="17"),)),
         ("Delete Chinese in the picture.", (TextRequest("script", old="chinese"),)),
         ("Let the arabic writing be changed to Chinese.", (TextRequest("script", new="chinese"),)),
@@ -56,7 +56,20 @@ def lines(*texts: str, confidence: float = 0.99) -> list[TextLine]:
         (TextRequest("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("OPEN"), "undone"),
         (TextRequest("replace", "OPEN", "CLOSED"), lines("unread"), lines("else"), None),
         (TextRequest("replace", "OPEN", "CLOSED"), lines("OPEN"), lines("CLOSED", confidence=0.6), "blurred"),
+        (TextRequest("replace", "SALE", "SOLD"), lines("SALE"), lines("SALE", "SOLD"), None),
+        (TextRequest("replace", "SALE", "SOLD"), lines("SALE", "SALE"), lines("SALE", "SOLD"), None),
+        (TextRequest("replace", "SALE", "SOLD"), lines("SALE", "SALE"), lines("SOLD", "SOLD"), "done"),
+        (
+            TextRequest("replace", "SALE", "SOLD", "on the left sign"),
+            lines("SALE", "SALE"),
+            lines("SOLD", "SOLD"),
+            None,
+        ),
+        (TextRequest("replace", "cat", "cats"), lines("cat"), lines("cats"), "done"),
+        (TextRequest("write", new="Bakery", where="on the red door"), lines("Street"), lines("Street", "Bakery"), None),
+        (TextRequest("write", new="Bakery", where="on the red door"), lines("Street"), lines("Street"), "undone"),
         (TextRequest("delete", "Sale"), lines("Big Sale", "Today"), lines("Big", "Today"), "done"),
+        (TextRequest("delete", "Sale", where="from the left door"), lines("Sale", "Sale"), lines("Big"), None),
         (TextRequest("delete", "Sale"), lines("Big Sale"), lines("Big Sale"), "undone"),
         (TextRequest("delete", "Sale"), lines("Big"), lines("Big"), None),
         (TextRequest("delete", "Sale"), lines("Sale", "Sale"), lines("Sale"), None),
@@ -100,13 +113,21 @@ def test_text_outside_the_mask_is_in_the_wrong_place() -> None:
         ("at the bottom of the picture", "done"),
         ("on the right", "done"),
         ("on the left side of the image", "misplaced"),
-        ("on the left wall", "done"),
+        ("on the left wall", None),
+        ("in the picture", "done"),
         ("", "done"),
     ],
 )
-def test_text_on_the_other_side_than_the_one_named_is_in_the_wrong_place(where: str, outcome: str) -> None:
+def test_text_on_the_other_side_than_the_one_named_is_in_the_wrong_place(where: str, outcome: str | None) -> None:
     line = [TextLine("Hi there", 0.99, (0.6, 0.8, 0.9, 0.9))]
     assert compare(TextRequest("write", new="Hi there", where=where), [], line, None).outcome == outcome
+
+
+def test_a_text_far_from_the_one_that_it_replaces_proves_nothing() -> None:
+    wish = TextRequest("replace", "SALE", "SOLD")
+    elsewhere = [TextLine("SOLD", 0.99, (0.1, 0.7, 0.4, 0.8))]
+    assert compare(wish, lines("SALE"), elsewhere, None).outcome is None
+    assert compare(wish, lines("SALE"), lines("SOLD"), None).outcome == "done"
 
 
 def test_printed_words_are_read_without_a_download() -> None:
