@@ -120,19 +120,19 @@ def _shift(a: Array, b: Array) -> Array | None:
 
 def _crop(a: Array, b: Array) -> Array | None:
     """Sides of another length by a few percent, without a turn."""
-    warp = np.eye(2, 3, dtype=np.float32)
+    warp: Array = np.eye(2, 3, dtype=np.float32)
     stop = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, 40, 1e-4)
     try:
-        _, warp = cv2.findTransformECC(a, b, warp, cv2.MOTION_AFFINE, stop)
+        warp = np.asarray(cv2.findTransformECC(a, b, warp, cv2.MOTION_AFFINE, stop)[1], np.float32)
     except cv2.error:  # the pictures have too little in common
         return None
-    linear = np.asarray(warp)[:, :2]
+    linear = warp[:, :2]
     turned = max(abs(float(linear[0, 1])), abs(float(linear[1, 0]))) > 0.01
     if turned or np.abs(np.diag(linear) - 1).max() > _MOST_SCALE:
         return None
     height, width = a.shape
     middle = warp @ (width / 2, height / 2, 1) - (width / 2, height / 2)
-    return np.asarray(warp, np.float32) if np.abs(middle).max() < _MOST_SHIFT * max(a.shape) else None
+    return warp if np.abs(middle).max() < _MOST_SHIFT * max(a.shape) else None
 
 
 def _gray(picture: Array, size: tuple[int, int]) -> Array:
