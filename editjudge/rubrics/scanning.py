@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from editjudge.rubrics.thoughts import end_of_thought, format_of, marks_in
+from editjudge.rubrics.thoughts import mark_of, marks_in
 
 MAX_TOKENS = 100_000
 """Strings, brackets and commas looked at before a reply is given up; the largest built-in answer has about 100."""
@@ -54,7 +54,7 @@ def scan(text: str, keys: Collection[str]) -> Scan:
     prose_before = kept = position = plain = tokens = 0
     while match := marks.search(text, position):
         start, position = match.span()
-        thought = format_of(match)
+        thought = mark_of(match)
         if thought is None:
             # Before `plain` braces are known to be prose, but a thought may still open or close among them.
             if start < plain:
@@ -67,13 +67,13 @@ def scan(text: str, keys: Collection[str]) -> Scan:
             prose_before = len(prose)
             found.append(Candidate(text[start:end], closed, depth))
             kept = position = end
-        elif thought.role == "closing":
+        elif not thought.opens:
             # The opening mark stood in the prompt: all that came before was thought.
             found, prose, prose_before = [], [], 0
             kept = position
         else:
             prose.append(text[kept:start])
-            end_or_none = end_of_thought(text, position, thought.format)
+            end_or_none = thought.format.end(text, position)
             if end_or_none is None:
                 return _result(found, prose, prose_before, ends_in_thought=True)
             kept = position = end_or_none

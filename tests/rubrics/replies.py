@@ -128,7 +128,7 @@ THOUGHTS = {
     "two thoughts": '<think>a</think> <think>{"score": 2}</think>',
     **{
         f"a thought in {form.example[0].strip()}": 'Draft: {"score": 1} '.join(form.example)
-        for form in thoughts.FORMATS
+        for form in thoughts.formats()
     },
 }
 """What may stand before a reply and is set aside."""

@@ -36,7 +36,7 @@ from editjudge.rubrics import prompt
 from editjudge.rubrics.contract import Failure, Finish, Remark, Verdict, check
 from editjudge.rubrics.files import load_one
 from editjudge.rubrics.model import Rubric, Slot, Template
-from editjudge.rubrics.thoughts import FORMATS, ThoughtFormat
+from editjudge.rubrics.thoughts import ThoughtFormat, formats
 
 LIGHTING = load_one("lighting")
 PRESERVATION = load_one("preservation")
@@ -567,7 +567,7 @@ def test_an_answer_that_stands_only_in_a_thought_is_none(rubric: Rubric, around:
     assert refused(check(rubric, around.format(draft=raw(answer(rubric))))).status == status
 
 
-every_format = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.example[0].strip())
+every_format = pytest.mark.parametrize("form", formats(), ids=lambda form: form.example[0].strip())
 
 
 @every_rubric
@@ -614,6 +614,40 @@ def test_the_list_of_a_thought_of_any_format_decides_nothing(form: ThoughtFormat
         ("<|open|>think<|sep|>", "<|open|>response<|sep|>"),
         ("Here's my thought process:", "Here's my response:"),
         ("<think>", "<|/thinking|>"),
+        ("<unused94>thought\n", "<unused95>"),
+        ("Thinking...\n", "...done thinking.\n\n"),
+        ("Thinking…\n", "…done thinking."),
+        ("<|thought_start|>", "<|thought_end|>"),
+        ("<|begin_of_thinking|>", "<|end_of_thinking|>"),
+        ("<|START_THINKING|>", "<|END_THINKING|>"),
+        ("<|think:start|>", "<|think:end|>"),
+        ("<|begin_of_thought|>", "<|end_of_thought|>"),
+        ("[THINKING]", "[/THINKING]"),
+        ("[Reasoning]", "[/Reasoning]"),
+        ("[BEGIN_REASONING]", "[END_REASONING]"),
+        *(
+            (f"<{name}>", f"</{name}>")
+            for name in (
+                "chain-of-thought",
+                "thought-process",
+                "inner monologue",
+                "CoT",
+                "cot_1",
+                "reason",
+                "my.analysis",
+            )
+        ),
+        ("< think >", "< / think >"),
+        ("＜think＞", "＜/think＞"),
+        ("<｜think｜>", "<｜/think｜>"),
+        ("［think］", "［/think］"),
+        (r"\u003cthink\u003e", r"\u003c/think\u003e"),
+        ("【thinking】", "【/thinking】"),
+        ("<details><summary>Thinking</summary>", "</details>"),
+        ("<details>\n<summary>Thought for 3 seconds</summary>", "</details>"),
+        ("<details><summary>My reasoning</summary><details><summary>Draft</summary>a</details>", "</details>"),
+        ("<|channel|>analysis We see", "<|channel|>final"),
+        ("analysiswe need to score.", "assistantfinal"),
     ],
 )
 def test_a_mark_of_a_thought_counts_however_it_is_spelled(opening: str, closing: str) -> None:
@@ -626,6 +660,21 @@ def test_a_mark_of_one_format_inside_a_thought_of_another_is_words() -> None:
     draft, final = raw(answer(PRESERVATION)), raw(worst_answer(PRESERVATION))
     text = f"<think>They may write [THINK] or <|channel>. {draft}</think>{final}"
     assert accepted(check(PRESERVATION, text)).scores == worst(PRESERVATION)
+
+
+@every_rubric
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "After some thinking (analysis below), my reasoning is short. ",
+        "Thinking... it over, I see a <cotton> shirt and a [reasonable] change. ",
+        "I think <b>so</b>: see [my reasoning](https://example.org) and [a note]. ",
+        "<details><summary>Scores</summary></details> <thoughtful> <scott> [thinker] ",
+        "Analysis: a > b and b < reason. ",
+    ],
+)
+def test_an_answer_that_mentions_thinking_in_prose_stays_an_answer(rubric: Rubric, prose: str) -> None:
+    assert accepted(check(rubric, headings(rubric) + prose + raw(answer(rubric)) + prose)).scores == best(rubric)
 
 
 def test_a_closed_tag_without_content_ends_no_thought() -> None:
@@ -698,7 +747,6 @@ def test_a_section_without_a_list_is_not_checked(line: str, score: int) -> None:
 
 FAILING = [
     ": not allowed (object removed)",
-    ": not allowed (not a source of light)",
     ": not allowed, an object is missing",
     ": not allowed because the bench is gone",
     " - not allowed",
@@ -726,7 +774,6 @@ FAILING = [
     ": never allowed",
     ": not permitted",
     ": forbidden",
-    ": unsure (may be the light)",
     ": not sure",
     ". Not allowed.",
     ". Allowed: no",
@@ -750,9 +797,10 @@ def test_a_failing_mark_is_read_however_it_is_written(ending: str) -> None:
     "lines",
     [
         "| Difference | Mark |\n|---|---|\n| sky | allowed |\n| bench | not allowed |",
+        "| sky | allowed |\n|---|---|\n| bench | not allowed |\n|---|---|",
+        "| bench | not allowed |\n|---|---|\n| sky | allowed |",
+        "Here are all the observed differences:\n- sky: allowed\n- bench: not allowed",
         "| 1 | sky | allowed |\n| 2 | bench | **not allowed** | it is gone |",
-        "- Not allowed: the bench has gone",
-        "- [not allowed] The bench has gone",
         "sky: allowed\nbench: not allowed",
         "- The bench behind the hedge\n  has gone: not allowed",
         "* Background:\n  * sky: allowed\n  * bench: not allowed",
@@ -765,6 +813,42 @@ def test_a_failing_mark_is_read_wherever_it_stands_in_its_line(lines: str) -> No
 
 UNREADABLE = [
     "",
+    ": not allowed (not a source of light)",
+    ": unsure (may be the light)",
+    ', which cannot count as "allowed"',
+    *(
+        f" {words}"
+        for words in (
+            "beyond (allowed)",
+            'exceeds "allowed"',
+            "beyond **allowed**",
+            'lies outside of "allowed"',
+            "far from: allowed",
+            "false: allowed",
+            "nope (allowed)",
+            "not at all: allowed",
+            "no longer *ignored*",
+            "in no way (allowed)",
+            "by no means: allowed",
+            "anything but: allowed",
+            "cannot be said to be: ignored",
+        )
+    ),
+    *(
+        f": {mark}"
+        for mark in ("!allowed", "! allowed", "¬allowed", "≠ allowed", "🔴 allowed", "allowed [ ]", "[ ] allowed")
+    ),
+    " != allowed",
+    ": far from: allowed",
+    " ❌: allowed",
+    ", a violation: allowed",
+    ", is that right? : allowed",
+    ": allowed. The vase is new, a violation.",
+    ": allowed (a violation)",
+    ": allowed, violates the rules",
+    ": allowed (the bench is gone)",
+    ": allowed | breaks the rules",
+    ": allowed\n  The vase is new, a violation.",
     ": permitted",
     ": allowed {see the left edge}, or is it",
     ": allowed?",
@@ -803,6 +887,36 @@ def test_a_line_whose_mark_cannot_be_read_leaves_the_score_as_it_is_with_a_viola
     "lines",
     [
         "- sky: allowed\n- Not allowed: none",
+        "- sky: allowed\n- Not allowed: 0",
+        "- sky: allowed\n- Unsure: 0",
+        "- sky: allowed\n- Not allowed: the bench has gone",
+        "- sky: allowed\n- [not allowed] The bench has gone",
+        *(
+            f"- sky: allowed\n- Object removal: not allowed ({remark})"
+            for remark in (
+                "not observed",
+                "absent",
+                "zero cases",
+                "0 found",
+                "none seen",
+                "no object removed",
+                "ruled out",
+            )
+        ),
+        "- sky: allowed\n- Geometry changes [not allowed]: absent",
+        '- sky: allowed\n- Shadow moved: not "not allowed"',
+        "- sky: allowed\n- Shadow moved: hardly unsure",
+        "- sky: allowed\n- Shadow moved, by no means: not allowed",
+        '- sky: allowed\n- Sign text readable: "Forbidden"',
+        '- sky: allowed\n- The sign now reads "not allowed"',
+        "- sky: allowed\n**The bench is gone, a violation**",
+        "- sky: allowed\n#### The bench is gone, a violation",
+        "The bench is gone, which breaks the rules:\n- sky: allowed",
+        "- The bench is gone, which breaks the rules:\n  - sky: allowed",
+        "| The bench is gone, a violation |\n|---|\n| sky | allowed |",
+        "| sky | allowed |\n| The bench is gone, a violation |\n|---|",
+        "| sky | allowed |\n|---|---|\n| The bench is gone | violates |\n|---|---|",
+        "| The bench is gone | violates |\n|---|---|\n| sky | allowed |\n|---|---|",
         "- sky: allowed\n- Objects added or removed (not allowed): did not happen",
         "**Allowed**\n- sky\n\n**Not allowed**\n- bench",
         "Allowed:\n- sky\nNot allowed:\n- bench",
@@ -823,7 +937,19 @@ def test_a_difference_that_is_told_beside_the_list_keeps_a_failing_score() -> No
 
 
 @pytest.mark.parametrize(
-    "line", ["- sky: allowed (the light)", "- sky: allowed, since light explains it", "- Allowed: yes"]
+    "line",
+    [
+        "- The lamp is no longer lit: allowed",
+        "- The sky outside the window, at the top: allowed",
+        "- sky: ✅ allowed",
+        '- sky (light): "allowed"',
+        "| sky | allowed |",
+        "| Difference | Mark |\n|---|---|\n| sky | allowed |\n|---|---|",
+        "### Background\n- sky: allowed",
+        "- sky: allowed (the light)",
+        "- sky: allowed, since light explains it",
+        "- Allowed: yes",
+    ],
 )
 def test_a_passing_mark_may_have_a_reason_that_leaves_no_doubt(line: str) -> None:
     assert codes(refused(check(LIGHTING, lit(0, line))).reasons) == ["inconsistent"]
@@ -1005,6 +1131,8 @@ HOSTILE: dict[str, Callable[[], str]] = {
     "braces and closing thoughts": lambda: "{</think>" * 50_000 + times("a"),
     "braces around thoughts": lambda: "{<think></think>" * 30_000 + times("a") + "}" * 30_000,
     "beginnings of tags": lambda: times("</thin<think"),
+    "tags": lambda: "think" + times("<a>"),
+    "names in brackets": lambda: "think" + times("[a_a_a_a_a_a]"),
     "bullets that go on": lambda: "- a\n" + times(" b\n") + _LIT,
     "spaces": lambda: times(" "),
     "spaces before": lambda: times(" ") + _KEPT,

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from replies import DRESSINGS, ID, PAIR, PROSE, RUBRICS, THOUGHTS, answer, full, headings, literals, raw
 
 from editjudge.rubrics.contract import Failure, Verdict, check
 from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.thoughts import FORMATS
+from editjudge.rubrics.thoughts import formats, marks_in
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "judge_replies" / "manifest.jsonl"
 
@@ -78,11 +78,13 @@ def test_every_verdict_comes_through_every_dressing_unchanged(
 
 @calm
 @given(
-    st.data(), verdicts(), st.sampled_from(list(PROSE)), st.text(st.characters(exclude_characters="{<#:"), max_size=40)
+    st.data(), verdicts(), st.sampled_from(list(PROSE)), st.text(st.characters(exclude_characters="{#"), max_size=40)
 )
 def test_every_verdict_comes_through_prose_unchanged_with_a_violation(
     data: st.DataObject, verdict: tuple[Rubric, dict[str, Any]], prose: str, words: str
 ) -> None:
+    # A mark of a thought is no prose: what happens then is the next test.
+    assume(not marks_in(words).search(words))
     rubric, value = verdict
     outcome = check(rubric, headings(rubric) + PROSE[prose](data.draw(written(value))) + words)
     try:
@@ -93,6 +95,17 @@ def test_every_verdict_comes_through_prose_unchanged_with_a_violation(
     assert isinstance(outcome, Verdict), outcome
     assert (outcome.scores, outcome.justifications) == said(rubric, value)
     assert rubric.answer.sections or "prose" in {remark.code for remark in outcome.violations}
+
+
+@calm
+@given(st.data(), verdicts(), st.sampled_from([mark for form in formats() for mark in form.example]))
+def test_a_mark_of_a_thought_behind_an_answer_makes_a_draft_of_it(
+    data: st.DataObject, verdict: tuple[Rubric, dict[str, Any]], mark: str
+) -> None:
+    rubric, value = verdict
+    assume(marks_in(mark).search(f"\n{mark}\n"))  # Granite's closing mark alone is prose
+    outcome = check(rubric, f"{headings(rubric)}{data.draw(written(value))}\n{mark}\nno")
+    assert isinstance(outcome, Failure) or mark == "analysis", outcome
 
 
 @calm
@@ -195,7 +208,7 @@ PIECES = [
         "true",
         "NaN",
     ],
-    *[mark for form in FORMATS for mark in form.example],
+    *[mark for form in formats() for mark in form.example],
     *[
         "## Difference Analysis\n",
         "## CP Decision\n",
