@@ -2,6 +2,27 @@
 
 Everything that depends on a range, a factor's name or a word limit (the question, the JSON schema, the
 validator, a form in the browser, a column of a report) derives from these objects.
+
+A rubric of your own is a YAML file; its keys are the fields of `Rubric`, and its path goes wherever a rubric's name goes::
+
+    name: sky
+    description: Was the sky replaced, and nothing else?
+    task: Judge how well the edited image follows the instruction about the sky.
+    images: [input, edited]
+    texts: [instruction]
+    scale:
+      values: [1, 2, 3]
+    factors:
+      - key: sky_replaced
+        definition: Whether the sky is the one that the instruction asks for.
+        anchors:
+          - scores: [1]
+            when: [The sky is as before.]
+          - scores: [3]
+            when: [The whole sky is the one asked for.]
+    answer:
+      envelope: results
+      words: [5, 60]
 """
 
 from __future__ import annotations

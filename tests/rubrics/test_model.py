@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import textwrap
 from typing import Any
 
 import pytest
 
-from editjudge.rubrics import files
+from editjudge.rubrics import files, model
+from editjudge.rubrics.contract import Verdict, check
 from editjudge.rubrics.importing import import_prompt
+from editjudge.rubrics.lint import lint
 from editjudge.rubrics.model import Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.strict_json import OtherNumber
 
@@ -456,3 +459,12 @@ def test_the_compliance_rubric_has_the_contract_of_the_table() -> None:
         "sections": [],
     }
     assert (rubric.answer.form, rubric.answer.texts) == ("scores", ("reasoning",))
+
+
+def test_the_example_of_a_rubric_file_is_a_rubric_whose_answers_are_accepted() -> None:
+    text = textwrap.dedent(str(model.__doc__).split("::\n\n", 1)[1])
+    rubric = files.parse(text)
+    assert lint(rubric) == []
+    reply = {"results": {"sky_replaced": {"justification": "The sky is pink from edge to edge.", "score": 3}}}
+    verdict = check(rubric, json.dumps(reply))
+    assert isinstance(verdict, Verdict) and verdict.scores == {"sky_replaced": 3} and not verdict.violations
