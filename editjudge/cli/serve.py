@@ -61,9 +61,10 @@ def command(
     processes. Who holds it may review and judge. Give programs --service-token instead, which opens no page, and
     raters a link of their own (`editjudge ratings invite`). With --service-token alone, nobody off loopback reviews.
     """
+    from editjudge.store.browse import keep_caches_small
+
     try:
         from editjudge.web.app import create
-        from editjudge.web.browse import lean
         from editjudge.web.connections import server
         from editjudge.web.site import LOOPBACK, Site
     except ModuleNotFoundError as error:
@@ -88,7 +89,7 @@ def command(
         token = token or secrets.token_urlsafe(32)  # that nobody knows: with a service's token alone, pages are closed
     with open_store(store_place, create=create_store) as store, _listening(host, port) as listener:
         address = f"[{host}]" if ":" in host else host
-        lean(store)
+        keep_caches_small(store)
         app = create(Site(store, judge, options, token, service_token, terms))
         url = f"http://{address}:{listener.getsockname()[1]}/"
         if as_json:  # now, and not once it is stopped: who asked for a free port learns it from this

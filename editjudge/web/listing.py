@@ -1,27 +1,26 @@
-"""A run's edits as compact columns: filtered, sorted and counted in milliseconds, however many there are.
+"""A run's edits page by page: filtered, sorted and counted in milliseconds, however many there are.
 
-Some 60 bytes an edit; of a page as of a million, so that both are computed by the same lines.
+A filter or a sort needs one column of the run: a value for each edit, read by one query in the background and
+kept. Pages without either are read by position at once.
 """
 
 from __future__ import annotations
 
-import functools
-import json
 import math
+import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-import sqlalchemy as sa
 
-from editjudge.judgement import STATUSES
-from editjudge.rubrics.model import Scale
-from editjudge.store.ratings import rubrics_alike
-from editjudge.store.schema import contradictions, items, judgements, ratings, tasks, unescaped
-from editjudge.store.store import PENDING, RunRecord, Store, _chunks
+from editjudge.judgement import DONE, STATUSES
+from editjudge.store import browse
+from editjudge.store.browse import Column, EditSummary
+from editjudge.store.store import PENDING, Item, RunRecord, Store
 from editjudge.web.fields import whole_number
 
 Array = np.ndarray[Any, Any]
@@ -29,32 +28,22 @@ Array = np.ndarray[Any, Any]
 ALL_STATUSES = (*STATUSES, PENDING)
 DISPUTED = 1 / 3
 """Of a scale's range between the lowest and the highest score of one factor: two points on 1 to 7."""
-_CHUNK = 20_000
-
-
-@dataclass(frozen=True)
-class Column:
-    """A factor of a rubric."""
-
-    id: str
-    rubric: str
-    factor: str
-    lowest: float
-    highest: float
-    """Infinite where the scale is open at that end."""
-    direction: str = "up"
-
-    def level(self, score: float) -> int | None:
-        """Seven steps from the worst to the best, for a colour; None where an end is open."""
-        share = (score - self.lowest) / (self.highest - self.lowest)
-        if not math.isfinite(self.highest - self.lowest):
-            return None
-        return round(6 * (share if self.direction == "up" else 1 - share))
+PAGE = 50
+_KEPT = 64
+"""Columns held at a time; of a million edits, one takes 1 to 4 MB."""
+_ORDERS = 8
+"""Sorted results held at a time, so that turning a page does not sort again."""
+_FRESH = 5.0
+"""Seconds after which what was read is read again: people may have rated meanwhile."""
+_PATIENCE = 0.1
+"""Seconds that a page waits for a column before it shows what there is."""
+_SMALL, _LONGER = 10_000, 3.0
+"""A run of no more edits is waited for so long: its columns take a tenth of that on a machine that is not busy."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is to be seen of a run, as its address says it."""
+    """The filters, order and page of a run's table, as its address says them."""
 
     model: str = ""
     edit_type: str = ""
@@ -68,7 +57,7 @@ class Query:
     disputed: str = ""
     q: str = ""
     sort: str = ""
-    """A column's id, `model`, `edit_type`, `spread`; a minus before it begins with the highest."""
+    """A column's id, `model`, `edit_type`, `spread`, `position`; a minus before it begins with the highest."""
     page: str = ""
 
     @classmethod
@@ -76,10 +65,10 @@ class Query:
         return cls(**{f.name: parameters[f.name][:300] for f in fields(cls) if f.name in parameters})
 
     def address(self, **changes: object) -> str:
-        """The query part that says this, with its question mark; nothing where nothing is asked."""
+        """The query part of the address, with its question mark; empty where nothing is asked."""
         values = {f.name: getattr(self, f.name) for f in fields(self)} | changes
-        kept = {name: str(value) for name, value in values.items() if value not in ("", None)}
-        return "?" + urlencode(kept, errors="surrogatepass") if kept else ""
+        given = {name: str(value) for name, value in values.items() if value not in ("", None)}
+        return "?" + urlencode(given, errors="surrogatepass") if given else ""
 
     @property
     def number(self) -> int:
@@ -91,101 +80,348 @@ class Query:
         return not any(getattr(self, f.name) for f in fields(self) if f.name not in ("page", "judge"))
 
 
-@dataclass(eq=False)
-class Listing:
-    """The columns; row numbers are positions, but for edits whose position another has too: they come at the end."""
+@dataclass(frozen=True)
+class Row:
+    """An edit in a table."""
 
-    columns: list[Column]
-    ids: dict[str, int]
-    """Rows of the edits that have no position of their own, or of all where few were asked for."""
-    there: Array
+    item: Item
+    scores: list[float]
+    """The mean of each column; NaN where there is no score."""
+    statuses: list[str]
+    violations: list[str]
+    contradicted: bool
+    spread: float
+
+    @classmethod
+    def of(cls, item: Item, summary: EditSummary, columns: list[Column]) -> Row:
+        values = [summary.scores.get(column.id) for column in columns]
+        means = [math.fsum(scores) / len(scores) if scores else math.nan for scores in values]
+        statuses = [status for status in ALL_STATUSES if status in summary.statuses]
+        return cls(item, means, statuses, [*summary.violations], summary.contradicted, summary.spread(columns))
+
+    @property
+    def abstained(self) -> str:
+        """Which factors have no score beside others that have one, in words."""
+        unscored = sum(map(math.isnan, self.scores))
+        if "ok" not in self.statuses or not (unscored or "abstained" in self.statuses):
+            return ""
+        if unscored and set(self.statuses) <= set(DONE):  # else some have no score because something failed
+            return f"{unscored} factor{'' if unscored == 1 else 's'} abstained"
+        return "abstained in part" if "abstained" in self.statuses else ""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The editing models and edit types of a run, in alphabetical order, and the number of each edit's in them."""
+
     models: list[str]
     model: Array
     edit_types: list[str]
     edit_type: Array
-    mean: Array
-    """Columns by rows; NaN where there is no score."""
-    spread: Array
-    """The widest disagreement of any factor among judges, repeats and people, as a share of its scale."""
-    statuses: Array
-    """A bit for each of ALL_STATUSES."""
-    violations: list[str] = field(default_factory=list)
-    violated: Array = field(default_factory=lambda: np.zeros(0, np.uint64))
-    """A bit for each of `violations`, the last of which stands for all that follow."""
-    contradicted: Array = field(default_factory=lambda: np.zeros(0, np.bool_))
-    _orders: OrderedDict[Any, Array] = field(default_factory=OrderedDict)
 
-    def order(self, query: Query, found: Array | None = None) -> Array:
-        """The rows that are wanted, in the order in which they are; `found` has those that a search found."""
-        key = (query.address(page=None), None if found is None else int(found.sum()))
-        order = self._orders.get(key)
-        if order is None:
-            rows = np.flatnonzero(self._wanted(query) if found is None else self._wanted(query) & found)
-            order = self._orders[key] = self._sorted(rows, query.sort).astype(np.int32)
-            if len(self._orders) > 4:
+
+@dataclass(frozen=True)
+class Choices:
+    """What the filters of a table offer."""
+
+    models: list[str]
+    edit_types: list[str]
+    violations: list[str]
+
+
+@dataclass(frozen=True)
+class Page:
+    rows: list[Row]
+    columns: list[Column]
+    total: int
+    """Edits that the query wants."""
+    listing: Choices | None
+    """None until they are read."""
+    ready: bool
+    """Whether the columns that the query needs are read; until then no edit is shown."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    before: str | None = None
+    after: str | None = None
+    disagreement: str | None = None
+    place: int | None = None
+    total: int = 0
+
+
+class Unread(Exception):
+    """A column that a page needs is not read yet."""
+
+
+class Browser:
+    """Pages of the runs of one store; columns are read in the background, one at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._columns: OrderedDict[tuple[object, ...], _Background] = OrderedDict()
+        self._orders: OrderedDict[tuple[object, ...], tuple[Array, float]] = OrderedDict()
+
+    def page(self, run: RunRecord, query: Query) -> Page:
+        total, first = browse.count_edits(self._store, run), PAGE * (query.number - 1)
+        patience = _LONGER if total <= _SMALL else _PATIENCE
+        columns, ready, edits = browse.columns_of(self._store, run), True, list[Item]()
+        try:
+            order = self.order(run, query, total, patience)
+            total = len(order)
+            edits = self.items(run, order[first : first + PAGE])
+        except Unread:
+            total, ready = 0, False
+        summaries = browse.summaries(self._store, run, query.judge, [item.item for item in edits], columns)
+        rows = [Row.of(item, summaries[item.item], columns) for item in edits]
+        return Page(rows, columns, total, self._choices(run, query.judge, patience), ready)
+
+    def neighbours(self, run: RunRecord, query: Query, item: str) -> Neighbours:
+        """What comes before and after an edit in the order that is looked at."""
+        position, total = browse.position_of(self._store, run, item), browse.count_edits(self._store, run)
+        try:
+            order = self.order(run, query, total, _PATIENCE)
+        except Unread:
+            return Neighbours()
+        here = np.flatnonzero(order == (-1 if position is None else position))
+        if not len(here):
+            return Neighbours(total=len(order))
+        place = int(here[0])
+        places = [place - 1, place + 1, self._disagreement(run, query.judge, order, place)]
+        positions = [int(order[n]) if n is not None and 0 <= n < len(order) else None for n in places]
+        edits = browse.items_at(self._store, run, {n for n in positions if n is not None})
+        before, after, later = (edits[n][0].item if n in edits else None for n in positions)
+        return Neighbours(before, after, later, place + 1, len(order))
+
+    def order(self, run: RunRecord, query: Query, total: int, patience: float) -> Array:
+        """The positions of the edits that are wanted, in order. Raises `Unread` where a column has to be read first."""
+        if query.plain:
+            return np.arange(total)
+        key = (run.id, run.updated, total, query.address(page=None))
+        with self._lock:
+            order, made = self._orders.get(key, (None, 0.0))
+        if order is not None and time.monotonic() < made + _FRESH:
+            return order
+        masks = [fitted(mask, total, fill=False) for mask in self._filters(run, query, patience)]
+        values = self._sort_values(run, query, patience)
+        rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(total)
+        if values is not None:
+            keys = fitted(values, total, fill=np.nan)[rows]
+            # What has no score comes last both ways, and ties stay in the order of the manifest.
+            rows = rows[np.argsort(-keys if query.sort.startswith("-") else keys, kind="stable")]
+        elif query.sort == "-position":
+            rows = rows[::-1]
+        rows = rows.astype(np.int32)
+        with self._lock:
+            self._orders[key] = rows, time.monotonic()
+            while len(self._orders) > _ORDERS:
                 self._orders.popitem(last=False)
-        return order
+        return rows
 
-    def _wanted(self, query: Query) -> Array:
-        wanted = self.there.copy()
-        if query.model:
-            wanted &= self.model == _code(self.models, query.model)
-        if query.edit_type:
-            wanted &= self.edit_type == _code(self.edit_types, query.edit_type)
+    def items(self, run: RunRecord, positions: Array) -> list[Item]:
+        edits = browse.items_at(self._store, run, [int(n) for n in positions])
+        return [item for n in positions for item in edits.get(int(n), ())]
+
+    # --- columns --------------------------------------------------------------------------------------------------
+
+    def labels(self, run: RunRecord, patience: float) -> Labels:
+        def read() -> Labels:
+            rows = list(browse.label_rows(self._store, run))
+            at = np.array([row[0] for row in rows], np.int64)
+            models, kinds = ([row[n] or "" for row in rows] for n in (1, 2))
+            return Labels(*_numbered(at, models), *_numbered(at, kinds))
+
+        labels: Labels = self._read((run.id, "labels"), run, read, patience)
+        return labels
+
+    def means(self, run: RunRecord, judge: str, column: Column, patience: float) -> Array:
+        """The mean score of each edit; NaN where there is none."""
+
+        def read() -> Array:
+            at, values = _arrays(browse.score_rows(self._store, run, judge, column))
+            count = np.bincount(at)
+            with np.errstate(invalid="ignore"):
+                means: Array = (np.bincount(at, values) / count).astype(np.float32)
+            return means
+
+        means: Array = self._read((run.id, judge, "mean", column.id), run, read, patience)
+        return means
+
+    def spread(self, run: RunRecord, judge: str, patience: float) -> Array:
+        """The widest disagreement of any factor among judges, repeats and people, as a share of its scale."""
+
+        def read() -> Array:
+            spread = np.zeros(browse.count_edits(self._store, run), np.float32)
+            for column in browse.columns_of(self._store, run):
+                at, widths = _arrays(browse.width_rows(self._store, run, judge, column))
+                known = at < len(spread)  # the run may go on
+                np.maximum.at(spread, at[known], (widths[known] / column.width).astype(np.float32))
+            return spread
+
+        spread: Array = self._read((run.id, judge, "spread"), run, read, patience)
+        return spread
+
+    def _mask(
+        self, run: RunRecord, key: tuple[object, ...], rows: Callable[[], Iterable[tuple[Any, ...]]], patience: float
+    ) -> Array:
+        def read() -> Array:
+            at = np.fromiter((row[0] for row in rows()), np.int64)
+            mask = np.zeros(int(at.max(initial=-1)) + 1, np.bool_)
+            mask[at] = True
+            return mask
+
+        mask: Array = self._read((run.id, *key), run, read, patience)
+        return mask
+
+    def _contradicted(self, run: RunRecord, patience: float) -> Array:
+        rows = lambda: browse.contradicted_rows(self._store, run)  # noqa: E731
+        return self._mask(run, ("contradicted",), rows, patience)
+
+    def _filters(self, run: RunRecord, query: Query, patience: float) -> list[Array]:
+        """A mark for each edit, for each condition of the query."""
+        store, judge, masks = self._store, query.judge, list[Array]()
+        if query.model or query.edit_type:
+            labels = self.labels(run, patience)
+            if query.model:
+                masks.append(labels.model == _index(labels.models, query.model))
+            if query.edit_type:
+                masks.append(labels.edit_type == _index(labels.edit_types, query.edit_type))
         if query.status:
-            chosen = [n for n, name in enumerate(ALL_STATUSES) if _matches(name, query.status)]
-            wanted &= (self.statuses & np.uint16(sum(1 << n for n in chosen))) > 0
+            failed = [status for status in STATUSES if status not in DONE]
+            statuses = failed if query.status == "failed" else [query.status]
+            rows = lambda: browse.status_rows(store, run, judge, statuses)  # noqa: E731
+            masks.append(self._mask(run, (judge, "status", query.status), rows, patience))
         if query.violation:
-            code = _code(self.violations, query.violation)
-            wanted &= (self.violated & np.uint64(1 << code if code >= 0 else 0)) > 0
+            violated = lambda: browse.violation_rows(store, run, judge, query.violation)  # noqa: E731
+            masks.append(self._mask(run, (judge, "violation", query.violation), violated, patience))
+        if query.q:
+            matching = lambda: browse.search_rows(store, run, query.q)  # noqa: E731
+            masks.append(self._mask(run, ("q", query.q), matching, patience))
         if query.contradicted:
-            wanted &= self.contradicted
+            masks.append(self._contradicted(run, patience))
         if query.disputed:
-            wanted &= self.spread >= DISPUTED
+            masks.append(self.spread(run, judge, patience) >= DISPUTED)
         if query.factor or query.least or query.most:
-            wanted &= self._scored(query)
-        return wanted
+            masks.append(self._scored(run, query, patience))
+        return masks
 
-    def _scored(self, query: Query) -> Array:
-        """By one factor, or by any."""
-        rows = [n for n, column in enumerate(self.columns) if query.factor in ("", column.id)]
+    def _scored(self, run: RunRecord, query: Query, patience: float) -> Array:
+        """Edits whose score of one factor, or of any, is in a range."""
         low, high = _float(query.least, -np.inf), _float(query.most, np.inf)
-        fits = np.zeros(len(self.there), np.bool_)
-        for row in rows:
-            fits |= (self.mean[row] >= low) & (self.mean[row] <= high)
-        return fits
+        columns = [c for c in browse.columns_of(self._store, run) if query.factor in ("", c.id)]
+        means = [self.means(run, query.judge, column, patience) for column in columns]
+        total = max(map(len, means), default=0)
+        fits = [fitted((mean >= low) & (mean <= high), total, fill=False) for mean in means]
+        mask: Array = np.logical_or.reduce(fits) if fits else np.zeros(0, np.bool_)
+        return mask
 
-    def _sorted(self, rows: Array, sort: str) -> Array:
-        name = sort.removeprefix("-")
-        by = {"model": self.model, "edit_type": self.edit_type, "spread": self.spread}.get(name)
-        if by is None:
-            by = next((self.mean[n] for n, column in enumerate(self.columns) if column.id == name), None)
-        if by is None:
-            return rows[::-1] if name == "position" and sort != name else rows
-        values = by[rows].astype(np.float32)
-        # What has no score comes last both ways, and ties stay in the order of the manifest.
-        return rows[np.argsort(-values if sort.startswith("-") else values, kind="stable")]
+    def _sort_values(self, run: RunRecord, query: Query, patience: float) -> Array | None:
+        name = query.sort.removeprefix("-")
+        if name in ("model", "edit_type"):
+            labels = self.labels(run, patience)
+            return (labels.model if name == "model" else labels.edit_type).astype(np.float32)
+        if name == "spread":
+            return self.spread(run, query.judge, patience)
+        columns = [column for column in browse.columns_of(self._store, run) if column.id == name]
+        return self.means(run, query.judge, columns[0], patience) if columns else None
 
-    def disagreements(self, order: Array) -> Array:
-        """The places in an order where judges, repeats or people disagree, or evidence contradicts."""
-        return np.flatnonzero((self.spread[order] >= DISPUTED) | self.contradicted[order])
+    def _disagreement(self, run: RunRecord, judge: str, order: Array, place: int) -> int | None:
+        """The next place in an order where judges, repeats or people disagree, or evidence contradicts."""
+        try:
+            spread, contradicted = self.spread(run, judge, _PATIENCE), self._contradicted(run, _PATIENCE)
+        except Unread:
+            return None
+        total = max(len(spread), len(contradicted), int(order.max(initial=-1)) + 1)
+        disputed = fitted(spread >= DISPUTED, total, fill=False) | fitted(contradicted, total, fill=False)
+        later = np.flatnonzero(disputed[order[place + 1 :]])
+        return place + 1 + int(later[0]) if len(later) else None
 
-    def scores(self, row: int) -> list[float]:
-        return [float(value) for value in self.mean[:, row]]
+    def _choices(self, run: RunRecord, judge: str, patience: float) -> Choices | None:
+        try:
+            labels = self.labels(run, patience)
+            codes = lambda: browse.violation_codes(self._store, run, judge)  # noqa: E731
+            return Choices(labels.models, labels.edit_types, self._read((run.id, judge, "codes"), run, codes, patience))
+        except Unread:
+            return None
 
-    def statuses_of(self, row: int) -> list[str]:
-        return [name for n, name in enumerate(ALL_STATUSES) if int(self.statuses[row]) >> n & 1]
+    def _read(self, key: tuple[object, ...], run: RunRecord, read: Callable[[], Any], patience: float) -> Any:
+        with self._lock:
+            column = self._columns.get(key)
+            if column is None or column.stale(run):
+                column = self._columns[key] = _Background(read, run, column)
+            self._columns.move_to_end(key)
+            while len(self._columns) > _KEPT:
+                self._columns.popitem(last=False)
+        return column.wait(patience)
 
-    def violations_of(self, row: int) -> list[str]:
-        return [code for n, code in enumerate(self.violations) if int(self.violated[row]) >> n & 1]
+
+_TURN = threading.Lock()
+"""Columns are read one after the other: two at once would only be slower."""
 
 
-def _matches(status: str, wanted: str) -> bool:
-    return status == wanted or (wanted == "failed" and status not in ("ok", "abstained", PENDING))
+class _Background:
+    """A value that is being read in a thread; until then, the value from before."""
+
+    def __init__(self, read: Callable[[], Any], run: RunRecord, earlier: _Background | None) -> None:
+        self._read, self._updated, self._begun = read, run.updated, time.monotonic()
+        self._seconds = 0.0
+        self._value: Any = earlier._value if earlier else None
+        self._error: Exception | None = None
+        self._done = threading.Event()
+        threading.Thread(target=self._work, name="editjudge-listing", daemon=True).start()
+
+    def _work(self) -> None:
+        try:
+            with _TURN:
+                begun = time.monotonic()
+                self._value = self._read()
+                self._seconds = time.monotonic() - begun
+        except Exception as error:  # raised in the thread of the request that waits
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self, seconds: float) -> Any:
+        self._done.wait(seconds if self._value is None else 0)
+        if self._error:
+            raise self._error
+        if self._value is None:
+            raise Unread
+        return self._value
+
+    def stale(self, run: RunRecord) -> bool:
+        """Whether the run may have gone on, or people rated. Reading again takes a twentieth of the time at most."""
+        if not self._done.is_set():
+            return False
+        age = time.monotonic() - self._begun
+        changed = run.updated != self._updated or self._error is not None
+        return age > 20 * self._seconds and (changed or age > _FRESH)
 
 
-def _code(names: list[str], name: str) -> int:
-    return names.index(name) if name in names else -1
+def _arrays(rows: Iterable[tuple[Any, ...]]) -> tuple[Array, Array]:
+    pairs = np.fromiter(rows, np.dtype([("at", np.int64), ("value", np.float64)]))
+    return pairs["at"], pairs["value"]
+
+
+def _numbered(at: Array, names: list[str]) -> tuple[list[str], Array]:
+    """The names in alphabetical order, and by position the number of each, so that sorting by it is sorting by name."""
+    ordered = sorted(set(names))
+    place = {name: n for n, name in enumerate(ordered)}
+    numbers = np.full(int(at.max(initial=-1)) + 1, -1, np.int32)
+    numbers[at] = [place[name] for name in names]
+    return ordered, numbers
+
+
+def fitted(values: Array, total: int, *, fill: Any) -> Array:
+    """As long as the run is now: an edit that came since has no value yet."""
+    if len(values) >= total:
+        return values[:total] if len(values) > total else values
+    return np.concatenate([values, np.full(total - len(values), fill, values.dtype)])
+
+
+def _index(names: list[str], name: str) -> int:
+    return names.index(name) if name in names else -2
 
 
 def _float(text: str, default: float) -> float:
@@ -193,205 +429,3 @@ def _float(text: str, default: float) -> float:
         return float(text)
     except ValueError:
         return default
-
-
-# --- made from the store --------------------------------------------------------------------------------------
-
-
-def columns_of(store: Store, run: RunRecord) -> list[Column]:
-    """The factors of a run's rubrics; where two rubrics share one, its id says which."""
-    kept, found = store.rubrics(), []
-    for name, hash_ in dict(run.spec.get("rubrics", {})).items():
-        for factor in kept[hash_]["content"]["factors"] if hash_ in kept else ():
-            scale = Scale.of(factor["scale"])
-            low = -math.inf if scale.low is None else scale.low
-            high = math.inf if scale.high is None else scale.high
-            found.append(Column(factor["key"], name, factor["key"], low, high, scale.direction))
-    keys = [column.factor for column in found]
-    return [
-        column if keys.count(column.factor) == 1 else replace(column, id=f"{column.id}@{column.rubric}")
-        for column in found
-    ]
-
-
-def build(
-    store: Store,
-    run: RunRecord,
-    judge: str = "",
-    only: Collection[str] | None = None,
-    progress: Callable[[float], None] = lambda _: None,
-) -> Listing:
-    """The listing of a run, by one judge or by all; of all its edits, or of `only` these."""
-    made = _Making(store, run, judge, only)
-    made.add_items(progress)
-    made.add_judgements(progress)
-    made.add_ratings()
-    made.add_contradictions()
-    return made.finished()
-
-
-class _Making:
-    """Rows are added in chunks; what is held beside the columns is one chunk."""
-
-    def __init__(self, store: Store, run: RunRecord, judge: str, only: Collection[str] | None) -> None:
-        self._store, self._run, self._judge, self._only = store, run, judge, only
-        self._columns = columns_of(store, run)
-        self._by_rubric: dict[str, dict[str, int]] = {}
-        for number, column in enumerate(self._columns):
-            self._by_rubric.setdefault(column.rubric, {})[column.factor] = number
-        self._ids: dict[str, int] = {}
-        self._last: int | None = None
-        """The last position when it was begun: a run of rewards goes on meanwhile, and what comes later is left out."""
-
-    def _select(self, *what: Any) -> sa.Select[Any]:
-        query = sa.select(*what).where(items.c.run_id == self._run.id)
-        if self._only is not None:
-            return query.where(items.c.item.in_(list(self._only)))
-        return query if self._last is None else query.where(items.c.position <= self._last)
-
-    def add_items(self, progress: Callable[[float], None]) -> None:
-        place = items.c.position
-        counted = self._select(sa.func.max(place), sa.func.count(), sa.func.count(place.distinct()))
-        last, count, distinct = next(self._store._stream(counted))
-        self._last = last = last or 0
-        total = count if self._only is not None else last + 1 + count - distinct
-        self._there, model, kind = (np.zeros(total, dtype) for dtype in (np.bool_, np.uint16, np.uint16))
-        models: dict[str, int] = {}
-        kinds: dict[str, int] = {}
-        before, done = -1, 0
-        query = self._select(place, items.c.item, items.c.model, items.c.edit_type)
-        if self._only is None:  # of a few edits in this order, SQLite would walk through the whole run
-            query = query.order_by(place, items.c.item)
-        for some in _chunks(self._store._stream(query), _CHUNK):
-            rows = []
-            for position, item, *_ in some:
-                if self._only is not None:
-                    self._ids[item] = len(self._ids)
-                elif position == before:  # two edits at one place: the manifest was changed since
-                    self._ids[item] = last + 1 + len(self._ids)
-                before = position
-                rows.append(self._row(item, position))
-            self._there[rows] = True
-            model[rows] = [_coded(models, row[2]) for row in some]
-            kind[rows] = [_coded(kinds, row[3]) for row in some]
-            done += len(some)
-            progress(0.3 * done / count)
-        self._model, self._models = _alphabetical(model, models)
-        self._kind, self._kinds = _alphabetical(kind, kinds)
-        shape = (len(self._columns), total)
-        self._sum, self._count = np.zeros(shape, np.float32), np.zeros(shape, np.uint16)
-        self._low, self._high = np.full(shape, np.inf, np.float16), np.full(shape, -np.inf, np.float16)
-        self._statuses, self._violated = np.zeros(total, np.uint16), np.zeros(total, np.uint64)
-        self._violations: dict[str, int] = {}
-
-    def _row(self, item: str, position: int) -> int:
-        return self._ids.get(item, position) if self._ids else position
-
-    def add_judgements(self, progress: Callable[[float], None]) -> None:
-        same = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
-        # Text, not values: most are like one that was read before.
-        violated = sa.type_coerce(judgements.c.violations, sa.Text)
-        columns = (items.c.position, items.c.item, tasks.c.rubric, judgements.c.status, tasks.c.key, violated)
-        query = self._select(*columns).select_from(
-            tasks.join(items, same).outerjoin(judgements, judgements.c.key == tasks.c.key)
-        )
-        query = query.where(tasks.c.run_id == self._run.id)
-        if self._judge:
-            query = query.where(tasks.c.judge == self._judge)
-        bits = {status: 1 << n for n, status in enumerate(ALL_STATUSES)}
-        seen = 0
-        for some in _chunks(self._store._stream(query), _CHUNK):
-            rows = [self._row(item, position) for position, item, *_ in some]
-            np.bitwise_or.at(self._statuses, rows, np.array([bits[row[3] or PENDING] for row in some], np.uint16))
-            scored: dict[int, tuple[list[int], list[float]]] = {}
-            scores = self._store.scores(key for *_, status, key, _ in some if status == "ok")
-            for row, (_, _, rubric, _, key, violations) in zip(rows, some, strict=True):
-                if key in scores:
-                    known = self._by_rubric.get(rubric, {})
-                    for factor, score in scores[key].items():
-                        if (column := known.get(factor)) is not None:
-                            at, values = scored.setdefault(column, ([], []))
-                            at.append(row)
-                            values.append(score)
-                if violations not in (None, "[]"):
-                    for remark in _parsed(violations):
-                        bit = self._violations.setdefault(remark["code"], min(len(self._violations), 63))
-                        self._violated[row] |= np.uint64(1 << bit)
-            for column, (at, values) in scored.items():
-                self._add(column, np.array(at), np.array(values, np.float32))
-            seen += len(some)
-            progress(0.3 + 0.65 * min(1.0, seen / max(1, len(self._there) * len(self._by_rubric))))
-
-    def _add(self, column: int, rows: Array, values: Array) -> None:
-        np.add.at(self._sum[column], rows, values)
-        np.add.at(self._count[column], rows, 1)
-        self._widen(column, rows, values)
-
-    def _widen(self, column: int, rows: Array, values: Array) -> None:
-        values = np.clip(values, -65_000, 65_000).astype(np.float16)  # an imported score may lie far off its scale
-        np.minimum.at(self._low[column], rows, values)
-        np.maximum.at(self._high[column], rows, values)
-
-    def add_ratings(self) -> None:
-        """People's scores count for disagreement where they are on the factor's own scale, never for the mean.
-
-        The store is asked for the widest of each edit: an edit that a hundred people rated costs no more than of two.
-        """
-        scales: dict[tuple[float, float], dict[str, list[int]]] = {}
-        for number, column in enumerate(self._columns):
-            scales.setdefault((column.lowest, column.highest), {}).setdefault(column.factor, []).append(number)
-        extremes = sa.func.min(ratings.c.score), sa.func.max(ratings.c.score)
-        query = self._select(items.c.position, items.c.item, ratings.c.factor, *extremes)
-        query = query.select_from(items.join(ratings, ratings.c.content == items.c.content))
-        query = query.where(ratings.c.rubric.in_(["", *rubrics_alike(self._store, self._run)]))
-        query = query.group_by(items.c.position, items.c.item, ratings.c.factor)
-        for scale, factors in scales.items():
-            mine = query.where(ratings.c.factor.in_(list(factors)), ratings.c.score.between(*scale))
-            for some in _chunks(self._store._stream(mine), _CHUNK):
-                rated: dict[str, list[tuple[int, float, float]]] = {}
-                for position, item, factor, low, high in some:
-                    rated.setdefault(factor, []).append((self._row(item, position), low, high))
-                for factor, said in rated.items():
-                    rows, low, high = (np.array(values) for values in zip(*said, strict=True))
-                    for number in factors[factor]:
-                        self._widen(number, rows, low)
-                        self._widen(number, rows, high)
-
-    def add_contradictions(self) -> None:
-        self._contradicted = np.zeros(len(self._there), np.bool_)
-        same = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
-        query = self._select(items.c.position, items.c.item).distinct()
-        query = query.select_from(contradictions.join(tasks, tasks.c.key == contradictions.c.key).join(items, same))
-        for position, item in self._store._stream(query):
-            self._contradicted[self._row(item, position)] = True
-
-    def finished(self) -> Listing:
-        spread = np.zeros(len(self._there), np.float16)
-        for number, column in enumerate(self._columns):
-            told = self._high[number] >= self._low[number]
-            width = np.where(told, self._high[number] - np.where(told, self._low[number], 0), 0)
-            np.maximum(spread, width / np.float16(column.highest - column.lowest), out=spread)
-        with np.errstate(invalid="ignore"):
-            mean = np.divide(self._sum, self._count, out=self._sum)
-        return Listing(
-            self._columns, self._ids, self._there, self._models, self._model, self._kinds, self._kind, mean, spread,
-            self._statuses, list(self._violations)[:64], self._violated, self._contradicted,
-        )  # fmt: skip
-
-
-@functools.lru_cache(maxsize=4096)
-def _parsed(text: str) -> Any:
-    return json.loads(unescaped(text))
-
-
-def _coded(names: dict[str, int], name: str | None) -> int:
-    return names.setdefault(name or "", min(len(names), 65_535))
-
-
-def _alphabetical(codes: Array, names: dict[str, int]) -> tuple[Array, list[str]]:
-    """Codes whose order is that of the names, so that sorting by one is sorting by the other."""
-    ordered = sorted(names)
-    place = np.zeros(len(names) + 1, np.uint16)
-    for new, name in enumerate(ordered):
-        place[names[name]] = new
-    return place[codes], ordered

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-import sqlalchemy as sa
 
 from editjudge.content import Content
 from editjudge.errors import UsageError
-from editjudge.store.schema import items
+from editjudge.store import browse
+from editjudge.store.browse import Column
 from editjudge.store.store import Item, RunRecord, Store
-from editjudge.web.browse import PAGE, Browser
 from editjudge.web.fields import whole_number
-from editjudge.web.listing import Array, Column, Listing, Query
+from editjudge.web.listing import PAGE, Array, Browser, Labels, Query, Unread, fitted
+
+_PATIENCE = 0.1
+"""Seconds that a page waits for each column of a run that is not read yet."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class RunComparison:
     sort: str
     page: int
     last: int
-    ready: float
+    ready: bool
 
     def address(self, **changes: object) -> str:
         a, b = self.sides
@@ -65,77 +67,72 @@ class Pairing:
         self._last: tuple[Any, tuple[Array, Array]] = ((), (np.zeros(0), np.zeros(0)))
         """The pairs that were looked at last: turning a page does not pair again."""
 
-    def page(self, a: RunRecord, b: RunRecord, asked: Mapping[str, str]) -> RunComparison:
-        (left, first, ready), (right, second, other_ready) = (
-            self._side(a, asked.get("a_model", "")),
-            self._side(b, asked.get("b_model", "")),
-        )
-        sides = (
-            PairSide(a, asked.get("a_model", ""), left.models if left else []),
-            PairSide(b, asked.get("b_model", ""), right.models if right else []),
-        )
-        sort = asked.get("sort", "")
-        if left is None or right is None:
-            return RunComparison(sides, [], [], 0, (0, 0), [], sort, 1, 1, min(ready, other_ready))
-        if a.id == b.id and sides[0].model == sides[1].model:
+    def page(self, a: RunRecord, b: RunRecord, parameters: Mapping[str, str]) -> RunComparison:
+        models, sort = (parameters.get("a_model", ""), parameters.get("b_model", "")), parameters.get("sort", "")
+        columns = [c for c in browse.columns_of(self._store, a) if c in browse.columns_of(self._store, b)]
+        try:
+            labels = [self._browser.labels(run, _PATIENCE) for run in (a, b)]
+            orders = [self._order(run, model) for run, model in zip((a, b), models, strict=True)]
+            means = [[self._browser.means(run, "", column, _PATIENCE) for column in columns] for run in (a, b)]
+        except Unread:
+            sides = (PairSide(a, models[0], []), PairSide(b, models[1], []))
+            return RunComparison(sides, [], [], 0, (0, 0), [], sort, 1, 1, ready=False)
+        sides = (PairSide(a, models[0], labels[0].models), PairSide(b, models[1], labels[1].models))
+        if a.id == b.id and models[0] == models[1]:
             raise UsageError("Choose two runs, or two models of one run: here both sides are the same.")
-        columns = [column for column in left.columns if column in right.columns]
-        what = (left, right, *(side.model for side in sides))
-        if self._last[0] != what:
-            # As `compare` pairs them: by what was to be edited, within a model that both sides have.
-            by_model = a.id != b.id and not any(s.model for s in sides) and bool({*left.models} & {*right.models})
-            keys = (self._keys(run, x, rows, by_model) for run, x, rows in ((a, left, first), (b, right, second)))
-            self._last = (what, _matched(*keys))
-        rows_a, rows_b = self._last[1]
-        scores_a, scores_b = _picked(left, columns, rows_a), _picked(right, columns, rows_b)
+        rows_a, rows_b = self._matched(sides, labels, orders)
+        scores_a, scores_b = (
+            np.array([fitted(mean, int(rows.max(initial=-1)) + 1, fill=np.nan)[rows] for mean in side]).reshape(
+                len(columns), len(rows)
+            )
+            for side, rows in zip(means, (rows_a, rows_b), strict=True)
+        )
         gap = scores_a - scores_b
         counts = [(int((g > 0).sum()), int((g == 0).sum()), int((g < 0).sum())) for g in gap]
         order = _sorted(gap, columns, sort)
         last = max(1, -(-len(order) // PAGE))
-        page = min(last, max(1, whole_number(asked.get("page", "")) or 1))
+        page = min(last, max(1, whole_number(parameters.get("page", "")) or 1))
         here = order[PAGE * (page - 1) : PAGE * page]
-        pairs = self._pairs(a, b, left, right, columns, rows_a[here], rows_b[here])
-        alone = (len(first) - len(rows_a), len(second) - len(rows_b))
-        return RunComparison(sides, columns, pairs, len(order), alone, counts, sort, page, last, 1.0)
+        pairs = [
+            EditPair((left, right), (scores_a[:, n].tolist(), scores_b[:, n].tolist()))
+            for n, left, right in zip(here, self._edits(a, rows_a[here]), self._edits(b, rows_b[here]), strict=True)
+        ]
+        alone = (len(orders[0]) - len(rows_a), len(orders[1]) - len(rows_b))
+        return RunComparison(sides, columns, pairs, len(order), alone, counts, sort, page, last, ready=True)
 
-    def _side(self, run: RunRecord, model: str) -> tuple[Listing | None, Array, float]:
-        return self._browser.order(run, replace(Query(), model=model))
+    def _order(self, run: RunRecord, model: str) -> Array:
+        return self._browser.order(run, Query(model=model), browse.count_edits(self._store, run), _PATIENCE)
 
-    def _keys(self, run: RunRecord, listing: Listing, rows: Array, by_model: bool) -> tuple[Array, Array]:
-        """Each row, and 64 bits of what it is paired by."""
-        wanted = np.zeros(len(listing.there), np.bool_)
-        wanted[rows] = True
-        what = [items.c[name] for name in Item.__slots__]
-        query = sa.select(items.c.position, *what).where(items.c.run_id == run.id).order_by(items.c.position)
-        found, keys = [], []
-        for position, *values in self._store._stream(query):
-            item = Item(*values)
-            row = listing.ids.get(item.item, position)
-            if wanted[row]:
-                found.append(row)
+    def _edits(self, run: RunRecord, positions: Array) -> list[Item]:
+        edits = browse.items_at(self._store, run, positions.tolist())
+        return [edits[n][0] for n in positions.tolist()]
+
+    def _matched(
+        self, sides: tuple[PairSide, PairSide], labels: list[Labels], orders: list[Array]
+    ) -> tuple[Array, Array]:
+        """The positions of the edits of each pair, paired as `compare` does: by what was to be edited, within a model
+        that both sides have."""
+        a, b = sides
+        what = (a.run.id, a.run.updated, a.model, len(orders[0]), b.run.id, b.run.updated, b.model, len(orders[1]))
+        if self._last[0] != what:
+            by_model = a.run.id != b.run.id and not (a.model or b.model)
+            by_model = by_model and bool({*labels[0].models} & {*labels[1].models})
+            keys = (self._keys(side.run, order, by_model) for side, order in zip(sides, orders, strict=True))
+            self._last = (what, _matched(*keys))
+        return self._last[1]
+
+    def _keys(self, run: RunRecord, order: Array, by_model: bool) -> tuple[Array, Array]:
+        """Each position, and 64 bits of what it is paired by."""
+        wanted = np.zeros(int(order.max(initial=-1)) + 1, np.bool_)
+        wanted[order] = True
+        positions, keys = [], []
+        for position, item in browse.item_rows(self._store, run):
+            if position < len(wanted) and wanted[position]:
                 content = Content.of(item)
                 text = f"{content.key('task')} {content.model if by_model else ''}".encode("utf-8", "surrogatepass")
+                positions.append(position)
                 keys.append(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True))
-        return np.array(found, np.int64), np.array(keys, np.int64)
-
-    def _pairs(
-        self,
-        a: RunRecord,
-        b: RunRecord,
-        left: Listing,
-        right: Listing,
-        columns: list[Column],
-        rows_a: Array,
-        rows_b: Array,
-    ) -> list[EditPair]:
-        edits = [self._browser.rows(run, x, rows) for run, x, rows in ((a, left, rows_a), (b, right, rows_b))]
-        both = [
-            [[float(v) for v in scores] for scores in _picked(x, columns, rows).T]
-            for x, rows in ((left, rows_a), (right, rows_b))
-        ]
-        return [
-            EditPair(pair, said) for pair, said in zip(zip(*edits, strict=True), zip(*both, strict=True), strict=True)
-        ]
+        return np.array(positions, np.int64), np.array(keys, np.int64)
 
 
 def _matched(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -143,12 +140,6 @@ def _matched(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Arr
     _, at_a, at_b = np.intersect1d(a[1], b[1], return_indices=True)
     order = np.argsort(at_a)
     return a[0][at_a[order]], b[0][at_b[order]]
-
-
-def _picked(listing: Listing, columns: list[Column], rows: Array) -> Array:
-    numbers = np.array([listing.columns.index(column) for column in columns], np.int64)
-    picked: Array = listing.mean[numbers][:, rows]
-    return picked
 
 
 def _sorted(gap: Array, columns: list[Column], sort: str) -> Array:

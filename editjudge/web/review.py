@@ -11,13 +11,14 @@ from starlette.routing import BaseRoute, Route
 
 from editjudge.errors import ImageError, UsageError
 from editjudge.judgement import DONE
+from editjudge.store import browse
 from editjudge.store.contradictions import of_verdicts
 from editjudge.store.store import Item, RunRecord
-from editjudge.web import browse, questions
 from editjudge.web import pictures as frames
+from editjudge.web import questions
 from editjudge.web.fields import raw_tail
 from editjudge.web.filters import edit_url
-from editjudge.web.listing import ALL_STATUSES, Query
+from editjudge.web.listing import ALL_STATUSES, PAGE, Browser, Query
 from editjudge.web.pairing import Pairing
 from editjudge.web.site import Site
 
@@ -39,7 +40,7 @@ class _Pages:
 
     def __init__(self, site: Site) -> None:
         self._site, self._store = site, site.store
-        self._browser = browse.Browser(site.store)
+        self._browser = Browser(site.store)
         self._pairing = Pairing(site.store, self._browser)
         self._evidence = frames.Evidence()
 
@@ -66,18 +67,18 @@ class _Pages:
     # --- pages ----------------------------------------------------------------------------------------------------
 
     def runs(self, _: Request) -> Response:
-        rows = [(run, browse.count(self._store, run)) for run in reversed(self._store.runs())]
+        rows = [(run, browse.count_edits(self._store, run)) for run in reversed(self._store.runs())]
         return self._page("runs.html", runs=rows, done=DONE, place=self._store._place)
 
     def table(self, request: Request) -> Response:
         run, query = self._run(request.path_params["run"]), Query.of(request.query_params)
         page = self._browser.page(run, query)
-        last = max(1, -(-page.total // browse.PAGE))
+        last = max(1, -(-page.total // PAGE))
         rubrics: dict[str, int] = {}
         for column in page.columns:
             rubrics[column.rubric] = rubrics.get(column.rubric, 0) + 1
         return self._page(
-            "table.html", page.ready < 1, run=run, query=query, page=page, last=last, rubrics=rubrics,
+            "table.html", not page.ready, run=run, query=query, page=page, last=last, rubrics=rubrics,
             statuses=ALL_STATUSES, judges=run.spec.get("judges", []), done=DONE,
         )  # fmt: skip
 
@@ -104,7 +105,7 @@ class _Pages:
             table = self._pairing.page(a, b, asked)
         except UsageError as error:
             raise HTTPException(400, str(error)) from None
-        return self._page("compare.html", table.ready < 1, table=table, runs=self._store.runs())
+        return self._page("compare.html", not table.ready, table=table, runs=self._store.runs())
 
     def _other(self, request: Request) -> tuple[RunRecord, Item] | None:
         """Another edit to be looked at beside this one: of another run, or by another model."""

@@ -1,49 +1,48 @@
-"""The columns of a run that goes on while they are made."""
+"""The columns of a run: filters, search and disagreement, also while the run goes on."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
 
-from editjudge.judgement import Task
+from editjudge.judgement import Judgement, Status, Task
+from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
+from editjudge.store import browse
+from editjudge.store.browse import Column
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Item, Store
-from editjudge.web.browse import _Search
-from editjudge.web.listing import Column, build
+from editjudge.web.listing import Browser, Query
 
 
-def test_edits_that_come_while_a_listing_is_made_are_left_for_the_next(tmp_path: Path) -> None:
+def names(browser: Browser, store: Store, **query: str) -> list[str]:
+    return [row.item.item for row in browser.page(store.runs()[0], Query(**query)).rows]
+
+
+def test_a_search_finds_the_edits_that_came_since(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         run = store.open_run("rewards", {"judges": ["measured"], "rubrics": {}})
-        come = iter(range(100))
-
-        def comes(_: float = 0.0) -> None:
-            name = f"e{next(come)}"
-            store.append(run, [Item(name, "m", "t", name)])
-            store.append(run, [Task(name, "fidelity", "measured", 0, name)])
-
-        comes()
-        begun = build(store, run, progress=comes)
-        later = build(store, run)
-    assert [len(listing.there) for listing in (begun, later)] == [1, next(come)]
-    assert begun.statuses_of(0) == ["pending"] and later.there.all()
-
-
-def test_a_search_goes_on_with_the_edits_that_came_since(tmp_path: Path) -> None:
-    with Store.open(tmp_path / "s.db") as store:
-        run = store.open_run("rewards", {"judges": ["measured"], "rubrics": {}})
-        search = _Search(store, run, "car")
         found = []
         for name in ("red car", "house", "blue car"):
             store.append(run, [Item(name, "m", "t", name)])
-            found.append(search.advance(build(store, run), 60.0).tolist())
-    assert found == [[True], [True, False], [True, False, True]]
-    assert search.progress == 1.0
+            found.append(names(Browser(store), store, q="CAR"))
+    assert found == [["red car"], ["red car"], ["red car", "blue car"]]
+
+
+def test_an_edit_that_came_since_a_column_was_read_is_left_for_the_next_reading(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        run = store.open_run("rewards", {"judges": ["measured"], "rubrics": {}})
+        browser = Browser(store)
+        seen = []
+        for name in ("a", "b"):
+            store.append(run, [Item(name, "m", "t", name)])
+            store.append(run, [Task(name, "fidelity", "measured", 0, name)])
+            seen.append(names(browser, store, status="pending"))
+    assert seen == [["a"], ["a"]]
 
 
 def test_people_widen_a_factor_by_their_extremes_on_its_own_scale(tmp_path: Path) -> None:
-    """An edit's ratings are read as two numbers; what is on another scale, as imported ratings may be, says nothing."""
+    """What is on another scale, as imported ratings may be, says nothing."""
     (rubric,) = resolve(["fidelity"])
     factor = rubric.factors[0]
     low, high = min(factor.scale.values), max(factor.scale.values)
@@ -56,13 +55,43 @@ def test_people_widen_a_factor_by_their_extremes_on_its_own_scale(tmp_path: Path
             (item, f"rater {n}", factor.key, score) for item, scores in said.items() for n, score in enumerate(scores)
         ]
         add_ratings(store, [*rated, ("disputed", "rater 0", "a factor of nobody", 3)])
-        whole, one = build(store, run), build(store, run, only=["disputed"])
-    assert whole.spread.tolist() == [0.0, 1.0, 0.0]
-    assert one.spread.tolist() == [1.0]
+        browser = Browser(store)
+        assert browser.spread(run, "", 60).tolist() == [0.0, 1.0, 0.0]
+        assert [row.spread for row in browser.page(run, Query()).rows] == [0.0, 1.0, 0.0]
+        assert names(browser, store, disputed="1") == ["disputed"]
+
+
+def test_filters_by_status_violation_and_score_and_their_order(tmp_path: Path) -> None:
+    (rubric,) = resolve(["fidelity"])
+    key = rubric.factors[0].key
+    with Store.open(tmp_path / "s.db") as store:
+        store.add_rubrics([rubric])
+        run = store.open_run("r", {"judges": ["m", "n"], "rubrics": {rubric.name: rubric.hash}})
+        store.append(run, [Item(name, f"model {name}", "t", name) for name in "abcd"])
+        for item, judge, score in (("a", "m", 2), ("a", "n", 4), ("b", "m", 5), ("c", "m", None)):
+            store.append(run, [Task(item, rubric.name, judge, 0, item + judge)])
+            scores = None if score is None else {f.key: score for f in rubric.factors}
+            remarks = (Remark("too_long", 'says "code":"other"'),) if item == "b" else ()
+            status: Status = "invalid" if score is None else "ok"
+            store.write([Judgement(item + judge, status, judge, rubric.name, rubric.hash, scores=scores,
+                                   violations=remarks)])  # fmt: skip
+        store.append(run, [Task("d", rubric.name, "m", 0, "dm")])
+        browser = Browser(store)
+        assert names(browser, store, status="failed") == ["c"] and names(browser, store, status="pending") == ["d"]
+        assert names(browser, store, violation="too_long") == ["b"] and names(browser, store, violation="other") == []
+        assert names(browser, store, factor=key, least="3") == ["a", "b"]
+        assert names(browser, store, factor=key, least="3", judge="m") == ["b"]
+        assert names(browser, store, sort=f"-{key}") == ["b", "a", "c", "d"]
+        assert names(browser, store, sort="-model") == ["d", "c", "b", "a"]
+        assert names(browser, store, sort="-position", status="ok") == ["b", "a"]
+        assert browser.neighbours(run, Query(sort=f"-{key}"), "a").after == "c"
+        choices = browser.page(run, Query()).listing
+        assert choices is not None and choices.violations == ["too_long"] and len(choices.models) == 4
+        assert browse.violation_codes(store, run, "n") == []
 
 
 def test_a_colour_follows_the_direction_of_a_scale_and_an_open_end_has_none() -> None:
     up, down = Column("a", "r", "a", 0, 1), Column("a", "r", "a", 0, 1, "down")
-    assert [up.level(score) for score in (0, 0.5, 1)] == [0, 3, 6]
+    assert [up.level(score) for score in (0, 0.5, 1, 9)] == [0, 3, 6, 6]
     assert [down.level(score) for score in (0, 0.5, 1)] == [6, 3, 0]
     assert Column("a", "r", "psnr", 0, math.inf).level(30) is None

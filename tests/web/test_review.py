@@ -15,8 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 from editjudge.rubrics.files import load
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Store
-from editjudge.web.browse import Browser
-from editjudge.web.listing import Query
+from editjudge.web.listing import Browser, Query
 from web.sample import EDITS, JUDGES, MODELS
 from web.served import Served, serving
 
