@@ -82,7 +82,7 @@ store_option = click.option(
 judge_option = functools.partial(
     click.option,
     "--judge",
-    help="Who judges: measured, metrics, replay:FILE or provider/model.",
+    help="Who judges: measured, metrics, replay:FILE, gguf:FILE or provider/model.",
     shell_complete=completion.judges,
 )
 
@@ -150,7 +150,8 @@ _ASKING = (
         "extra",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Passed to the server as it is; JSON or text. For metrics: clip=FOLDER, dino=FOLDER.",
+        help="Passed to the server as it is; JSON or text. For metrics: clip=FOLDER, dino=FOLDER. For gguf:FILE: "
+        "mmproj=FILE, context=TOKENS.",
     ),
     click.option("--schema/--no-schema", default=True, help="Request structured output where the server takes it."),
     click.option(

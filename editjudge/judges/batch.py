@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from editjudge.errors import UsageError
 from editjudge.judges.body import mapping
 from editjudge.judges.providers import split
-from editjudge.judges.registry import is_local
+from editjudge.judges.registry import GGUF, is_local
 
 PROVIDERS = ("openai", "anthropic", "google")
 
@@ -108,7 +108,7 @@ class BatchClient(Protocol):
 
 def desk(spec: str) -> BatchClient:
     """How the batches of a judge are spoken of; an error that says what to do where there are none."""
-    name = "" if is_local(spec) else split(spec)[0]
+    name = "" if is_local(spec) or spec.startswith(GGUF) else split(spec)[0]
     if name not in PROVIDERS:
         raise UsageError(
             f"{spec} has no batches: --batch is for {', '.join(f'{p}/...' for p in PROVIDERS)}. "

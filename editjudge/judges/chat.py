@@ -327,13 +327,18 @@ class ChatJudge:
         """A schema makes a server write JSON and nothing else, so it cannot be used where sections are asked for."""
         return "prompt only" if rubric.answer.sections else self._schema_mode
 
+    @property
+    def context_setting(self) -> str:
+        """What a user raises where a question does not fit into the context."""
+        return PROVIDERS[self.endpoint.provider].context_setting
+
     def _no_reply(self, work: Work, problem: CallFailed, exchanges: list[Exchange], mode: SchemaMode) -> Judgement:
         if problem.kind in ("key", "model"):
             raise JudgeError(f"{self.spec}: {problem}") from None
         status, code = _outcome(problem)
         message = str(problem)
         if problem.kind == "context":
-            message = context_advice(PROVIDERS[self.endpoint.provider].context_setting, message)
+            message = context_advice(self.context_setting, message)
         reason = Remark(code, message)
         failed = Exchange("", status, finish="error", reasons=(reason,))
         kept = (*exchanges, failed)

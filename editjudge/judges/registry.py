@@ -1,4 +1,4 @@
-"""Judges by their spec: `measured`, `replay:FILE`, `provider/model`."""
+"""Judges by their spec: `measured`, `replay:FILE`, `gguf:FILE`, `provider/model`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Options:
 
 
 METRICS = "metrics"
+GGUF = "gguf:"
 
 
 def is_local(spec: str) -> bool:
@@ -85,6 +86,10 @@ async def open_judge(
         return Replay(spec.removeprefix("replay:"), strict=options.strict)
     if spec in ("measured", METRICS):
         return _embedded(spec, options.parameters.extra)
+    if spec.startswith(GGUF):
+        from editjudge.judges.local import open_local
+
+        return await open_local(spec, options, pacing(spec), resources, funds)
     from editjudge.judges.chat import ChatJudge
     from editjudge.judges.http import HttpTransport
     from editjudge.judges.prices import prices

@@ -10,7 +10,7 @@ from typing import Any
 from editjudge.errors import UsageError, near_miss
 from editjudge.judges.judge import Work
 from editjudge.judges.prices import Price, answer_tokens, prices, question_tokens
-from editjudge.judges.registry import Options, is_local
+from editjudge.judges.registry import GGUF, Options, is_local
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "n", "candidateCount")
 """Settings by which an answer may become longer than a budget reckons with."""
@@ -90,7 +90,7 @@ def meant(spec: str, options: Options) -> str:
 
 
 def _price(spec: str, options: Options, *, batch: bool) -> Price | None:
-    return Price(0.0, 0.0) if is_local(spec) else prices(options.prices).of(spec, batch=batch)
+    return Price(0.0, 0.0) if is_local(spec) or spec.startswith(GGUF) else prices(options.prices).of(spec, batch=batch)
 
 
 def _limits(extra: object) -> Iterator[str]:

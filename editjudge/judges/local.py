@@ -1,0 +1,171 @@
+"""A judge in a file: `gguf:MODEL.gguf`, a vision-language model that llama.cpp's engine runs in this process.
+
+The engine listens on a free port of 127.0.0.1, with a key that is made for this process, and is asked as any server is.
+It loads the model with the first question: what is planned or forecast does not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import importlib
+import importlib.util
+import os
+import secrets
+import struct
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from editjudge.errors import JudgeError, UsageError
+from editjudge.judges.budget import BudgetProtocol
+from editjudge.judges.chat import ChatJudge
+from editjudge.judges.http import HttpTransport, Response
+from editjudge.judges.judge import Pacing
+from editjudge.judges.prices import Price
+from editjudge.judges.providers import PROVIDERS, Endpoint
+from editjudge.judges.registry import GGUF, Options
+
+CONTEXT = 16_384
+"""Tokens for a question with its pictures and the answer. A model's own limit may take more memory than there is."""
+
+
+class LocalEngine:
+    """The transport of a judge in a file: loads the model once, and unloads it when it is closed."""
+
+    def __init__(self, model: Path, projector: Path, context: int, timeout: float) -> None:
+        self._files = model, projector
+        self._context = context
+        self._http = HttpTransport(timeout=timeout)
+        self._key = secrets.token_hex(16)
+        self._loading = asyncio.Lock()
+        self._server: Any = None
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+        self._server = None
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
+    ) -> Response:
+        async with self._loading:
+            if self._server is None:
+                self._server = await asyncio.to_thread(self._load)
+        address = f"{self._server.listening_address}/v1/chat/completions"
+        return await self._http.post(address, {**headers, "authorization": f"Bearer {self._key}"}, body, patience)
+
+    def _load(self) -> Any:
+        model, projector = self._files
+        gigabytes = sum(file.stat().st_size for file in self._files) / 1e9
+        print(f"loading {model.name} and {projector.name} ({gigabytes:.2f} GB)", file=sys.stderr, flush=True)
+        engine = importlib.import_module("xllamacpp")
+        options = engine.CommonParams()
+        options.model.path, options.mmproj.path = str(model), str(projector)
+        options.n_ctx, options.n_parallel, options.api_keys = self._context, 1, [self._key]
+        options.cpuparams.n_threads = options.cpuparams_batch.n_threads = os.cpu_count() or 1
+        options.ui, options.endpoint_slots, options.verbosity = False, False, 1
+        try:
+            return engine.Server(options)
+        except Exception as error:
+            raise JudgeError(
+                f"{model}: llama.cpp cannot load it with {projector.name}: {error} Its log is above; a projector of "
+                "another model and too little memory are common causes"
+            ) from None
+
+
+class LocalJudge(ChatJudge):
+    """As every judge that is asked in the chat format. Its key has the digests of both files, and not their paths."""
+
+    def __init__(self, spec: str, digests: Mapping[str, str], *words: Any, **options: Any) -> None:
+        super().__init__(spec, *words, **options)
+        self._identity = {**self._identity, "judge": "gguf", "url": "", "files": dict(digests)}
+
+    @property
+    def context_setting(self) -> str:
+        return "the context with -J context=TOKENS"
+
+
+async def open_local(
+    spec: str, options: Options, pace: Pacing, resources: Any, funds: BudgetProtocol | None
+) -> LocalJudge:
+    """Raises `UsageError` where the files or the extra are not there, or are not what they should be."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise UsageError(f"{spec} needs an extra: pip install 'editjudge[local]'")
+    extra = dict(options.parameters.extra)
+    given, context = extra.pop("mmproj", None), extra.pop("context", CONTEXT)
+    if not isinstance(context, int) or isinstance(context, bool) or context < 1:
+        raise UsageError(f"-J context={context}: expected a number of tokens")
+    model = Path(spec.removeprefix(GGUF))
+    if architecture(model) == "clip":
+        raise UsageError(f"{model} is a projector; name the text model, and the projector with -J mmproj=FILE")
+    projector = Path(str(given)) if given is not None else projector_beside(model)
+    if (kind := architecture(projector)) != "clip":
+        raise UsageError(f"{projector} is no projector: its architecture is {kind or 'not stated'}, expected clip")
+    digests = {name: await asyncio.to_thread(_digest, file) for name, file in (("model", model), ("mmproj", projector))}
+    like = PROVIDERS["llamacpp"]
+    endpoint = Endpoint(
+        provider="gguf",
+        model=model.stem,
+        url="http://127.0.0.1/v1",  # the engine knows its port once it is loaded
+        wire=like.wire,
+        limits=like.limits,
+        schema_mode="enforced",
+        options=like.options,
+    )
+    engine = await resources.enter_async_context(LocalEngine(model, projector, context, options.timeout))
+    return LocalJudge(
+        spec,
+        digests,
+        endpoint,
+        dataclasses.replace(options.parameters, extra=extra),
+        pace,
+        engine,
+        reasks=options.reasks,
+        strict=options.strict,
+        want_schema=options.schema,
+        price=Price(0.0, 0.0),
+        funds=funds,
+    )
+
+
+def projector_beside(model: Path) -> Path:
+    """The one file `mmproj*.gguf` in the folder of the model."""
+    candidates = sorted(model.parent.glob("mmproj*.gguf"))
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = ", ".join(file.name for file in candidates)
+        raise UsageError(f"{model}: several projectors are beside it ({names}); name one with -J mmproj=FILE")
+    raise UsageError(
+        f"{model}: no projector (mmproj*.gguf) is beside it; name it with -J mmproj=FILE. A model without one reads "
+        "text alone, and cannot judge pictures"
+    )
+
+
+def architecture(path: Path) -> str:
+    """What a GGUF file says that it is; empty where it does not say. Raises `UsageError` where it is no GGUF."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    if head[:4] != b"GGUF":
+        raise UsageError(f"{path} is no GGUF file")
+    # Writers put it first: the key, the type 8 (text), its length, the text.
+    _, _, rest = head.partition(b"general.architecture" + struct.pack("<I", 8))
+    length = int.from_bytes(rest[:8], "little")
+    return rest[8 : 8 + length].decode("utf-8", "replace") if 0 < length < 64 else ""
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
