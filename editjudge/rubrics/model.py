@@ -3,7 +3,7 @@
 Everything that depends on a range, a factor's name or a word limit (the question, the JSON schema, the
 validator, a form in the browser, a column of a report) derives from these objects.
 
-A rubric of your own is a YAML file; its keys are the fields of `Rubric`, and its path goes wherever a rubric's name goes::
+A rubric of your own is a YAML file; its keys are the fields of `Rubric`, and its path goes where a rubric's name goes::
 
     name: sky
     description: Was the sky replaced, and nothing else?
