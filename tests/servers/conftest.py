@@ -38,8 +38,9 @@ def tiny_server(models: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def never_server(models: Path) -> Iterator[str]:
+    """One for each test: it goes on with an answer after its client has hung up."""
     with serve(*_files(models / "never"), context=16_384) as address:
         yield address
 
