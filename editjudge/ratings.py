@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -49,12 +50,23 @@ class Origin:
 
 def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
     """Line by line; a rating that was left empty is none."""
+    quoted = path.suffix.lower() not in (".jsonl", ".parquet")  # as `ratings export` writes them
     for line, row, file in _table(path, RATING):
         score = file.number(line, row, "score")
         if score is not None:
             item, rater, factor = (file.word(line, row, name) for name in RATING[:3])
+            if quoted:
+                item, rater, factor = map(_without_quote, (item, rater, factor))
             scope = (str(row.get(name) or "") for name in ("content", "rubric"))
             yield line, Rating(item, rater, factor, score, *scope), _origin(row)
+
+
+_QUOTED = re.compile(r"'+[=+\-@\t\r\n]")
+
+
+def _without_quote(text: str) -> str:
+    """A cell without the quotation mark that `ratings export` puts before what a spreadsheet would run."""
+    return text[1:] if _QUOTED.match(text) else text
 
 
 def unique_ratings(path: Path) -> Iterator[Rating]:

@@ -33,11 +33,19 @@ def import_(file: Path, run: str | None, manifest: Path | None, store_place: str
     new score. The file is checked whole before any is kept.
 
     A rating belongs to an edit: its input, output and instruction. --run or --manifest says which edits the items are;
-    without either, each id must be of one edit in the store, or of none yet: then the first run that has it takes it.
+    without either, each id must be of one edit in the store. Ratings of an id that no run has are kept by that id and
+    belong to no run until they are imported again; one that contradicts them is refused.
     """
     need_statistics()
     from editjudge.ratings import by_content, unique_ratings
-    from editjudge.store.ratings import add_scoped, contents_in, contents_of, count_ratings, forget_legacy
+    from editjudge.store.ratings import (
+        add_scoped,
+        check_unbound,
+        contents_in,
+        contents_of,
+        count_ratings,
+        forget_unbound,
+    )
 
     if run is not None and manifest is not None:
         raise UsageError("--run and --manifest both say what the items are: give one of them")
@@ -58,19 +66,23 @@ def import_(file: Path, run: str | None, manifest: Path | None, store_place: str
             where = f"the run {run}" if run is not None else str(manifest)
             counted = f"none of its {len(found):,} ratings, such as of {found[0].item!r:.80},"
             raise InputError(f"{file}: {counted} is of an item of {where}")
+        unbound = check_unbound(store, rows)
         before = count_ratings(store)
         add_scoped(store, rows)
-        if not by_file:
-            forget_legacy(store, rows)
+        forget_unbound(store, rows)
         kept = count_ratings(store)
     raters, items = len({row[1] for row in rows}), len({row[0] for row in rows})
     document = {"file": str(file), "ratings": len(rows), "raters": raters, "items": items}
     told = f"{len(rows):,} ratings of {items:,} items by {raters:,} raters"
     left = f"; {len(found) - len(rows):,} of other items are left out" if len(rows) < len(found) else ""
+    apart = f"; {unbound:,} belong to no run, since none has their id" if unbound else ""
     tell(
         as_json,
-        document | {"new": kept - before, "kept": kept} | ({"left_out": len(found) - len(rows)} if left else {}),
-        f"{file}: {told}; {kept - before:,} new, the store has {kept:,}{left}",
+        document
+        | {"new": max(0, kept - before), "kept": kept}
+        | ({"left_out": len(found) - len(rows)} if left else {})
+        | ({"unbound": unbound} if unbound else {}),
+        f"{file}: {told}; {max(0, kept - before):,} new, the store has {kept:,}{left}{apart}",
     )
 
 

@@ -161,7 +161,7 @@ class _Factors:
         return list(dict.fromkeys([*(known or []), *said])) or [""]
 
 
-_FORMULA = re.compile(r"[=+\-@\t\r\n]")
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 
 

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from editjudge.content import Content
 from editjudge.errors import ManifestError
@@ -25,7 +34,10 @@ Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Text = InstanceOf[str]
 """Any text: pydantic's own refuses half a surrogate pair, which models write and a store keeps."""
-Scores = dict[Text, int | float]
+Time = Annotated[float, Field(ge=0, lt=253_402_300_800)]
+"""Seconds since 1970, before the year 10,000, which no calendar shows."""
+Score = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
+Scores = dict[Text, Score]
 Document = dict[Text, Any]
 _BATCH = 2_000
 
@@ -82,7 +94,7 @@ class _Judgement(_Row):
     schema_mode: Literal["enforced", "requested", "prompt only"] | None
     prepared: dict[Text, Text]
     cost: float | None
-    created: float | None
+    created: Time | None
     cached: bool
     position: Annotated[int, Field(ge=0)] | None = None
 
@@ -90,15 +102,24 @@ class _Judgement(_Row):
     def a_score_exists_only_in_ok(self) -> _Judgement:
         if (self.scores is not None) != (self.status == "ok"):
             raise ValueError(f"a row that is {self.status} has {'no ' if self.scores is None else ''}scores")
+        lettering = self.evidence.get("lettering", {})
+        if not isinstance(lettering, dict) or not all(_is_lines(lines) for lines in lettering.values()):
+            raise ValueError("evidence.lettering has to be an object with a list of lines, each with its box")
         if self.status != PENDING and (self.rubric_hash is None or self.created is None):
             raise ValueError("an answer has a rubric_hash and says when it was created")
         return self
 
 
+def _is_lines(value: Any) -> bool:
+    """Lines of text that were read in a picture, each with the box that is drawn around it."""
+    boxes = [line.get("box") if isinstance(line, dict) else None for line in value] if isinstance(value, list) else [0]
+    return all(isinstance(box, list) and len(box) == 4 and all(type(x) in (int, float) for x in box) for box in boxes)
+
+
 class _Reply(_Row):
     key: Key
     mark: int
-    at: float
+    at: Time
     outcome: Text
     finish: Text
     text: Text
@@ -121,18 +142,24 @@ class _Run(_Row):
     spec: Document
     spec_hash: Key
     state: State
-    created: float
-    updated: float
+    created: Time
+    updated: Time
     summary: Document | None
     version: str
     rubrics: dict[Key, _Rubric]
+
+
+def _encodable(text: str) -> str:
+    text.encode()  # raises a ValueError for half a surrogate pair
+    return text
 
 
 class _Spec(_Row):
     """What pages and tables look up in a spec or a summary; anything else in there is only shown."""
 
     model_config = ConfigDict(extra="allow")
-    judges: list[Text] = []
+    judges: list[Annotated[Text, AfterValidator(_encodable)]] = []
+    options: Document = {}
     rubrics: dict[Text, Text] = {}
     manifest: Text = ""
     layout: Layout = LAYOUTS[0]

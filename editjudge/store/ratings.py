@@ -27,7 +27,7 @@ _IN = 900
 
 
 def contents_of(store: Store, named: Iterable[str]) -> dict[str, str]:
-    """What the items of these ids are, where the store has one edit of that id, and else that it has none yet.
+    """What the items of these ids are: the one edit of the store that has the id, or `BY_ID` where none has.
 
     An id that is of several edits is refused.
     """
@@ -111,12 +111,34 @@ def rubrics_alike(store: Store, run: RunRecord) -> list[str]:
     ]
 
 
-def forget_legacy(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> None:
-    """Ratings of 0.1 of which nobody knew what they are of, now that somebody says it."""
+def forget_unbound(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> None:
+    """Delete the ratings known by id alone that these rows bind to an edit."""
     same = (ratings.c[name] == sa.bindparam(f"its_{name}") for name in ("rater", "factor"))
     statement = sa.delete(ratings).where(ratings.c.content == sa.bindparam("unknown"), *same)
-    values = [{"unknown": LEGACY + row[0], "its_rater": row[1], "its_factor": row[2]} for row in rows]
-    store._transact(lambda connection: connection.execute(statement, values))
+    values = [
+        {"unknown": mark + row[0], "its_rater": row[1], "its_factor": row[2]}
+        for row in rows
+        if not row[4].startswith(BY_ID)
+        for mark in (LEGACY, BY_ID)
+    ]
+    if values:
+        store._transact(lambda connection: connection.execute(statement, values))
+
+
+def check_unbound(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> int:
+    """How many of these ratings are known by id alone; refuses those that would replace another score.
+
+    Two files may use one id for different edits, so that the second must say which edits it rates."""
+    given = {(row[4], row[5], row[1], row[2]): row for row in rows if row[4].startswith(BY_ID)}
+    for item, rater, factor, score, content, rubric in read_scoped(store) if given else ():
+        other = given.get((content, rubric, rater, factor))
+        if other is not None and other[3] != score:
+            raise UsageError(
+                f"{store.place}: {rater!r:.80} already gave {item!r:.80} on {factor!r:.80} {score:g}, and no run has "
+                f"that id, so that {other[3]:g} may be of another edit: name the edits with --run RUN or "
+                "--manifest FILE"
+            )
+    return len(given)
 
 
 def count_ratings(store: Store) -> int:

@@ -263,7 +263,7 @@ digests = sa.Table(
 )
 
 BY_ID = "id:"
-"""Opens the content of a rating of an item that no run has yet: the first that has one takes it over."""
+"""Opens the content of a rating of an id that no run had at its import: it belongs to no run."""
 LEGACY = "0.1:"
 """Opens the content of a rating of 0.1 that may be of several edits, or of one that is gone: it belongs to no run."""
 

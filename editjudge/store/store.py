@@ -31,7 +31,6 @@ from editjudge.rubrics.model import Rubric
 from editjudge.store import location as places
 from editjudge.store import schema
 from editjudge.store.schema import (
-    BY_ID,
     as_number,
     claims,
     digests,
@@ -370,19 +369,30 @@ class Store:
             new = [(start + n, row) for n, row in enumerate(some) if kept.get(_place(row)) != row]
             self._insert(_refresh(self._dialect, table), [_at(run_id, position, row) for position, row in new])
             if table is items:
-                self._rebind_ratings(kept, [row for _, row in new])
+                self._rebind_ratings(run_id, kept, [row for _, row in new])
             start += len(some)
         return start
 
-    def _rebind_ratings(self, before: Mapping[Any, Any], new: Iterable[Any]) -> None:
-        """Ratings that were of an id go to the first edit that has it, those of a picture that nobody had read to the
-        edit that has it now that somebody did."""
+    def _rebind_ratings(self, run_id: int, before: Mapping[Any, Any], new: Iterable[Any]) -> None:
+        """Move ratings of an edit whose pictures nobody had read to the same edit, now that somebody did.
+
+        An output that was missing was not unread: what people said of it is not about a picture made later."""
         moves: dict[str, str] = {}
         for item in new:
             content, earlier = Content.of(item).key(), before.get(_place(item))
-            moves[BY_ID + item.item] = content
             if earlier is not None and is_unread(key := Content.of(earlier).key()):
                 moves[key] = content
+        if not moves:
+            return
+        names = [item.item for item in before.values()]
+        missing: set[str] = set()
+        for some in _chunks(names, _IN):
+            query = sa.select(tasks.c.item).join(judgements, _SAME_KEY)
+            here = (tasks.c.run_id == run_id, tasks.c.item.in_(some), judgements.c.status == "missing_output")
+            missing |= {item for (item,) in self._read(query.where(*here))}
+        for item in before.values():
+            if item.item in missing:
+                moves.pop(Content.of(item).key(), None)
         for some in _chunks(sorted(old for old, new_ in moves.items() if old != new_), _IN):
             query = sa.select(ratings.c.content).where(ratings.c.content.in_(some)).distinct()
             for (old,) in self._read(query):

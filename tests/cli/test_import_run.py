@@ -101,7 +101,7 @@ def changed(folder: Path, change: Change, table: str = "judgements") -> None:
     (path,) = (folder / table).glob("*.parquet")
     shard = pq.read_table(path)
     rows = shard.to_pylist()
-    texts = ("scores", "abstained", "reasons", "images", "metadata")
+    texts = ("scores", "abstained", "evidence", "reasons", "images", "metadata")
     for row in rows:
         row |= {name: json.loads(row[name]) for name in texts if row.get(name) is not None}
     change(rows)
@@ -124,6 +124,9 @@ def set_in(kind: str, **values: Any) -> Change:
         (set_in("ok", scores={"beauty": 1}), "'beauty': found 1, which is no score"),
         (set_in("ok", scores={"alignment": "5"}), "valid integer; found '5'"),
         (set_in("ok", scores={"alignment": 5.0}), "found 5.0, which is no score of the rubric"),
+        (set_in("ok", created=1e300), "created: Input should be less than"),
+        (set_in("ok", evidence={"lettering": [1, 2]}), "evidence.lettering has to be an object"),
+        (set_in("ok", evidence={"lettering": {"edited": [{"box": 7}]}}), "evidence.lettering has to be an object"),
         (set_in("ok", scores=[5]), "scores: Input should be a valid dictionary"),
         (set_in("ok", status="splendid"), "status"),
         (set_in("ok", key="../etc"), "key: String should match"),
@@ -153,6 +156,21 @@ def test_a_picture_that_lies_nowhere_is_refused(
 ) -> None:
     changed(folder, lambda rows: rows[1]["images"].update(edited=picture), "items")
     assert "images.'edited' has no source" in call("import-run", folder, "--store", tmp_path / "new.db").err
+    assert list(tmp_path.glob("new.db*")) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"), [({"options": 7}, "options: Input should be"), ({"judges": ["openai/\ud83d"]}, "judges.0: ")]
+)
+def test_a_spec_that_pages_cannot_show_is_refused(
+    folder: Path, tmp_path: Path, call: Call, changes: dict[str, Any], says: str
+) -> None:
+    about = json.loads((folder / "run.json").read_text())
+    about["spec"] |= changes
+    about["spec_hash"] = hashlib.sha256(json.dumps(about["spec"], sort_keys=True).encode()).hexdigest()
+    (folder / "run.json").write_text(json.dumps(about))
+    told = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert told.code == 1 and says in told.err
     assert list(tmp_path.glob("new.db*")) == []
 
 

@@ -42,18 +42,29 @@ def test_every_kind_of_file_is_read(call: Call, tmp_path: Path, name: str) -> No
     rows = [(*row[:3], float(row[3])) for row in ROWS]
     done = call("ratings", "import", write(tmp_path / name, rows), "--store", tmp_path / "s.db", "--json")
     assert done.document == {
-        "file": str(tmp_path / name), "ratings": 3, "raters": 2, "items": 2, "new": 3, "kept": 3,
+        "file": str(tmp_path / name), "ratings": 3, "raters": 2, "items": 2, "new": 3, "kept": 3, "unbound": 3,
     }  # fmt: skip
     assert kept(tmp_path / "s.db") == sorted(rows)
 
 
-def test_twice_is_once_and_a_later_score_replaces_an_earlier_one(call: Call, tmp_path: Path) -> None:
+def test_twice_is_once_and_another_score_of_an_id_that_no_run_has_is_refused(call: Call, tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     for _ in range(2):
         done = call("ratings", "import", write(tmp_path / "r.csv"), "--store", store)
-    assert done.out.endswith("3 ratings of 2 items by 2 raters; 0 new, the store has 3\n")
-    call("ratings", "import", write(tmp_path / "n.csv", [("a", "p1", "alignment", 7)]), "--store", store)
-    assert kept(store)[0] == ("a", "p1", "alignment", 7.0)
+    assert "3 ratings of 2 items by 2 raters; 0 new, the store has 3; 3 belong to no run" in done.out
+    done = call("ratings", "import", write(tmp_path / "n.csv", [("a", "p1", "alignment", 7)]), "--store", store)
+    assert done.code == 2 and "--run RUN or --manifest FILE" in done.err
+    assert kept(store)[0] == ("a", "p1", "alignment", 6.0)
+
+
+def test_names_that_a_spreadsheet_would_run_come_back_as_they_were(call: Call, tmp_path: Path) -> None:
+    names = ["=a", "+b", "-c", "@d", "'=e", "''-f", "-5", "'-5", "'quoted'", "plain"]
+    rows = sorted((name, name, "alignment", float(n)) for n, name in enumerate(names))
+    stores = [tmp_path / "a.db", tmp_path / "b.db"]
+    call("ratings", "import", write(tmp_path / "r.jsonl", rows), "--store", stores[0])
+    call("ratings", "export", tmp_path / "out.csv", "--store", stores[0])
+    call("ratings", "import", tmp_path / "out.csv", "--store", stores[1])
+    assert kept(stores[0]) == kept(stores[1]) == rows
 
 
 def test_an_unanswered_question_is_no_rating(call: Call, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from editjudge.store.ratings import add_ratings, contents_in, ratings_of, read_r
 from editjudge.store.store import Item, RunRecord
 from editjudge.store.studies import FilledForm, create_study, fill_in, find_study, join
 
+from .samples import sample, task
+
 
 def item(name: str, picture: str, instruction: str = "Paint it.", **more: str | None) -> Item:
     images = {role: {"source": f"/{picture}/{role}", "digest": f"{role} of {picture}"} for role in ("input", "edited")}
@@ -56,11 +58,23 @@ def test_an_id_of_several_edits_must_be_told_apart(store: Store) -> None:
     assert read_ratings(store) == [("2", "ann", "alignment", 6.0)]
 
 
-def test_the_first_run_that_has_an_id_takes_over_what_was_rated_before(store: Store) -> None:
+def test_no_run_takes_over_what_was_rated_by_id_before(store: Store) -> None:
     add_ratings(store, [("1", "ann", "alignment", 6.0)])
     cats, dogs = run_of(store, "cats", item("1", "cat")), run_of(store, "dogs", item("1", "dog"))
-    assert rated(store, cats) == [("1", "ann", "alignment", 6.0)]
-    assert rated(store, dogs) == []
+    assert rated(store, cats) == rated(store, dogs) == []
+    assert read_ratings(store) == [("1", "ann", "alignment", 6.0)]
+
+
+def test_a_rating_of_a_missing_output_does_not_move_to_the_picture_made_later(store: Store) -> None:
+    def output(digest: str | None) -> Item:
+        return Item("1", instruction="Paint it.", images={"edited": {"source": "/a/b.png", "digest": digest}})
+
+    run = run_of(store, "r", output(None))
+    store.add_tasks(run, [task(1, item="1")])
+    store.write([sample(1, "missing_output")])
+    add_ratings(store, [("1", "ann", "alignment", 1.0)])
+    store.add_items(run, [output("d")])
+    assert rated(store, run) == []
 
 
 def test_ratings_stay_with_an_edit_whose_pictures_are_read_at_last(store: Store) -> None:
