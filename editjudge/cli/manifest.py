@@ -9,16 +9,18 @@ import click
 
 from editjudge.cli.options import NewFile
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.errors import ManifestError
+from editjudge.errors import ManifestError, UsageError
 
 
-@click.command(epilog="\b\nExample: editjudge manifest tree --layout gedit --instructions gedit.jsonl -o edits.jsonl")
+@click.command(epilog="\b\nExample: editjudge manifest tree --benchmark gedit --instructions gedit.json -o edits.jsonl")
 @click.argument("tree", type=click.Path(path_type=Path))
 @click.option(
-    "--layout",
+    "--benchmark",
     type=click.Choice(["gedit", "imgedit"]),
-    required=True,
-    help="How TREE is laid out. A plain folder for each model needs no manifest: run it as it is.",
+    help="The benchmark whose results TREE holds; required. Plain folders, one per model, need no manifest: run them.",
+)
+@click.option(
+    "--layout", "benchmark_0_1", type=click.Choice(["gedit", "imgedit"]), hidden=True, help="--benchmark in 0.1."
 )
 @click.option(
     "--instructions",
@@ -29,18 +31,28 @@ from editjudge.errors import ManifestError
 @click.option("--originals", type=click.Path(path_type=Path), help="Folder of the source pictures (ImgEdit-Bench).")
 @click.option("-o", "--output", type=NewFile(), required=True, help="JSONL to write.")
 @json_option
-def command(tree: Path, layout: str, instructions: Path, originals: Path | None, output: Path, as_json: bool) -> None:
+def command(
+    tree: Path,
+    benchmark: str | None,
+    benchmark_0_1: str | None,
+    instructions: Path,
+    originals: Path | None,
+    output: Path,
+    as_json: bool,
+) -> None:
     """Make a manifest of the results of GEdit-Bench or ImgEdit-Bench.
 
-    What the benchmark asks for decides the rows: a picture that a model did not produce is a row too, and is judged
-    as missing_output.
+    Every edit of the benchmark's list is a row: a picture that a model did not produce is judged as missing_output.
     """
+    benchmark = benchmark or benchmark_0_1
+    if benchmark is None:
+        raise UsageError("--benchmark is missing: gedit or imgedit")
     from editjudge.manifest.result_trees import LAYOUTS, read_facts, relative
 
     rows, missing, outside = [], 0, False
-    for found in LAYOUTS[layout](tree, read_facts(instructions), originals):
-        missing += not Path(found["edited"]).exists()
-        row, leads_out = relative(found, output.parent)
+    for facts in LAYOUTS[benchmark](tree, read_facts(instructions), originals):
+        missing += not Path(facts["edited"]).exists()
+        row, leads_out = relative(facts, output.parent)
         outside |= leads_out
         rows.append(json.dumps(row, ensure_ascii=False))
     if not rows:

@@ -24,19 +24,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Finite(click.FloatRange):
-    """A range that nan and inf are outside of: comparisons alone let nan through."""
+    """A range without nan and inf; comparisons alone let nan through."""
 
     name = "number"  # click's own is "float range", in its messages too
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no number that can be meant.", param, ctx)
+            self.fail(f"{value} is not a finite number.", param, ctx)
         return number
 
 
 class ListByDefault(click.Group):
-    """Verbs of which the first is `list`: what is meant where none is named."""
+    """A group whose default command is `list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
@@ -45,7 +45,7 @@ class ListByDefault(click.Group):
 
 
 class NewFile(click.Path):
-    """A file to write, whose folder is there: said before the work is done, not after."""
+    """A file to write. Its folder must exist, which is checked before any work is done."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)
@@ -82,13 +82,13 @@ store_option = click.option(
 judge_option = functools.partial(
     click.option,
     "--judge",
-    help="Who judges: measured, metrics, replay:FILE, gguf:FILE or provider/model.",
+    help="Judge: measured, metrics, replay:FILE, gguf:FILE or provider/model.",
     shell_complete=completion.judges,
 )
 
 
 def rubrics_option(*default: str) -> Callable[[F], F]:
-    """Without a default it depends on the judge."""
+    """Without a default, the rubrics depend on the judge."""
     return click.option(
         "--rubric",
         "rubrics",
@@ -105,7 +105,7 @@ layout_option = click.option(
     type=click.Choice(["images-first", "published"]),
     default="images-first",
     show_default=True,
-    help="Pictures before the rubric, or in a published prompt's own order.",
+    help="Order of a prompt: pictures before the rubric, or as published.",
 )
 
 
@@ -122,57 +122,57 @@ concurrency_option = click.option(
     callback=_concurrency,
     default="auto",
     show_default=True,
-    help="auto, or the most requests in flight.",
+    help="Maximum number of requests in flight, or auto.",
 )
 budget_option = click.option(
     "--budget",
     type=Finite(min=0),
     metavar="USD",
-    help="Stop before more than this is spent, by each start of the command.",
+    help="Stop before spending more than this; each start of the command has the whole budget.",
 )
 max_failures_option = click.option(
     "--max-failures",
     type=Finite(0, 1),
     default=0.0,
     show_default=True,
-    help="Share of judgements that may fail before the exit code is 3.",
+    help="Exit with 3 if a larger share of judgements failed.",
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings are still said.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress; warnings are still printed.")
 
 _ASKING = (
     click.option("--base-url", help="Address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1."),
-    click.option("--temperature", type=Finite(min=0), help="Left to the server without it."),
-    click.option("--seed", type=int, help="Left to the server without it."),
-    click.option("--max-tokens", type=int, help="Most tokens of an answer."),
-    click.option("--reasoning-effort", help="For models that think: low, medium, high."),
+    click.option("--temperature", type=Finite(min=0), help="Default: the server's."),
+    click.option("--seed", type=int, help="Default: the server's."),
+    click.option("--max-tokens", type=int, help="Maximum number of tokens of an answer."),
+    click.option("--reasoning-effort", help="For reasoning models: low, medium, high."),
     click.option(
         "-J",
         "extra",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Passed to the server as it is; JSON or text. For metrics: clip=FOLDER, dino=FOLDER. For gguf:FILE: "
+        help="Further parameter of the request, JSON or text. For metrics: clip=FOLDER, dino=FOLDER. For gguf:FILE: "
         "mmproj=FILE, context=TOKENS.",
     ),
-    click.option("--schema/--no-schema", default=True, help="Request structured output where the server takes it."),
+    click.option("--schema/--no-schema", default=True, help="Request structured output where the server supports it."),
     click.option(
         "--reasks",
         type=click.IntRange(0, 10),
         default=2,
         show_default=True,
-        help="Times a reply that is no answer is asked for again.",
+        help="Retries for invalid replies.",
     ),
-    click.option("--timeout", type=Finite(min=0.1), default=300.0, show_default=True, help="Seconds for one request."),
+    click.option("--timeout", type=Finite(min=0.1), default=300.0, show_default=True, help="Seconds per request."),
     click.option(
-        "--prices", type=click.Path(path_type=Path), help="Price file of your own (EDITJUDGE_PRICES): docs/running.md."
+        "--prices", type=click.Path(path_type=Path), help="Your own price file (EDITJUDGE_PRICES): docs/running.md."
     ),
-    click.option("--strict", is_flag=True, help="Refuse reasons outside their word limits instead of noting them."),
+    click.option("--strict", is_flag=True, help="Reject replies whose reasons are outside their word limits."),
 )
 
 
 def bundle(
     options: Sequence[Callable[[F], F]], names: Sequence[str], into: str, make: Callable[[dict[str, Any]], Any]
 ) -> Callable[[F], F]:
-    """Options that a verb gets as one argument, made of them."""
+    """Options that a verb gets as one argument."""
 
     def decorate(verb: F) -> F:
         @functools.wraps(verb)
@@ -206,7 +206,21 @@ asking_options = bundle(
     "options",
     _options,
 )
-"""How judges are asked; the verb gets them as one `options`."""
+"""How judges are asked; the verb gets one `options`."""
+
+
+def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
+    """What `run` and `probe` share: rubrics, judge, store, limits, and how judges are asked."""
+    judge = judge_option("judges", multiple=True) if several else judge_option()
+    options = (rubrics_option(*rubrics), judge, layout_option, store_option, concurrency_option, budget_option,
+               max_failures_option, quiet_option, asking_options)  # fmt: skip
+
+    def decorate(verb: F) -> F:
+        for option in reversed(options):
+            verb = option(verb)
+        return verb
+
+    return decorate
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -220,25 +234,25 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _text(constant: str) -> str:
-    """NaN and Infinity, which Python takes for JSON and no server does."""
+    """NaN and Infinity are JSON to Python, and to no server."""
     raise ValueError(constant)
 
 
 def default_judge(named: tuple[str, ...]) -> tuple[str, ...]:
-    """Those named, else the one of the environment, else the embedded one, which is said."""
+    """The given judges, else EDITJUDGE_JUDGE, else the embedded judge, with a note on standard error."""
     if named:
         return named
     if own := os.environ.get("EDITJUDGE_JUDGE"):
         return (own,)
-    click.echo("judge: measured (embedded; name another with --judge or EDITJUDGE_JUDGE)", err=True)
+    click.echo("judge: measured (embedded; choose another with --judge or EDITJUDGE_JUDGE)", err=True)
     return ("measured",)
 
 
 def open_store(place: str, *, readonly: bool = False, create: bool = True) -> Store:
-    """The store; a verb that only reads, or needs what is in it, does not make one."""
+    """The store; `create=False` and `readonly` need one that exists."""
     from editjudge.store.location import engine_of
     from editjudge.store.store import Store
 
     if not create:
-        engine_of(place, readonly=True, timeout=0)[0].dispose()  # one that is not there is named
+        engine_of(place, readonly=True, timeout=0)[0].dispose()  # raises if there is none
     return Store.open(place, readonly=readonly)

@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import (
-    NewFile,
-    asking_options,
-    budget_option,
-    concurrency_option,
-    default_judge,
-    judge_option,
-    layout_option,
-    max_failures_option,
-    open_store,
-    quiet_option,
-    rubrics_option,
-    store_option,
-)
+from editjudge.cli.options import NewFile, default_judge, judging_options, open_store
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.reading import need_statistics, show
 from editjudge.cli.run import EXIT, TOO_MANY_FAILED, how_to_go_on, watched
@@ -44,21 +31,13 @@ FORMS = (".html", ".json", ".md")
 
 
 @click.command(epilog="\b\nExample: editjudge probe --judge openai/gpt-4.1 -o probes.html")
-@judge_option()
 @click.option("--photos", type=click.IntRange(1, 1000), default=5, show_default=True, help="Photographs to start from.")
-@rubrics_option("online", "offline", "compliance", "lighting")
-@layout_option
 @click.option("-o", "--output", type=NewFile(), help="File to write: .html, .json, .md.")
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Keep the pictures and manifests in this folder."
 )
 @click.option("--dry-run", is_flag=True, help="Make the set, say what it would cost; ask nothing.")
-@concurrency_option
-@budget_option
-@max_failures_option
-@quiet_option
-@store_option
-@asking_options
+@judging_options("online", "offline", "compliance", "lighting")
 @json_option
 def command(
     judge: str | None,

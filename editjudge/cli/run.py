@@ -18,20 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from editjudge.cli.options import (
-    Finite,
-    asking_options,
-    budget_option,
-    concurrency_option,
-    default_judge,
-    judge_option,
-    layout_option,
-    max_failures_option,
-    open_store,
-    quiet_option,
-    rubrics_option,
-    store_option,
-)
+from editjudge.cli.options import Finite, default_judge, judging_options, open_store
 from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
@@ -50,17 +37,11 @@ TOO_MANY_FAILED = 3
 
 @click.command(epilog="\b\nExample: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5")
 @click.argument("manifest", type=click.Path(path_type=Path))
-@rubrics_option()
-@judge_option("judges", multiple=True)
 @click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Times each question is asked.")
 @click.option("--fuse", is_flag=True, help="Ask a set in one question instead of rubric by rubric.")
-@layout_option
-@store_option
 @click.option("--name", help="Name of the run; made from its contents without it.")
-@concurrency_option
 @click.option("--rpm", type=Finite(min=0, min_open=True), help="Most requests per minute and judge.")
 @click.option("--tpm", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
-@budget_option
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Judge only edits of this model; repeatable.")
 @click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits, of all --model together.")
 @click.option(
@@ -81,12 +62,10 @@ TOO_MANY_FAILED = 3
 )
 @click.option("--batch", is_flag=True, help="Ask by the provider's batches: half the price, within a day.")
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
-@max_failures_option
 @click.option("--rehash", is_flag=True, help="Read every picture again instead of trusting its size, times and inode.")
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
 @click.option("--allow-urls", is_flag=True, help="Fetch pictures from http(s) addresses.")
-@quiet_option
-@asking_options
+@judging_options(several=True)
 @json_option
 def command(
     manifest: Path,

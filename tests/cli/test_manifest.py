@@ -37,7 +37,7 @@ def made(root: Path, *words: object) -> dict[str, dict[str, Any]]:
 
 
 def test_a_gedit_tree_has_a_row_for_each_model_and_edit_in_the_languages_that_were_run(tmp_path: Path) -> None:
-    rows = made(tmp_path, gedit_tree(tmp_path), "--layout", "gedit", "--instructions", tmp_path / "gedit.jsonl")
+    rows = made(tmp_path, gedit_tree(tmp_path), "--benchmark", "gedit", "--instructions", tmp_path / "gedit.jsonl")
     assert list(rows) == ["bagel/en/k1", "bagel/en/k2", "step/en/k1", "step/en/k2"]
     assert rows["bagel/en/k2"] == {
         "id": "bagel/en/k2",
@@ -51,7 +51,7 @@ def test_a_gedit_tree_has_a_row_for_each_model_and_edit_in_the_languages_that_we
 
 
 def test_what_a_model_did_not_produce_stays_a_row_and_is_judged_as_missing_output(tmp_path: Path) -> None:
-    made(tmp_path, gedit_tree(tmp_path), "--layout", "gedit", "--instructions", tmp_path / "gedit.jsonl")
+    made(tmp_path, gedit_tree(tmp_path), "--benchmark", "gedit", "--instructions", tmp_path / "gedit.jsonl")
     run = editjudge(
         *("run", tmp_path / "edits.jsonl", "--judge", "measured", "--rubric", "quality"),
         *("--store", tmp_path / "s.db", "--max-failures", "1", "--json"),
@@ -64,7 +64,7 @@ def test_what_a_model_did_not_produce_stays_a_row_and_is_judged_as_missing_outpu
 def test_the_source_is_found_with_another_model_where_one_kept_no_copy(tmp_path: Path) -> None:
     tree = gedit_tree(tmp_path)
     (tree / "bagel/fullset/color_alter/en/k1_SRCIMG.png").unlink()
-    rows = made(tmp_path, tree, "--layout", "gedit", "--instructions", tmp_path / "gedit.jsonl")
+    rows = made(tmp_path, tree, "--benchmark", "gedit", "--instructions", tmp_path / "gedit.jsonl")
     assert rows["bagel/en/k1"]["input"] == "results/step/fullset/color_alter/en/k1_SRCIMG.png"
 
 
@@ -75,7 +75,7 @@ def test_the_benchmark_s_own_parquet_will_do_for_instructions(tmp_path: Path) ->
     tree = gedit_tree(tmp_path)
     facts = [json.loads(line) | {"input_image": b"x"} for line in (tmp_path / "gedit.jsonl").read_text().splitlines()]
     pq.write_table(pa.Table.from_pylist(facts), tmp_path / "train-0.parquet")
-    assert len(made(tmp_path, tree, "--layout", "gedit", "--instructions", tmp_path / "train-0.parquet")) == 4
+    assert len(made(tmp_path, tree, "--benchmark", "gedit", "--instructions", tmp_path / "train-0.parquet")) == 4
 
 
 def test_an_imgedit_tree_takes_its_sources_from_the_folder_of_originals(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_an_imgedit_tree_takes_its_sources_from_the_folder_of_originals(tmp_path
     (tmp_path / "basic_edit.json").write_text(json.dumps(facts), "utf-8")
     rows = made(
         tmp_path,
-        *(tmp_path / "results", "--layout", "imgedit", "--instructions", tmp_path / "basic_edit.json"),
+        *(tmp_path / "results", "--benchmark", "imgedit", "--instructions", tmp_path / "basic_edit.json"),
         *("--originals", tmp_path / "singleturn"),
     )
     assert list(rows) == ["mine/7", "mine/8", "mine/9"]
@@ -98,7 +98,7 @@ def test_pictures_outside_the_manifest_s_folder_are_said_to_be(tmp_path: Path) -
     tree = gedit_tree(tmp_path)
     (tmp_path / "m").mkdir()
     told = editjudge(
-        *("manifest", tree, "--layout", "gedit", "--instructions", tmp_path / "gedit.jsonl"),
+        *("manifest", tree, "--benchmark", "gedit", "--instructions", tmp_path / "gedit.jsonl"),
         *("-o", tmp_path / "m" / "edits.jsonl"),
     )
     assert "--allow-outside" in told.out
@@ -119,7 +119,7 @@ def test_facts_that_cannot_be_meant_are_refused_by_name(facts: object, complaint
     tree = gedit_tree(tmp_path)
     (tmp_path / "facts.json").write_text(json.dumps(facts), "utf-8")
     told = editjudge(
-        *("manifest", tree, "--layout", "gedit", "--instructions", tmp_path / "facts.json"),
+        *("manifest", tree, "--benchmark", "gedit", "--instructions", tmp_path / "facts.json"),
         *("-o", tmp_path / "edits.jsonl"),
     )
     assert told.code == 1
@@ -131,7 +131,15 @@ def test_a_tree_of_another_layout_is_said_to_be_one(tmp_path: Path) -> None:
     gedit_tree(tmp_path)
     (tmp_path / "other").mkdir()
     told = editjudge(
-        *("manifest", tmp_path / "other", "--layout", "gedit", "--instructions", tmp_path / "gedit.jsonl"),
+        *("manifest", tmp_path / "other", "--benchmark", "gedit", "--instructions", tmp_path / "gedit.jsonl"),
         *("-o", tmp_path / "edits.jsonl"),
     )
     assert (told.code, "another layout" in told.err) == (1, True)
+
+
+def test_the_name_of_the_option_in_0_1_still_works_and_one_of_both_is_needed(tmp_path: Path) -> None:
+    words = ("manifest", gedit_tree(tmp_path), "--instructions", tmp_path / "gedit.jsonl", "-o", tmp_path / "e.jsonl")
+    assert editjudge(*words, "--layout", "gedit").code == 0
+    missing = editjudge(*words)
+    assert missing.code == 2 and "--benchmark is missing" in missing.err
+    assert "--layout" not in editjudge("manifest", "--help").out
