@@ -143,7 +143,7 @@ def test_a_small_context_is_said_for_every_edit(tmp_path: Path, small_server: st
 def test_a_model_that_never_stops_is_truncated(tmp_path: Path, never_server: str) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.")
     with recorded(never_server) as recorder:
-        _, (row,) = judge(manifest, recorder.url, "--max-tokens", 200)
+        _, (row,) = judge(manifest, recorder.url, "--max-tokens", 200, "--no-schema")
     hold_against_raw(row, recorder)
     assert row["status"] == "truncated"
 
@@ -173,7 +173,7 @@ def test_a_server_without_a_projector_stops_the_run_with_its_own_hint(tmp_path: 
 def test_a_request_that_takes_too_long_is_unreachable(tmp_path: Path, never_server: str) -> None:
     manifest = manifest_of(tmp_path, "Paint the car red.")
     with pacing(tries=2):
-        _, (row,) = judge(manifest, f"{never_server}/v1", "--timeout", 0.3)
+        _, (row,) = judge(manifest, f"{never_server}/v1", "--timeout", 0.3, "--no-schema")
     assert (row["status"], row["reasons"][0]["code"]) == ("unreachable", "timeout")
 
 
@@ -181,7 +181,7 @@ def test_a_run_that_is_stopped_at_once_does_not_wait_for_the_server(tmp_path: Pa
     manifest = manifest_of(tmp_path, "Paint the car red.")
     process = start(
         *("run", manifest, "--rubric", "compliance", "--judge", "openai-compatible/tiny", "--store", tmp_path / "s.db"),
-        *("--base-url", f"{never_server}/v1"),
+        *("--base-url", f"{never_server}/v1", "--no-schema"),
         folder=tmp_path,
     )
     until(lambda: busy(never_server), 60)
