@@ -264,8 +264,8 @@ def _notes(found: Gate) -> list[str]:
         more = ", ".join(f"{c.rule} about {c.needed:,}" for c in waiting if c.needed)
         near = ", ".join(c.rule for c in waiting if not c.needed)
         told = [f"source images that would decide: {more}"] if more else []
-        told += [f"too near for any number to decide: {near}"] if near else []
-        notes.append(f"{len(waiting)} intervals hold their limits; {'; '.join(told)}")
+        told += [f"inconclusive at any practical number: {near}"] if near else []
+        notes.append(f"{len(waiting)} checks are inconclusive, their CI contains the limit; {'; '.join(told)}")
     return notes
 
 

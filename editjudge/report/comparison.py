@@ -246,7 +246,7 @@ def _notes(found: Sequence[Difference], tests: int) -> list[str]:
     return [
         *notes,
         f"{test}, Holm-corrected for all {tests} that are compared here{apart}",
-        f"{limits}; one may leave out 0 where p, corrected, is inconclusive",
+        f"{limits}; the verdict follows the Holm-corrected p, not the CI",
     ]
 
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from editjudge.judgement import DONE
 from editjudge.report.comparison import ComparisonReport, differences
-from editjudge.report.run_data import FALLS_NOTE, RunData
+from editjudge.report.run_data import FALLS_NOTE, SPEC, RunData
 from editjudge.report.tables import Cell as Shown
 from editjudge.report.tables import Figure, Table, between, covered, in_line
-from editjudge.stats.bootstrap import clopper_pearson
+from editjudge.stats.bootstrap import clopper_pearson, evenly
 from editjudge.stats.noise import Noise, noise
 from editjudge.stats.statistic import FailureBounds, plain
 from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise
@@ -164,17 +166,30 @@ def _held(judged: RunData) -> dict[tuple[str, str, str], tuple[int, int]]:
 def contradicted(judged: RunData) -> Table:
     """Which judge says what the measured evidence of the same pictures refutes, how often."""
     sums = judged.contradicted("judge", "rubric", "factor")
-    rows: list[tuple[Shown, ...]] = [
-        (*place, checked, n, Figure(n / checked, clopper_pearson(n / checked, checked)))
-        for place, (checked, n) in sums.items()
-    ]
+    rows: list[tuple[Shown, ...]] = []
+    for place, (checked, n) in sums.items():
+        images = _effective_images(judged, *place, checked)
+        ci = clopper_pearson(n / checked, images) if images >= 2 else None
+        rows.append((*place, checked, n, Figure(n / checked, ci)))
     columns = ("judge", "rubric", "factor", "checked", "contradicted", "share")
     notes = (
         "checked: verdicts with a score that a rule speaks of, on pictures that were measured",
-        "share: Clopper-Pearson's 95 % CI as if each verdict were of another source image; it is too short where not",
+        "share: Clopper-Pearson's 95 % CI at the effective number of source images; none with fewer than two",
     )
     caption = "Contradicted by what was measured: share of verdicts that could be checked"
     return Table.of(columns, rows, caption, notes=notes, stub=3).folded("judge", "rubric")
+
+
+def _effective_images(judged: RunData, judge: str, rubric: str, factor: str, checked: int) -> float:
+    """Kish's effective number of source images. Where only some verdicts were checked, the fewest images that they can
+    be of: which ones is not recorded."""
+    scores = judged.scores
+    spec, asked = scores.slices[SPEC], scores.slices["rubric"]
+    if judge not in spec.labels or rubric not in asked.labels or factor not in scores.factor.labels:
+        return 0.0
+    here = scores.ok & spec.where(judge) & asked.where(rubric) & scores.factor.where(factor)
+    sizes = np.bincount(scores.group.codes[here])
+    return evenly(sizes) * min(1.0, checked / max(1, int(here.sum())))
 
 
 def coverage(judged: RunData) -> Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -26,6 +27,10 @@ from editjudge.stats.concordance import Pairs, averaged, correlation_draws, esti
 from editjudge.stats.statistic import FailureBounds, Interval, Statistic, number, plain
 
 CORRELATIONS = ("spearman", "pearson", "kendall")
+FEWEST_MODELS, FEWEST_IMAGES = 6, 20
+SEPARATION = 10.0
+"""Models, source images, and the variance between models' means over their sampling variance that an interval of the
+correlation over models needs."""
 FILLS = 2_000_000
 """Entries of the table that all fills of failed scores are tried in (16 MB)."""
 
@@ -38,7 +43,9 @@ class Level(Statistic):
     spearman: float | None
     pearson: float | None
     kendall: float | None
-    ci: Mapping[str, Interval]
+    ci: Mapping[str, Interval | None]
+    ci_reason: Mapping[str, str]
+    """Why a figure has no interval."""
     notes: tuple[str, ...]
 
 
@@ -51,7 +58,7 @@ class JudgeAgreement(Statistic):
     unscored: int
     """Rated items that the judge gave no score: they failed, or it abstained."""
     failed: int
-    """Those that failed: whatever the judge would have said of them is within `bounds`."""
+    """Judgements of rated items that failed or are pending, repeats included; `bounds` are over what they could be."""
     unrated: int
     people: float | None
     """One person against the others (mean Spearman) over the same `n` items: the ceiling of this very figure."""
@@ -163,26 +170,29 @@ def _agreement(
     )
     figures = {name: number(value) for name, value in estimate(pairs).items()}
     limits = _intervals(pairs, ratings, ends_of(scale), draws=draws)
-    lost = {*scores.take(scores.failed).item.present()}
+    lost = Counter(scores.take(scores.failed).item)
+    answered = Counter(scores.take(scores.ok).item)
+    failed = sum(n for item, n in lost.items() if item in rated)
     missing = np.array([rated[item] for item in rated if item in lost and item not in judged])
-    bounds, exact, unknown = _bounds(pairs, missing, scale)
-    partly = any(item in lost for item in items)  # a repeat that failed is in no fill
+    # An item with an answer and a failed repeat has a mean that the failed one could have moved.
+    weight = np.array([lost[item] / (lost[item] + answered[item]) for item in items])
+    bounds, exact, unknown = _bounds(pairs, missing, weight, scale)
     said = scores.score[scores.ok]
     low, high = (min(scale), max(scale)) if scale else (said.min(), said.max()) if len(said) else (0, 0)
     return JudgeAgreement(
         n=len(items),
         unscored=len(rated) - len(items),
-        failed=len(missing),
+        failed=failed,
         unrated=len(judged) - len(items),
         people=_people(ratings, rated, items, human),
         **figures,
         ci={name: one.ci for name, one in limits.items()},
         ci_reason={name: one.reason for name, one in limits.items() if one.reason},
         bounds=bounds,
-        bounds_exact=exact and stepped and not partly,
+        bounds_exact=exact and stepped and not weight.any(),
         bounds_reason=unknown,
-        mae_bounds=_mae_bounds(pairs, missing, scale),
-        overturnable=len(missing) > 0 and (bounds is None or bounds.beyond(limits["spearman"].ci)),
+        mae_bounds=_mae_bounds(pairs, missing, weight, scale),
+        overturnable=failed > 0 and (bounds is None or bounds.beyond(limits["spearman"].ci)),
         corrected=_corrected(figures["spearman"], human),
         within_model=_within_model(pairs, model, len(group.labels), draws=draws),
         system=_system(pairs, model, len(group.labels), draws=draws),
@@ -211,15 +221,32 @@ def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draw
 
 
 def _bounds(
-    pairs: Pairs, missing: Floats, scale: Sequence[float] | None
+    pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[float] | None
 ) -> tuple[FailureBounds | None, bool, str | None]:
-    if len(missing) == 0:
+    """Of Spearman, over the scores that could have stood where a judgement failed.
+
+    `missing` are the ratings of items without a score; `weight` is the share of an item's repeats that failed.
+    """
+    if len(missing) == 0 and not weight.any():
         value = number(estimate(pairs)["spearman"])
         return FailureBounds(value, value), True, None
     if not scale:
         return None, False, "the scale is not known: nothing bounds what failed judgements would have said"
     worst, best, exact = spearman_bounds(pairs.x, pairs.y, missing, scale)
+    for values in _repeats_filled(pairs, weight, scale) if weight.any() else ():
+        low, high, _ = spearman_bounds(values, pairs.y, missing, scale)
+        worst, best = np.fmin(worst, low), np.fmax(best, high)
     return FailureBounds(number(worst), number(best)), exact, None
+
+
+def _repeats_filled(pairs: Pairs, weight: Floats, scale: Sequence[float]) -> Iterator[Floats]:
+    """Item means with the failed repeats at the ends of the scale: items rated above some limit at one end, the others
+    at the other end, which raises or lowers a correlation most."""
+    low, high = min(scale), max(scale)
+    limits = np.unique(pairs.y)
+    for limit in limits[np.unique(np.linspace(0, len(limits) - 1, 16).astype(int))]:
+        for above, below in ((high, low), (low, high)):
+            yield (1 - weight) * pairs.x + weight * np.where(pairs.y > limit, above, below)
 
 
 def spearman_bounds(x: Floats, y: Floats, missing: Floats, scale: Sequence[float]) -> tuple[float, float, bool]:
@@ -269,14 +296,18 @@ def _splits(n: int, parts: int, most: int) -> Ints | None:
     return np.diff(np.concatenate([edge[0], bars, edge[1]], axis=1), axis=1) - 1
 
 
-def _mae_bounds(pairs: Pairs, missing: Floats, scale: Sequence[float] | None) -> FailureBounds | None:
-    if (len(missing) and not scale) or not len(missing) + len(pairs):
+def _mae_bounds(pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[float] | None) -> FailureBounds | None:
+    if ((len(missing) or weight.any()) and not scale) or not len(missing) + len(pairs):
         return None
-    off = float(np.abs(pairs.x - pairs.y).sum())
-    each = np.abs(np.asarray(scale or (), dtype=float)[:, None] - missing[None, :])
-    worst, best = (float(end(each, axis=0).sum()) if len(missing) else 0.0 for end in (np.max, np.min))
+    values = np.asarray(scale or (0.0,), dtype=float)
+    each = np.abs(values[:, None] - missing[None, :])
+    # The mean of an item with failed repeats lies anywhere between these two.
+    low, high = ((1 - weight) * pairs.x + weight * end for end in (values.min(), values.max()))
+    far = np.maximum(np.abs(low - pairs.y), np.abs(high - pairs.y)).sum()
+    near = np.abs(np.clip(pairs.y, low, high) - pairs.y).sum()
     n = len(pairs) + len(missing)
-    return FailureBounds((off + worst) / n, (off + best) / n)
+    worst, best = (float(end(each, axis=0).sum()) if len(missing) else 0.0 for end in (np.max, np.min))
+    return FailureBounds(float(far + worst) / n, float(near + best) / n)
 
 
 def _people(
@@ -316,23 +347,42 @@ def _within_model(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Le
     flat = [name for name, part in zip(model.labels, strata, strict=True) if np.isnan(estimate(part)["spearman"])]
     some = f"{', '.join(flat[:3])}{f' and {len(flat) - 3} more' if len(flat) > 3 else ''}"
     notes = (f"undefined within {some} of {len(strata)} models: no spread in scores or ratings",) if flat else ()
-    return Level(len(strata), **{name: number(each[name]) for name in CORRELATIONS}, ci=ci, notes=notes)
+    return Level(len(strata), **{name: number(each[name]) for name in CORRELATIONS}, ci=ci, ci_reason={}, notes=notes)
 
 
 def _system(pairs: Pairs, model: Column, groups: int, *, draws: int) -> Level:
     n = len(model.labels)
     if n < 3:
-        return Level(n, None, None, None, {}, ("fewer than three models: no correlation over models",))
+        return Level(n, None, None, None, {}, {}, ("fewer than three models: no correlation over models",))
     drawn = [mean_draws(v, model.codes, n, pairs.group, groups, draws=draws) for v in (pairs.x, pairs.y)]
     means = [(np.bincount(model.codes, weights=v) / np.bincount(model.codes))[None] for v in (pairs.x, pairs.y)]
-    found = correlation_draws(means[0], means[1])
-    spread = correlation_draws(*(np.where(np.isfinite(d), d, 0.0) for d in drawn))
-    complete = np.isfinite(drawn[0]).all(axis=1)
-    values = {name: number(found[name][0]) for name in CORRELATIONS}
-    limits = {name: interval(np.where(complete, spread[name], np.nan), groups) for name in CORRELATIONS}
-    ci = {name: one for name, one in limits.items() if one is not None and values[name] is not None}
-    notes = () if n >= 6 else (f"only {n} models: a correlation over models says little",)
-    return Level(n, **values, ci=ci, notes=notes)
+    estimates = correlation_draws(means[0], means[1])
+    values = {name: number(estimates[name][0]) for name in CORRELATIONS}
+    notes = () if n >= FEWEST_MODELS else (f"only {n} models: a correlation over models says little",)
+    reason = _no_system_interval(means, drawn, groups)
+    ci: dict[str, Interval | None] = dict.fromkeys(CORRELATIONS)
+    if reason is None:
+        resampled = correlation_draws(*drawn)
+        ci = {name: interval(resampled[name], groups) if values[name] is not None else None for name in CORRELATIONS}
+    why = {name: reason or "undefined, or the same in every draw" for name, one in ci.items() if one is None}
+    return Level(n, **values, ci=ci, ci_reason=why, notes=notes)
+
+
+def _no_system_interval(means: Sequence[Floats], drawn: Sequence[Floats], groups: int) -> str | None:
+    """Why the correlation over models has no interval. Bootstrap draws add the sampling error of each model's mean once
+    more: where it is not small beside the differences between models, draws are centred on another correlation."""
+    n = means[0].shape[1]
+    if n < FEWEST_MODELS or groups < FEWEST_IMAGES:
+        return f"{n} models on {groups} source images: an interval needs {FEWEST_MODELS} and {FEWEST_IMAGES}"
+    for name, mean, draw in zip(("scores", "ratings"), means, drawn, strict=True):
+        if not np.isfinite(draw).all():
+            return "some model is missing in some draws of source images: it has too few of them"
+        between = float(np.var(mean, ddof=1))
+        # The error of a model's mean about the mean of all: what moves all models alike moves no correlation.
+        error = float(np.var(draw - draw.mean(axis=1, keepdims=True), axis=0).sum()) / (n - 1)
+        if between < SEPARATION * error:
+            return f"the differences between models in {name} are not larger than their sampling error"
+    return None
 
 
 def _notes(pairs: Pairs, groups: int, ratings: Ratings | None) -> tuple[str, ...]:

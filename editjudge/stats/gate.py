@@ -259,7 +259,7 @@ def _reason(check: GateCheck, one: _Sample) -> str:
         return f"no scores to decide on{lost}"
     if ci is None:
         return f"{mean:.3f} over {check.n} scores, without an interval: {check.ci_reason}{lost}"
-    more = f"about {needed:,} source images would decide" if needed else "it is too near for any number to decide"
+    more = f"about {needed:,} source images would decide" if needed else "inconclusive at any practical number"
     where = {
         FAIL: f"wholly {sides[0]} {limit:g}",
         MET: f"wholly at or {sides[1]} {limit:g}",

@@ -199,3 +199,30 @@ def test_perfect_agreement_has_no_interval_without_width() -> None:
     assert found.spearman == pytest.approx(1) and found.ci["spearman"] is None and found.ci_reason["spearman"]
     assert found.ci["exact"] is not None and found.ci["exact"].lo == pytest.approx(0.025 ** (1 / 80))
     assert found.ci["mae"] is not None and found.ci["mae"].hi > 0.1
+
+
+def test_failed_repeats_are_counted_and_widen_the_bounds() -> None:
+    items = [str(n) for n in range(40) for _ in range(3)]
+    truth = np.repeat(1 + np.arange(40) % 7, 3).astype(float)
+    score = [value if row % 3 == 0 else None for row, value in enumerate(truth)]
+    judged = Scores.of(items, ["f"] * 120, score, judge=["j"] * 120, repeat=[n % 3 for n in range(120)])
+    people = Ratings.of(items[::3], ["p"] * 40, ["f"] * 40, truth[::3])
+    found = agree(people, judged, scales={"f": range(1, 8)}, draws=200).factors["f"]["j"]
+    assert (found.n, found.failed, found.overturnable, found.bounds_exact) == (40, 80, True, False)
+    assert found.bounds is not None and found.bounds.worst is not None and found.bounds.worst < 0
+    assert found.bounds.best == pytest.approx(1)
+    assert found.mae_bounds is not None and found.mae_bounds.best == 0
+    assert found.mae_bounds.worst == pytest.approx(np.mean(2 / 3 * np.maximum(truth - 1, 7 - truth)))
+
+
+@pytest.mark.parametrize(("spread", "given"), [(0.0, False), (1.0, True)])
+def test_models_that_do_not_differ_have_no_interval_of_their_correlation(spread: float, given: bool) -> None:
+    rng, models, images = np.random.default_rng(3), 8, 60
+    level = np.repeat(spread * np.arange(models), images)
+    items, model = [str(n) for n in range(models * images)], np.repeat(list("abcdefgh"), images)
+    judged = Scores.of(items, ["f"] * len(items), level + rng.normal(size=len(level)), judge=["j"] * len(items),
+                       model=model, group=np.tile(np.arange(images), models))  # fmt: skip
+    people = Ratings.of(items, ["p"] * len(items), ["f"] * len(items), level + rng.normal(size=len(level)))
+    system = agree(people, judged, draws=200).factors["f"]["j"].system
+    assert (system.ci["pearson"] is not None) is given
+    assert ("sampling error" in system.ci_reason.get("pearson", "")) is not given
