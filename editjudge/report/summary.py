@@ -168,7 +168,7 @@ def contradicted(judged: RunData) -> Table:
     sums = judged.contradicted("judge", "rubric", "factor")
     rows: list[tuple[Shown, ...]] = []
     for place, (checked, n) in sums.items():
-        images = _effective_images(judged, *place, checked)
+        images = _effective_images(judged, place, checked)
         ci = clopper_pearson(n / checked, images) if images >= 2 else None
         rows.append((*place, checked, n, Figure(n / checked, ci)))
     columns = ("judge", "rubric", "factor", "checked", "contradicted", "share")
@@ -180,10 +180,10 @@ def contradicted(judged: RunData) -> Table:
     return Table.of(columns, rows, caption, notes=notes, stub=3).folded("judge", "rubric")
 
 
-def _effective_images(judged: RunData, judge: str, rubric: str, factor: str, checked: int) -> float:
+def _effective_images(judged: RunData, place: tuple[str, ...], checked: int) -> float:
     """Kish's effective number of source images. Where only some verdicts were checked, the fewest images that they can
     be of: which ones is not recorded."""
-    scores = judged.scores
+    (judge, rubric, factor), scores = place, judged.scores
     spec, asked = scores.slices[SPEC], scores.slices["rubric"]
     if judge not in spec.labels or rubric not in asked.labels or factor not in scores.factor.labels:
         return 0.0
