@@ -10,6 +10,7 @@ import numpy as np
 
 from editjudge.measured.change import Change
 from editjudge.measured.scene import Array, Scene
+from editjudge.measured.structure import alike
 
 _BLOCK = 16
 """Pixels at fine size: four periods of the coarsest band that is measured."""
@@ -49,7 +50,7 @@ def find_detail(scene: Scene, change: Change, likeness: Array) -> Detail:
         texture_after=after[0],
         inside=cv2.resize(seen.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA),
         outside=cv2.resize(change.outside.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA),
-        kept=cv2.resize(np.clip((likeness - 0.55) / 0.35, 0, 1), (width, height), interpolation=cv2.INTER_AREA),
+        kept=cv2.resize(alike(likeness), (width, height), interpolation=cv2.INTER_AREA),
     )
 
 

@@ -15,7 +15,7 @@ from editjudge.measured.naturalness import find_content, find_naturalness
 from editjudge.measured.network import Sight, look
 from editjudge.measured.scene import Scene, View
 from editjudge.measured.shading import find_shading
-from editjudge.measured.structure import find_structure, redrawn, structure_map, trust, turned
+from editjudge.measured.structure import find_structure, redrawn, share_kept, structure_map, trust, turned
 from editjudge.measured.style import find_style
 
 Values: TypeAlias = Mapping[str, float]
@@ -37,6 +37,7 @@ class Measures:
 def measure(scene: Scene) -> Measures:
     change = find_change(scene)
     likeness, weight = structure_map(scene)
+    lit, _ = structure_map(scene, light=True)  # light that drowns structure is light, and no loss of structure
     detail = find_detail(scene, change, likeness)
     overall, texture = everywhere(detail), in_edit(detail)
     structure = find_structure(scene, change, likeness, weight)
@@ -47,10 +48,10 @@ def measure(scene: Scene) -> Measures:
         "overall": overall | damage(scene),
         "texture": texture,
         "seam": find_seam(scene, change),
-        "light": find_shading(scene, change, likeness),
+        "light": find_shading(scene, change, lit),
         "style": find_style(scene, change),
         "structure": structure,
-        "trust": trust(texture["kept"], lost, float(change.inside.mean())),
+        "trust": trust(texture["kept"], share_kept(lit, change.inside), lost, float(change.inside.mean())),
         "redrawn": redrawn(scene),
         "turned": turned(scene, change),
         "natural": natural,

@@ -63,17 +63,29 @@ def _likeness(scene: Scene, side: int, window: int) -> tuple[Array, Array, Array
     return np.clip(likeness, -1, 1), va, vb
 
 
-def trust(kept: float, lost_outside: float, share: float) -> dict[str, float]:
+def alike(likeness: Array) -> Array:
+    """Where the thing is still the same one, 0 to 1."""
+    share: Array = np.clip((likeness - 0.55) / 0.35, 0, 1)
+    return share
+
+
+def share_kept(likeness: Array, inside: Array) -> float:
+    """Of the edited region, the share in which things are still the same; NaN where there is no region."""
+    weight = cv2.resize(inside.astype(np.float32), likeness.shape[::-1], interpolation=cv2.INTER_AREA)
+    return _average(alike(likeness), weight)
+
+
+def trust(kept: float, kept_in_light: float, lost_outside: float, share: float) -> dict[str, float]:
     """How far measures that compare a thing with itself can be held against an edit, 0 to 1; NaN where not known.
 
     Defects alone leave nine tenths of a thing in place, and everything around it. Of rated edits three of four draw it
     anew and leave less than seven, many the whole picture too: what differs there is another drawing, not a fault.
     """
-    edit = float(np.clip((kept - 0.7) / 0.2, 0, 1))
+    edit, light = (float(np.clip((part - 0.7) / 0.2, 0, 1)) for part in (kept, kept_in_light))
     return {
         "thing": 1.0,  # until the instruction says that the thing itself was to be drawn
         "edit": edit,
-        "light": edit * min(1.0, share / 0.02),  # on a small thing a slope of light is as likely a part of the thing
+        "light": light * min(1.0, share / 0.02),  # on a small thing a slope of light is as likely a part of the thing
         "whole": float(np.clip((0.05 - lost_outside) / 0.03, 0, 1)),
     }
 

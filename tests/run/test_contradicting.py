@@ -20,13 +20,14 @@ FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
 
 
 def manifest(folder: Path, noise: int = 1) -> Path:
-    """Two edits: in one all of the picture changed, in the other a corner."""
+    """Two edits: in one all colours of the picture moved, in the other a corner changed."""
     rng = np.random.default_rng(noise)
     before = np.tile(np.linspace(40, 200, 96, dtype=np.uint8)[:, None, None], (1, 96, 3))
     before = np.clip(before + rng.integers(-8, 8, before.shape), 0, 255).astype(np.uint8)
     corner = before.copy()
     corner[:20, :20] = (200, 30, 30)
-    for name, picture in {"before": before, "all": 255 - before, "corner": corner}.items():
+    warm = np.clip(before + np.array((60, 0, -60)), 0, 255).astype(np.uint8)
+    for name, picture in {"before": before, "all": warm, "corner": corner}.items():
         Image.fromarray(picture).save(folder / f"{name}.png")
     rows = [{"id": x, "input": "before.png", "edited": f"{x}.png", "instruction": "a red corner", "model": "m"}
             for x in ("all", "corner")]  # fmt: skip
