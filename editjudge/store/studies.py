@@ -209,11 +209,16 @@ def fill_in(
         rating = {"content": content, "rubric": rubric, "rater": rater, "factor": factor}
         if filled.score is None:
             same = sa.and_(*(ratings.c[name] == value for name, value in rating.items()))
-            connection.execute(sa.delete(ratings).where(same))
+            connection.execute(sa.delete(ratings).where(same, ratings.c.study_id == study.id))
         else:
-            kept = rating | {"item": place.item, "score": filled.score, "created": now, "study_id": study.id}
+            row = rating | {"item": place.item, "score": filled.score, "created": now, "study_id": study.id}
             replaced = ("item", "score", "created", "study_id")
-            connection.execute(upsert(store._dialect, ratings, replaced), kept)
+            # A form changes ratings of its own study alone: elsewhere the name may be another person's.
+            connection.execute(upsert(store._dialect, ratings, replaced, unless=_of_another_study), row)
+
+
+def _of_another_study(rating: sa.Table, new: Any) -> sa.ColumnElement[bool]:
+    return sa.and_(rating.c.study_id.is_not(None), rating.c.study_id != new.study_id)
 
 
 def filled_in(store: Store, study: Study, rater: str | None = None) -> dict[tuple[str, int, str], FilledForm]:

@@ -102,6 +102,23 @@ def test_what_was_asked_in_a_form_is_part_of_its_rating(store: Store, tmp_path: 
     assert rated(store, run) == [("1", "ann", "alignment", 6.0)]
 
 
+def test_a_form_changes_ratings_of_its_own_study_alone(store: Store) -> None:
+    """Two links may bear one name for two people."""
+    run, rubric = run_of(store, "r", item("1", "cat")), load("fidelity").hash
+    first, second = (
+        create_study(store, name, run.id, [rubric], overlap=2, quota=1, controls=0) for name in ("first", "second")
+    )
+    for study, score in ((first, 2.0), (second, 7.0), (second, None)):
+        (place,) = join(store, study, "ann")
+        fill_in(store, study, "ann", place, "alignment", FilledForm(score, ""), rubric)
+        assert rated(store, run) == [("1", "ann", "alignment", 2.0)]
+    (place,) = join(store, first, "ann")
+    fill_in(store, first, "ann", place, "alignment", FilledForm(3.0, ""), rubric)
+    assert rated(store, run) == [("1", "ann", "alignment", 3.0)]
+    fill_in(store, first, "ann", place, "alignment", FilledForm(None, ""), rubric)
+    assert rated(store, run) == []
+
+
 def test_a_rater_can_be_deleted_from_one_study_or_from_all(store: Store) -> None:
     run = run_of(store, "r", item("1", "cat"), item("2", "dog"))
     for number, rater in ((1, "ann"), (2, "ann"), (3, "bob")):
