@@ -3,7 +3,8 @@ constant or failing, at 5, 10, 30 and 100 source images, beside the method of 0.
 
     python bench/coverage.py [--runs N] [--only NAME...]
 
-Means, shares and differences: coverage and mean width, ours and 0.1's. Correlations, prediction-powered means and
+Means, shares and differences: coverage and mean width, ours and 0.1's; of differences also the worst case.
+Correlations, prediction-powered means and
 Bradley-Terry strengths: coverage where an interval is given, and how often it is. Gate: false alarms of a run whose
 mean is exactly its threshold. Ranks: how often some rank of three equal models is called certain. Prints one JSON
 document; every simulation has a fixed seed.
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from scipy.stats import binom
 
 from editjudge.stats.bootstrap import difference_interval, interval, mean_draws, mean_interval
 from editjudge.stats.calibration import powered_mean
@@ -29,6 +31,8 @@ from editjudge.stats.preference import bradley_terry
 from editjudge.stats.summary import rank
 
 IMAGES = (5, 10, 30, 100)
+WORST_DROP = {5: 0.235, 10: 0.14, 30: 0.052, 100: 0.016}
+"""Shares at which an interval that ends at half the scale raised most false alarms: 20 to 25 %."""
 DRAWS = 500
 Floats = NDArray[np.float64]
 ORDINARY = (0.067, 0.117, 0.198, 0.236, 0.198, 0.117, 0.067)
@@ -103,6 +107,22 @@ def differences(runs: int) -> dict[str, Any]:
     return _table(DIFFERENCES, simulate)
 
 
+def worst(_: int) -> dict[str, Any]:
+    """The least coverage over all shares of the first of two differences, exact: only how many of each counts."""
+    kinds = {"-6 and 0": (-6.0, 0.0), "-1 and 5": (-1.0, 5.0), "-6 and 6": (-6.0, 6.0)}
+
+    def search(name: str, images: int) -> dict[str, Any]:
+        values, seen = kinds[name], np.arange(images + 1)
+        data = [np.repeat(values, [images - k, k]) for k in seen]
+        ci = np.array([difference_interval(x, np.arange(images), (1, 7), draws=DRAWS).ci for x in data], dtype=float)
+        shares = np.linspace(0.003, 0.997, 300)[:, None]
+        truth = values[0] + shares * (values[1] - values[0])
+        covered = (ci[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= ci[:, 1])
+        return {"coverage": float((binom.pmf(seen, images, shares) * covered).sum(axis=1).min())}
+
+    return _table(kinds, search)
+
+
 def correlations(runs: int) -> dict[str, Any]:
     kinds = {"ordinary": ORDINARY, "near the top": TOP, "share .9": (0.1, 0.9), "nearly constant": (0.03, 0.97)}
     names = ("spearman", "kendall", "pearson", "qwk")
@@ -164,10 +184,17 @@ def strengths(runs: int) -> dict[str, Any]:
 
 def gates(runs: int) -> dict[str, Any]:
     """Mostly the lowest scores and a share of the highest; and a drop from a baseline that is skewed the same way."""
-    kinds = {"share .02 at 7": 0.02, "share .1 at 7": 0.1, "share .3 at 7": 0.3, "drop, share .1": -0.1}
+    kinds = {
+        "share .02 at 7": 0.02,
+        "share .1 at 7": 0.1,
+        "share .3 at 7": 0.3,
+        "drop, share .1": -0.1,
+        "drop, worst share": 0.0,
+    }
 
     def simulate(name: str, images: int) -> dict[str, Any]:
-        share, rng, alarms = abs(kinds[name]), np.random.default_rng(images), 0
+        share = abs(kinds[name]) or WORST_DROP[images]
+        rng, alarms = np.random.default_rng(images), 0
         mean, items = 7 * share + 1.5 * (1 - share), [str(n) for n in range(images)]
         for _ in range(runs):
             now = np.where(rng.random(images) < share, 7.0, rng.integers(1, 3, images))
@@ -200,6 +227,7 @@ def ranks(runs: int) -> dict[str, Any]:
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
     "means": means,
     "differences": differences,
+    "worst": worst,
     "correlations": correlations,
     "powered": powered,
     "strengths": strengths,
