@@ -49,6 +49,7 @@ def fill(place: Path, count: int) -> None:
                 rows = [row for n in some for row in _asked(run.id, n, rng)]
                 for number, table in enumerate((schema.tasks, schema.judgements, schema.replies)):
                     connection.execute(sa.insert(table), [row[number] for row in rows])
+                connection.execute(sa.insert(schema.scores), [score for row in rows for score in _scores(*row)])
         store.mark(run, "finished", {"statuses": {"ok": count}})
 
 
@@ -69,7 +70,7 @@ def _asked(run: int, n: int, rng: random.Random) -> Iterator[tuple[dict[str, Any
         said = {"key": key, "rubric": rubric.name, "judge": "openai/m", "repeat": 0}
         task = said | {"run_id": run, "item": f"edit-{n:07}", "position": 3 * n + number}
         judgement = said | {
-            "status": "ok" if ok else "invalid", "rubric_hash": rubric.hash, "scores": scores if ok else None,
+            "status": "ok" if ok else "invalid", "rubric_hash": rubric.hash,
             "justifications": dict.fromkeys(scores, REASON) if ok else None, "abstained": {}, "evidence": {},
             "violations": [{"code": "too_long", "message": "long", "factor": None}] if n % 10 == 0 else [],
             "notes": [], "reasons": [], "attempts": 1, "usage": {}, "cost": 0.01, "server_model": "m",
@@ -80,6 +81,13 @@ def _asked(run: int, n: int, rng: random.Random) -> Iterator[tuple[dict[str, Any
             "text": schema.packed(json.dumps(scores)), "request_id": None, "latency": 1.2, "retries": 0, "reasons": [],
         }  # fmt: skip
         yield task, judgement, reply
+
+
+def _scores(_: object, judgement: dict[str, Any], reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if judgement["status"] == "ok":
+        for position, (factor, score) in enumerate(json.loads(schema.unpacked(reply["text"])).items()):
+            place = {"key": judgement["key"], "status": "ok", "position": position}
+            yield {**place, "factor": factor, "score": score}
 
 
 def serve(place: Path) -> tuple[subprocess.Popen[str], int]:
