@@ -167,6 +167,7 @@ def _measured(
     values = np.array([[one.get(name, np.nan) for name in names] for one, _ in rows])
     sight = {name: np.array([seen[name] for _, seen in rows], np.float32) for name in rows[0][1]}
     if cache:
+        cache.parent.mkdir(parents=True, exist_ok=True)
         np.savez(cache, names=np.array(names), values=values, **sight)  # type: ignore[arg-type]
     return names, values, sight
 

@@ -52,7 +52,7 @@ def judge(
     what is passed to the server as it is. Safe inside a running event loop.
 
     What failed is a judgement too, with its `status` and no scores. Raises `InputError` for a rubric, judge, key or
-    option that cannot be meant, `WorldError` where the judge refuses the key or cannot be reached at all.
+    option that is invalid, `WorldError` where the judge refuses the key or cannot be reached at all.
     """
     edit = Edit(
         id, _source(input), _source(edited), instruction, _source(ground_truth), _source(mask), referring_expression
@@ -144,7 +144,7 @@ async def arun(
     only the first so many of what is left. `options` are those of `judge`.
 
     An edit that failed is a row with its status. Raises `InputError` for a manifest, rubric, judge or option that
-    cannot be meant, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
+    is invalid, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
     cannot be written; what was judged by then is kept, and the same call goes on from it.
     """
     path, rows = _rows(manifest, name)

@@ -2,7 +2,7 @@
 
 EditjudgeError
 ├── InputError            your input is wrong: never retried, the message says what to change
-│   ├── UsageError        an option or argument that cannot be meant
+│   ├── UsageError        an invalid option or argument
 │   ├── RubricError       a rubric that is unknown, or a rubric file that breaks its schema
 │   ├── ManifestError     a line or field of a manifest, ratings or scores file
 │   └── ImageError        a picture that cannot be read, is not what it claims, or is too large
@@ -27,7 +27,7 @@ class InputError(EditjudgeError):
 
 
 class UsageError(InputError):
-    """An option or argument that cannot be meant."""
+    """An invalid option or argument."""
 
 
 class RubricError(InputError):

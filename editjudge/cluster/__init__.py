@@ -1,1 +1,1 @@
-"""The same work on a cluster: a conductor whom all workers ask, workers that judge pieces, a driver that gathers."""
+"""The same work on a cluster: a coordinator that all workers ask, workers that judge splits, a driver that gathers."""

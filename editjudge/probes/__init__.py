@@ -1,9 +1,9 @@
 """Known-answer edits: make them, judge a judge with them.
 
 photographs  Photograph, load      what scikit-image carries, and where in it things are
-painting     recoloured, ball ...  operations on pixels
+drawing      recoloured, ball ...  operations on pixels
 defects      FAMILIES, Defect      one defect at a time, at rising doses, each with the factor that must notice
 making       probes, Probe         the whole set: doses, controls, injections; the pretend editors of the demo
-result       figures, Result       sensitivity, specificity, monotonicity, controls and injections from judgements
-shown        tables, html          the same for people
+result       figures, ProbeResult       sensitivity, specificity, monotonicity, controls and injections from judgements
+page         tables, html          the same for people
 """

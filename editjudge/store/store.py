@@ -333,11 +333,11 @@ class Store:
         return {row.hash: {"name": row.name, "content": row.content} for row in rows}
 
     def add_items(self, run: RunRecord | int, rows: Iterable[Item], start: int = 0) -> int:
-        """Keep edits of a run at the positions from `start` on; answers the next position. Twice is once."""
+        """Keep edits of a run at the positions from `start` on; answers the next position. Idempotent."""
         return self._add(items, Item, _id(run), rows, start)
 
     def add_tasks(self, run: RunRecord | int, added: Iterable[Task], start: int = 0) -> int:
-        """Keep tasks of a run at the positions from `start` on; answers the next position. Twice is once."""
+        """Keep tasks of a run at the positions from `start` on; answers the next position. Idempotent."""
         return self._add(tasks, Task, _id(run), added, start)
 
     def append(self, run: RunRecord | int, rows: Sequence[Item] | Sequence[Task]) -> None:

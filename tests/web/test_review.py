@@ -111,7 +111,7 @@ def test_what_people_rated_under_other_names_stands_apart_and_one_pair_is_one(tm
         add_ratings(served.store, [("good-0", "Ada", "alignment", 6), ("good-0", "Ada", "SC", 0.5)])
         edit = httpx.get(f"{served.url}/runs/1/edits/good-0").text
         compared = httpx.get(f"{served.url}/compare?a=1&a_model=good&b_model=poor")
-    scores, apart = edit.split("Rated by people under other names")
+    scores, apart = edit.split("Human ratings on other factors")
     words = " ".join(re.sub(r"<[^>]*>", " ", apart.split("</section>")[0]).split())
     assert words == "SC : 0.5 Ada" and "Ada" in scores
     assert "1 pair." in compared.text
@@ -320,7 +320,7 @@ def test_the_keys_are_listed_and_can_be_switched_off(page: Page, sample: Served)
     page.keyboard.press("?")
     dialog = page.get_by_role("dialog", name="Keys")
     expect(dialog).to_contain_text("next edit that judges or people disagree on")
-    dialog.get_by_label("Single keys do something").uncheck()
+    dialog.get_by_label("Keyboard shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("w")
     assert page.locator("#single").is_hidden()
