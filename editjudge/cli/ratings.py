@@ -29,8 +29,8 @@ def command() -> None:
 def import_(file: Path, run: str | None, manifest: Path | None, store_place: str, as_json: bool) -> None:
     """Bring a file of people's ratings into the store.
 
-    CSV, JSONL or Parquet, with item, rater, factor and score. Importing again changes nothing; a rating that is there already takes the
-    new score. The file is checked whole before any is kept.
+    CSV, JSONL or Parquet, with item, rater, factor and score. Importing again changes nothing; a rating that is
+    there already takes the new score. The file is checked whole before any is kept.
 
     A rating belongs to an edit: its input, output and instruction. --run or --manifest says which edits the items are;
     without either, each id must be of one edit in the store. Ratings of an id that no run has are kept by that id and
