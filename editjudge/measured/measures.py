@@ -51,7 +51,7 @@ def measure(scene: Scene) -> Measures:
         "light": find_shading(scene, change, lit),
         "style": find_style(scene, change),
         "structure": structure,
-        "trust": trust(texture["kept"], share_kept(lit, change.inside), lost, float(change.inside.mean())),
+        "trust": trust(texture["kept"], share_kept(lit, detail.inside), lost, float(change.inside.mean())),
         "redrawn": redrawn(scene),
         "turned": turned(scene, change),
         "natural": natural,

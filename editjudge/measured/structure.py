@@ -71,8 +71,8 @@ def alike(likeness: Array) -> Array:
 
 def share_kept(likeness: Array, inside: Array) -> float:
     """Of the edited region, the share in which things are still the same; NaN where there is no region."""
-    weight = cv2.resize(inside.astype(np.float32), likeness.shape[::-1], interpolation=cv2.INTER_AREA)
-    return _average(alike(likeness), weight)
+    same = cv2.resize(alike(likeness), inside.shape[::-1], interpolation=cv2.INTER_AREA)
+    return float((inside * same).sum() / inside.sum()) if inside.any() else math.nan
 
 
 def trust(kept: float, kept_in_light: float, lost_outside: float, share: float) -> dict[str, float]:
