@@ -32,6 +32,7 @@ PORT = "8427"
 NOT_HERE = re.compile(
     r"^(pip install|make|createdb|vllm|ray|inspect view)\b"  # changes this machine, or needs what it has not
     r"|^python bench/"  # takes minutes or other people's data; tests/bench runs what it can
+    r"|gguf:"  # needs a model's file; tests/servers makes one
     r"|postgresql://|s3://|\.internal\b|0\.0\.0\.0"  # needs servers, or talks to more than this machine
 )
 """Commands that are read and not run: the verbs, options, extras, targets and files that they name must exist."""

@@ -292,7 +292,7 @@ class Planner:
                 fresh.setdefault(work.task.key, work)
         self._in_flight.update(fresh)
         states = await asyncio.to_thread(claim_tasks, self._store, self._claims, fresh)
-        self._elsewhere |= {key: fresh[key] for key in states.elsewhere}
+        self._elsewhere |= {key: work for key, work in fresh.items() if key in states.elsewhere}
         self._in_flight -= {key for key in fresh if states.statuses.get(key) in DONE}
         for work in planned:
             if (status := states.statuses.get(work.task.key)) in DONE:

@@ -183,7 +183,6 @@ def test_a_folder_that_is_called_like_a_run_does_not_hide_it(
         run(tmp_path / "edits.jsonl", store, rubrics=("fidelity",), manner={"name": "mine"})
 
     assert editjudge("report", "mine", "--store", store).out.count("5 judgements")
-    assert "mine: read from" in editjudge("report", "mine", "--store", store).err
     monkeypatch.setenv("EDITJUDGE_STORE", str(store))
     assert editjudge("report", "mine").out.count("5 judgements")
     assert editjudge("report", "./mine", "--store", store).out.count("4 judgements")

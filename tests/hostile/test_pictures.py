@@ -1,6 +1,6 @@
 """Hostile pictures through every door: a right answer or `bad_image`, in memory that does not grow with a claim.
 
-What the opening of single pictures does is held in `tests/test_images.py`; here they come in from outside.
+What the opening of single pictures does is held in `tests/media/test_image.py`; here they come in from outside.
 """
 
 from __future__ import annotations

@@ -168,8 +168,10 @@ def test_a_worker_without_memory_stops_in_words_or_fails_an_edit_and_never_score
     assert told.returncode in (1, 3), (told.returncode, told.stdout, told.stderr)
     assert "memory" in (told.stdout + told.stderr).lower() or "bad_image" in told.stdout, told.stderr
     with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as connection:
-        rows = connection.execute("select status, scores from judgements").fetchall()
-    assert all((status == "ok") == (scores is not None) for status, scores in rows)
+        rows = connection.execute(
+            "select status, (select count(*) from scores where scores.key = judgements.key) from judgements"
+        ).fetchall()
+    assert all((status == "ok") == (scores > 0) for status, scores in rows)
     whole_machine = editjudge(*words)
     assert whole_machine.code == 0 or "none failed" in whole_machine.out, whole_machine.err
 
@@ -282,7 +284,10 @@ def tunnel(goal: str, cut_every: int = 0) -> Iterator[tuple[str, list[int]]]:
 def test_connections_that_are_cut_in_the_middle_of_an_answer_lose_nothing(tmp_path: Path) -> None:
     manifest = edits(tmp_path, 20)
     with stub() as server, tunnel(server.url, cut_every=2) as (url, seen), environment(variables(url)), pacing():
-        done = run(manifest, tmp_path / "s.db", manner={"concurrency": 8})
+        for _ in range(9):  # each start asks three times at most: an answer that was cut off may have been billed
+            done = run(manifest, tmp_path / "s.db", manner={"concurrency": 8})
+            if not done.outcome.summary.failed:
+                break
     assert whole(done, manifest, 20) and len(seen) > 2
 
 

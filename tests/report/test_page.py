@@ -211,7 +211,7 @@ def test_whatever_is_not_markup_is_text(text: str) -> None:
     labels = [dict(entry[1])["aria-label"] for entry in seen if isinstance(entry, tuple) and entry[0] == "div"]
     assert labels == [visible(text)]
     start, end = (n for n, entry in enumerate(seen) if isinstance(entry, tuple) and entry[0] in ("figcaption", "div"))
-    assert "".join(seen[start + 1 : end]).removesuffix("\n") == visible(text).removesuffix("\n")
+    assert "".join(seen[start + 1 : end]).removesuffix("\n") == visible(text)
     assert all(char.isprintable() or char == "\n" for char in visible(text))
 
 

@@ -82,5 +82,5 @@ def judgements(draw: st.DrawFn) -> Judgement:
         schema_mode=draw(st.none() | st.sampled_from(["enforced", "requested", "prompt only"])),
         prepared=draw(st.dictionaries(texts, texts, max_size=2)),
         cost=draw(st.none() | _numbers),
-        created=draw(_numbers),
+        created=draw(st.floats(0, 253_402_300_799)),  # until the year 9999, the last that a calendar has
     )
