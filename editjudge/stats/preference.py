@@ -172,11 +172,11 @@ def bradley_terry(
     np.add.at(wins, (groups.codes, b, a), 1 - share)
     total = wins.sum(axis=0)
     found: list[Strength] = []
-    scales = _scales(total)
+    scales = connected_scales(total)
     for number, members in enumerate(scales, 1):
         inside = np.ix_(range(len(wins)), members, members)
         strength, limits = _strengths(wins[inside], draws, seed)
-        alone = _alone(total, members, scales, names.labels)
+        alone = scale_notes(total, members, scales, names.labels)
         for i in np.argsort(-strength, kind="stable"):
             model = members[i]
             games = round(float(total[model].sum() + total[:, model].sum()))
@@ -186,7 +186,7 @@ def bradley_terry(
     return found
 
 
-def _scales(total: Floats) -> list[list[int]]:
+def connected_scales(total: Floats) -> list[list[int]]:
     """Models that a finite fit holds together, those that won first (Ford, 1957): its graph is strongly connected."""
     reach = _reachable(total[None] > 0)[0]
     together = reach & reach.T
@@ -203,7 +203,7 @@ def _reachable(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return reach
 
 
-def _alone(
+def scale_notes(
     total: Floats, members: Sequence[int], scales: Sequence[Sequence[int]], labels: Sequence[str]
 ) -> tuple[str, ...]:
     """Why these are not on one scale with the others."""
@@ -245,10 +245,10 @@ def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[Interv
         fitted[loose] = np.where(above >= below, np.inf, -np.inf)[loose]
         drawn[row : row + len(fitted)] = fitted
         row += len(fitted)
-    return strength, [_strength_limits(drawn[:, i], played) for i in range(m)]
+    return strength, [strength_limits(drawn[:, i], played) for i in range(m)]
 
 
-def _strength_limits(drawn: Floats, groups: int) -> IntervalEnds:
+def strength_limits(drawn: Floats, groups: int) -> IntervalEnds:
     p = tail(groups)
     lo, hi = np.quantile(drawn, [p, 1 - p], method="inverted_cdf")
     if not (np.isfinite(lo) and np.isfinite(hi)):
