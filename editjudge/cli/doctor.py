@@ -8,28 +8,45 @@ import os
 import platform
 import re
 import urllib.parse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import editjudge
-from editjudge.cli.options import store_option
+from editjudge.cli.options import Finite, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.errors import EditjudgeError, UsageError
+
+if TYPE_CHECKING:
+    from editjudge.judges.server_check import ServerCheck
 
 _PATIENCE = 3.0
 """Seconds for a connection: servers on this machine take milliseconds, those far away less than one."""
 
 
-@click.command(epilog="\b\nExample: editjudge doctor")
+@click.command(epilog="\b\nExamples: editjudge doctor\n          editjudge doctor --server http://127.0.0.1:8000/v1")
+@click.option("--server", metavar="URL", help="Find out what this OpenAI-compatible server really does.")
+@click.option("--model", help="With --server: which of its models. Default: the first that it lists.")
+@click.option(
+    "--timeout", type=Finite(min=1), default=10.0, show_default=True, help="With --server: seconds for all checks."
+)
 @store_option
 @json_option
-def command(store_place: str, as_json: bool) -> None:
+def command(server: str | None, model: str | None, timeout: float, store_place: str, as_json: bool) -> None:
     """What is installed, which judges can be reached, where the store is.
 
     Of keys it says only which variable is set. A judge counts as reached when its address takes a connection; nothing
     is sent over it, so that a key is neither shown nor tried.
+
+    With --server it asks that server some twenty short questions: how many pictures it takes and in which formats,
+    whether it keeps to a JSON schema, whether it gives probabilities, its limits, and what it says to questions that
+    are wrong. What it learns of schemas is remembered for a day, and used by the verbs that ask this server.
     """
+    if server is not None:
+        _check_server(server, model, timeout, as_json)
+        return
+    if model is not None:
+        raise UsageError("--model goes with --server URL")
     found = {
         "editjudge": editjudge.__version__,
         "python": platform.python_version(),
@@ -127,3 +144,47 @@ def _tell(found: dict[str, Any]) -> None:
     for judge in found["judges"]:
         click.echo(f"  {'ok' if judge['ready'] else '-':<4}{judge['judge']:<26}{safe(judge['says'])}")
     click.echo(f"\nstore\n  {'ok' if found['store']['ready'] else '-':<4}{safe(found['store']['says'])}")
+
+
+# --- one server -----------------------------------------------------------------------------------------------
+
+
+def _check_server(url: str, model: str | None, seconds: float, as_json: bool) -> None:
+    from editjudge.judges.server_check import check_server, remember
+
+    check = asyncio.run(check_server(url, model, seconds))
+    try:
+        remember(check)
+    except OSError as error:
+        click.echo(f"editjudge: not remembered for runs: {error.strerror or error}", err=True)
+    if as_json:
+        emit(check.as_json())
+    else:
+        _tell_server(check)
+
+
+def _tell_server(check: ServerCheck) -> None:
+    from editjudge.judges.server_check import MOST_PICTURES
+
+    limits, most = check.limits, check.pictures["max"]
+    tried = " or more" if most == MOST_PICTURES else ""
+    schema = check.schema or "not known"
+    if check.schema == "enforced" and check.schema_request != "json_schema":
+        schema += f", requested as {check.schema_request}"
+    rows = {
+        "pictures": "not known"
+        if most is None
+        else f"{most}{tried} in a question: {', '.join(check.pictures['formats'])}",
+        "schema": schema,
+        "logprobs": check.logprobs or "not known",
+        "context": "not said" if limits["context"] is None else f"{limits['context']:,} tokens",
+        "choices": "not known" if limits["choices"] is None else f"{limits['choices']} in a request",
+    }
+    click.echo(f"{safe(check.server)}, {safe(check.model)}")
+    for name, words in rows.items():
+        click.echo(f"  {name:<16}{words}")
+    click.echo("\nwhat it said")
+    for name, error in check.errors.items():
+        click.echo(f"  {name:<16}{error['status'] or error['code']}: {safe(error['message'])}")
+    if not check.errors:
+        click.echo("  no errors")

@@ -335,7 +335,7 @@ class ChatJudge:
     def _no_reply(self, work: Work, problem: CallFailed, exchanges: list[Exchange], mode: SchemaMode) -> Judgement:
         if problem.kind in ("key", "model"):
             raise JudgeError(f"{self.spec}: {problem}") from None
-        status, code = _outcome(problem)
+        status, code = outcome_of(problem)
         message = str(problem)
         if problem.kind == "context":
             message = context_advice(self.context_setting, message)
@@ -345,7 +345,7 @@ class ChatJudge:
         return work.judgement(status, reasons=(reason,), exchanges=kept, schema_mode=mode)
 
 
-def _outcome(problem: CallFailed) -> tuple[Status, str]:
+def outcome_of(problem: CallFailed) -> tuple[Status, str]:
     """The status and the code of a question that brought no reply."""
     match problem.kind:
         case "refusal":

@@ -39,6 +39,10 @@ class Conversation:
     schema: Mapping[str, Any] | None = None
     """The JSON schema to request; None where the answer is not JSON alone, or the server does not take one."""
     schema_name: str = "answer"
+    top_logprobs: int | None = None
+    """How many alternatives of each token are requested with their probabilities; None: none are."""
+    choices: int = 1
+    """Replies that one request brings, each of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,17 @@ class ChatRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenChoice:
+    """One token of a reply, and what the model might have written in its place."""
+
+    data: bytes
+    """As it stands in the reply; half of a character is bytes too."""
+    logprob: float
+    alternatives: tuple[tuple[bytes, float], ...] = ()
+    """With their natural logarithms of probability, the token itself mostly among them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What a server answered, in one form for all of them."""
 
@@ -72,6 +87,10 @@ class Reply:
     usage: Usage = field(default_factory=Usage)
     model: str | None = None
     request_id: str | None = None
+    tokens: tuple[TokenChoice, ...] = ()
+    """Where their probabilities were requested, and the server gave them."""
+    choices: int = 1
+    """How many replies came with it, itself included."""
 
 
 ProblemKind = Literal[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -9,12 +10,16 @@ from typing import Any, Literal
 from editjudge.judgement import Usage
 from editjudge.judges import body as pieces
 from editjudge.judges.body import Spliced, count, mapping, string
-from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, ProblemKind, Reply
+from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, ProblemKind, Reply, TokenChoice
 from editjudge.rubrics.contract import Finish
 from editjudge.rubrics.prompt import TextPart
 
 MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
 """OpenAI's reasoning models refuse the older `max_tokens`; many compatible servers know nothing else."""
+
+SchemaRequest = Literal["json_schema", "json_object", "guided_json"]
+"""Where the schema stands: in OpenAI's `response_format`; in the older one of llama.cpp and others, which has the type
+`json_object`; in a field of older vLLM."""
 
 _RESERVED = frozenset({"model", "messages", "stream", "n"})
 
@@ -25,6 +30,7 @@ def request(
     parameters: Parameters,
     *,
     max_tokens_field: MaxTokensField = "max_completion_tokens",
+    schema_request: SchemaRequest = "json_schema",
 ) -> ChatRequest:
     """A POST below a base URL that ends in `/v1`."""
     settings = {
@@ -32,7 +38,10 @@ def request(
         "seed": parameters.seed,
         max_tokens_field: parameters.max_tokens,
         "reasoning_effort": parameters.reasoning_effort,
-        "response_format": _response_format(conversation),
+        "n": conversation.choices if conversation.choices > 1 else None,
+        "logprobs": True if conversation.top_logprobs is not None else None,
+        "top_logprobs": conversation.top_logprobs,
+        **_schema_fields(conversation, schema_request),
     }
     body = {
         "model": model,
@@ -59,12 +68,18 @@ def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
             yield {"type": "image_url", "image_url": {"url": url}}
 
 
-def _response_format(conversation: Conversation) -> dict[str, Any] | None:
-    if conversation.schema is None:
-        return None
+def _schema_fields(conversation: Conversation, how: SchemaRequest) -> dict[str, Any]:
+    schema = conversation.schema
+    if schema is None:
+        return {}
+    if how == "guided_json":
+        return {"guided_json": schema}
+    if how == "json_object":
+        return {"response_format": {"type": "json_object", "schema": schema}}
     # A rubric may be called anything; the name of a schema may not.
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", conversation.schema_name)[:64] or "answer"
-    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": conversation.schema}}
+    described = {"name": name, "strict": True, "schema": schema}
+    return {"response_format": {"type": "json_schema", "json_schema": described}}
 
 
 def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
@@ -89,6 +104,8 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         usage=_usage(mapping(document.get("usage"))),
         model=string(document.get("model")) or None,
         request_id=pieces.header(headers, "x-request-id", "apim-request-id") or string(document.get("id")) or None,
+        tokens=_tokens(choice.get("logprobs")),
+        choices=len(document["choices"]),
     )
 
 
@@ -102,6 +119,32 @@ def _text(content: object) -> str:
         texts = (part for part in map(mapping, content) if part.get("type") in ("text", "output_text"))
         return "".join(string(part.get("text")) for part in texts)
     return string(content)
+
+
+def _tokens(logprobs: object) -> tuple[TokenChoice, ...]:
+    """All tokens, or none where one of them is not what it should be."""
+    content = mapping(logprobs).get("content")
+    choices = [_token(entry) for entry in content] if isinstance(content, list) else []
+    return tuple(choice for choice in choices if choice) if all(choices) else ()
+
+
+def _token(entry: object) -> TokenChoice | None:
+    written = _written(entry)
+    others = mapping(entry).get("top_logprobs")
+    alternatives = [_written(other) for other in others] if isinstance(others, list) else []
+    return TokenChoice(*written, tuple(other for other in alternatives if other)) if written else None
+
+
+def _written(entry: object) -> tuple[bytes, float] | None:
+    """The bytes of a token and its logarithm of probability."""
+    fields = mapping(entry)
+    logprob, data = fields.get("logprob"), fields.get("bytes")
+    if not isinstance(logprob, int | float) or isinstance(logprob, bool) or math.isnan(logprob):
+        return None
+    try:
+        return bytes(data) if isinstance(data, list) else string(fields.get("token")).encode(), float(logprob)
+    except (TypeError, ValueError, OverflowError):  # no bytes, half of a surrogate pair, a number beyond all measure
+        return None
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -94,8 +94,9 @@ async def open_judge(
     from editjudge.judges.http import HttpTransport
     from editjudge.judges.prices import prices
     from editjudge.judges.providers import resolve
+    from editjudge.judges.server_check import informed
 
-    endpoint = resolve(spec, options.base_url, needs_key=needs_key)
+    endpoint = informed(resolve(spec, options.base_url, needs_key=needs_key))
     transport = await resources.enter_async_context(HttpTransport(timeout=options.timeout))
     return ChatJudge(
         spec,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-from run.made import Told, editjudge, edits, pacing, rows_of, start, until, write_manifest
+from run.made import Told, editjudge, edits, environment, pacing, rows_of, start, until, write_manifest
 
 from editjudge.rubrics.files import load_one, names
 from editjudge.store.store import Store
@@ -195,3 +195,31 @@ def test_a_run_that_is_stopped_at_once_does_not_wait_for_the_server(tmp_path: Pa
 def busy(address: str) -> bool:
     with urllib.request.urlopen(f"{address}/slots", timeout=30) as response:  # noqa: S310
         return any(slot["is_processing"] for slot in json.load(response))
+
+
+# --- `doctor --server` ----------------------------------------------------------------------------------------
+
+
+def doctor(address: str, cache: Path) -> dict[str, Any]:
+    with environment({"XDG_CACHE_HOME": str(cache)}):
+        told = editjudge("doctor", "--server", address, "--json", "--timeout", 60)
+    assert told.code == 0, told.err
+    document: dict[str, Any] = told.json
+    return document
+
+
+def test_what_the_server_does_is_found_out(tmp_path: Path, tiny_server: str) -> None:
+    check = doctor(tiny_server, tmp_path)
+    assert check["pictures"] == {"max": 16, "formats": ["jpeg", "png", "gif"]}  # stb_image knows no WebP
+    assert (check["schema"], check["logprobs"], check["limits"]["context"]) == ("enforced", "unmasked", 16_384)
+    codes = {name: error["code"] for name, error in check["errors"].items()}
+    assert codes == {
+        **{"webp": "bad_image", "broken_picture": "bad_image"},
+        **{"choices": "request_rejected", "long_question": "context_too_small"},
+    }
+
+
+def test_a_server_without_a_projector_takes_no_pictures(tmp_path: Path, blind_server: str) -> None:
+    check = doctor(blind_server, tmp_path)
+    assert check["pictures"] == {"max": 0, "formats": []} and check["schema"] == "enforced"
+    assert "mmproj" in check["errors"]["png"]["message"]

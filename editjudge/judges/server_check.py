@@ -1,0 +1,399 @@
+"""What a server of the chat format really does, asked in about ten seconds and remembered for a day.
+
+What is learned may choose how a schema is requested. It changes no question, no layout and no key. A check that could
+not be made is None, with the reason among the errors: never taken for "nothing wrong".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import dataclasses
+import hashlib
+import io
+import json
+import math
+import os
+import secrets
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from editjudge.errors import JudgeError, UsageError
+from editjudge.judges import body as pieces
+from editjudge.judges.body import cleaned, count, mapping, string
+from editjudge.judges.chat import outcome_of
+from editjudge.judges.http import HttpTransport, Response
+from editjudge.judges.messages import (
+    CallFailed,
+    ChatRequest,
+    Conversation,
+    EncodedPicture,
+    Parameters,
+    Reply,
+    TokenChoice,
+)
+from editjudge.judges.openai import SchemaRequest
+from editjudge.judges.providers import PROVIDERS, Endpoint, checked_url, resolve
+from editjudge.rubrics.prompt import ImagePart, TextPart
+
+SECONDS = 10.0
+"""For all checks together."""
+_FRESH = 86_400
+"""Seconds for which an answer is used: a server may be started with other options tomorrow."""
+MOST_PICTURES = 16
+"""In one question; no rubric shows as many."""
+_MOST_CONTEXT = 65_536
+"""Tokens of a context that is overrun on purpose; more would take long to send and, if it is taken, to read."""
+_FORMATS = ("jpeg", "png", "webp", "gif")
+_MODELS = 50
+"""Names of a server's list that are shown."""
+
+SchemaSupport = Literal["enforced", "ignored", "refused"]
+LogprobSupport = Literal["masked", "unmasked", "none"]
+"""`masked`: of what the schema allows; `unmasked`: of what the model would have written without it."""
+
+
+@dataclass(frozen=True)
+class ServerCheck:
+    """What one model at one address does."""
+
+    server: str
+    model: str
+    pictures: Mapping[str, Any]
+    """`max`: pictures that one question may show, as far as was tried; `formats`: those that were taken."""
+    schema: SchemaSupport | None
+    logprobs: LogprobSupport | None
+    limits: Mapping[str, Any]
+    errors: Mapping[str, Mapping[str, Any]]
+    """By check, what the server said, and the status that a judgement would have."""
+    schema_request: SchemaRequest = "json_schema"
+    """The way of requesting a schema that works."""
+    checked: float = 0.0
+    """Seconds since 1970."""
+
+    def as_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+async def check_server(url: str, model: str | None = None, seconds: float = SECONDS) -> ServerCheck:
+    """Ask a server what it does. Raises `JudgeError` where it does not answer a plain question."""
+    async with HttpTransport(timeout=seconds) as transport:
+        end = time.monotonic() + seconds
+        endpoint, listed = await _find(url, model, transport)
+        return await _Examiner(endpoint, listed, transport, seconds, end).examine()
+
+
+def _provider_of(url: str) -> str:
+    """Whose key may go there: that of the provider whose address it is, else that of a server of one's own."""
+    for name, provider in PROVIDERS.items():
+        own = next((os.environ[v] for v in provider.base_variables if os.environ.get(v)), provider.base_url)
+        if provider.wire == "openai" and name != "azure" and own and own.strip().rstrip("/") == url:
+            return name
+    return "openai-compatible"
+
+
+async def _find(url: str, model: str | None, transport: HttpTransport) -> tuple[Endpoint, list[dict[str, Any]]]:
+    """The address below which it answers, which mostly ends in /v1, a model that it has, and its list of models."""
+    url = checked_url(url, "--server")
+    bases = [url] if urllib.parse.urlsplit(url).path else [f"{url}/v1", url]
+    for base in bases:
+        endpoint = resolve(f"{_provider_of(base)}/{model or 'model'}", base)
+        if listed := await _listed(endpoint, transport):
+            return dataclasses.replace(endpoint, model=model or listed[0]["id"]), listed
+    if model is None:
+        raise UsageError(f"{url} lists no models: name one with --model")
+    return resolve(f"{_provider_of(bases[0])}/{model}", bases[0]), []
+
+
+async def _listed(endpoint: Endpoint, transport: HttpTransport) -> list[dict[str, Any]]:
+    """The models that a server lists; none where it has no list."""
+    address, headers = endpoint.address(ChatRequest("models", ()))
+    try:
+        response = await transport.get(address, headers)
+    except CallFailed as problem:
+        raise JudgeError(f"{endpoint.url}: {endpoint.redacted(str(problem), error=True)}") from None
+    if response.status in (401, 403):
+        raise JudgeError(_refuses_key(endpoint, f"HTTP {response.status}"))
+    models = pieces.document(endpoint.redacted_body(response.body, error=True)).get("data")
+    if response.status != 200 or not isinstance(models, list):
+        return []
+    return [entry for entry in map(mapping, models[:_MODELS]) if string(entry.get("id")).strip()]
+
+
+def _refuses_key(endpoint: Endpoint, message: str) -> str:
+    variables = " or ".join(PROVIDERS[endpoint.provider].key_variables)
+    return f"{endpoint.url} takes no questions with this key or without one ({message}): set {variables}"
+
+
+_PLAIN = "Write the word yes and nothing else."
+
+
+class _Examiner:
+    """The checks, the most important first: what the time does not suffice for is not known."""
+
+    def __init__(
+        self, endpoint: Endpoint, listed: list[dict[str, Any]], transport: HttpTransport, seconds: float, end: float
+    ) -> None:
+        self._endpoint, self._listed, self._transport = endpoint, listed, transport
+        self._seconds, self._end = seconds, end
+        self._errors: dict[str, dict[str, Any]] = {}
+        # Some models of OpenAI refuse an answer of one token.
+        self._few = 16 if PROVIDERS[endpoint.provider].needs_key else 1
+
+    async def examine(self) -> ServerCheck:
+        started = time.monotonic()
+        plain = await self._plain()
+        limits: dict[str, Any] = {"seconds": round(time.monotonic() - started, 3)}
+        schema, schema_request = await self._schema()
+        logprobs, limits["top_logprobs"] = await self._logprobs(schema, schema_request)
+        pictures, limits["picture_tokens"] = await self._pictures(plain)
+        limits["choices"] = await self._choices()
+        limits["context"] = context = self._context()
+        await self._provoke(context)
+        limits["models"] = [cleaned(entry["id"]) for entry in self._listed]
+        return ServerCheck(
+            server=self._endpoint.url,
+            model=cleaned(self._endpoint.model),
+            pictures=pictures,
+            schema=schema,
+            logprobs=logprobs,
+            limits=limits,
+            errors=self._errors,
+            schema_request=schema_request,
+            checked=time.time(),
+        )
+
+    # --- asking ---
+
+    async def _ask(
+        self, text: str = _PLAIN, pictures: Sequence[EncodedPicture] = (), max_tokens: int | None = None, **more: Any
+    ) -> Reply:
+        """Raises `CallFailed`, in words without a key."""
+        roles = {f"picture {n}": picture for n, picture in enumerate(pictures)}
+        parts = (*(ImagePart(role) for role in roles), TextPart(text))
+        how = {name: more.pop(name) for name in ("schema", "top_logprobs") if name in more}
+        request = _request(
+            self._endpoint, Conversation(parts, roles, **how), Parameters(max_tokens=max_tokens or self._few), **more
+        )
+        response = await self._post(request)
+        try:
+            body = self._endpoint.redacted_body(response.body, error=True)
+            return self._endpoint.reply(response.status, response.headers, body)
+        except CallFailed as problem:
+            raise problem.saying(self._endpoint.redacted(str(problem), error=True)) from None
+
+    async def _post(self, request: ChatRequest) -> Response:
+        left = self._end - time.monotonic()
+        if left <= 0.0:
+            raise CallFailed("timeout", f"not asked: {self._seconds:g} s were over")
+        return await self._transport.post(*self._endpoint.address(request), request.body, left / self._seconds)
+
+    async def _try(self, check: str, *words: Any, **more: Any) -> Reply | CallFailed:
+        """The reply, or the problem, which is then among the errors."""
+        try:
+            return await self._ask(*words, **more)
+        except CallFailed as problem:
+            status, code = (None, problem.kind) if problem.kind in ("key", "model") else outcome_of(problem)
+            self._errors[check] = {"status": status, "code": code, "message": str(problem)}
+            return problem
+
+    def _unknown(self, check: str, message: str) -> None:
+        self._errors[check] = {"status": None, "code": "unknown", "message": message}
+
+    # --- the checks ---
+
+    async def _plain(self) -> Reply:
+        try:
+            return await self._ask()
+        except CallFailed as problem:
+            if problem.kind == "key":
+                raise JudgeError(_refuses_key(self._endpoint, str(problem))) from None
+            raise JudgeError(f"{self._endpoint.url} does not answer a plain question: {problem}") from None
+
+    async def _schema(self) -> tuple[SchemaSupport | None, SchemaRequest]:
+        """Whether a word that nobody could guess is written where only the schema has it."""
+        first: SchemaSupport | None = None
+        ways = get_args(SchemaRequest)
+        for way in ways:
+            check = "schema" if way == ways[0] else f"schema as {way}"
+            support = await self._schema_by(way, check)
+            if support == "enforced":
+                return "enforced", way
+            if way == ways[0]:
+                first = support
+            if support is None:
+                break
+        return first, "json_schema"
+
+    async def _schema_by(self, way: SchemaRequest, check: str) -> SchemaSupport | None:
+        word = _unlikely_word()
+        reply = await self._try(check, max_tokens=64, schema=_only(word), schema_request=way)
+        if isinstance(reply, CallFailed):
+            return "refused" if reply.kind in ("schema", "request") else None
+        if word in reply.text:
+            return "enforced"
+        if not reply.text.strip():
+            self._unknown(check, "the answer was empty: the model may have spent its 64 tokens on thinking")
+            return None
+        return "ignored"
+
+    async def _logprobs(
+        self, schema: SchemaSupport | None, way: SchemaRequest
+    ) -> tuple[LogprobSupport | None, int | None]:
+        word = _unlikely_word()
+        how: dict[str, Any] = {"schema": _only(word), "schema_request": way} if schema == "enforced" else {}
+        for most in (20, 5):
+            reply = await self._try("logprobs", max_tokens=64, top_logprobs=most, **how)
+            if isinstance(reply, Reply):
+                self._errors.pop("logprobs", None)
+                break
+        if isinstance(reply, CallFailed):
+            return ("none" if reply.kind in ("request", "schema") else None), None
+        if not reply.tokens:
+            return "none", None
+        if schema is None:
+            self._unknown("logprobs", "they are given; whether the schema masks them is not known without a schema")
+            return None, most
+        masked = schema == "enforced" and _is_masked(reply.tokens, word.encode())
+        return "masked" if masked else "unmasked", most
+
+    async def _pictures(self, plain: Reply) -> tuple[dict[str, Any], int | None]:
+        samples = {name: _sample(name) for name in _FORMATS}
+        replies = await asyncio.gather(*(self._try(name, pictures=[one]) for name, one in samples.items()))
+        taken = {name: reply for name, reply in zip(samples, replies, strict=True) if isinstance(reply, Reply)}
+        if not taken:
+            refused = all(isinstance(reply, CallFailed) and not reply.passing for reply in replies)
+            return {"max": 0 if refused else None, "formats": []}, None
+        name, one = next(iter(taken.items()))
+        before, after = plain.usage.input_tokens, one.usage.input_tokens
+        tokens = after - before if before is not None and after is not None else None
+        if tokens is not None and tokens <= 0:
+            self._unknown("pictures", "a question counts no more tokens with a picture than without: is it looked at?")
+        return {"max": await self._most_pictures(samples[name]), "formats": [*taken]}, tokens
+
+    async def _most_pictures(self, picture: EncodedPicture) -> int | None:
+        """By halving: one was taken."""
+        low, high, trying = 1, MOST_PICTURES + 1, MOST_PICTURES
+        while high - low > 1:
+            reply = await self._try("many_pictures", pictures=[picture] * trying)
+            if isinstance(reply, Reply):
+                low = trying
+            elif reply.passing and reply.kind != "server":
+                return low if low > 1 else None
+            else:
+                high = trying
+            trying = (low + high) // 2
+        return low
+
+    async def _choices(self) -> int | None:
+        """How many replies one request brings, of four."""
+        for number in (4, 2):
+            reply = await self._try("choices", choices=number)
+            if isinstance(reply, Reply):
+                return reply.choices
+            if reply.passing:
+                return None
+        return 1
+
+    def _context(self) -> int | None:
+        """Tokens, as the list of models says: vLLM and SGLang, llama.cpp, OpenRouter."""
+        entry = next((entry for entry in self._listed if entry["id"] == self._endpoint.model), {})
+        places = (entry.get("max_model_len"), mapping(entry.get("meta")).get("n_ctx"), entry.get("context_length"))
+        return next((number for place in places if (number := count(place))), None)
+
+    async def _provoke(self, context: int | None) -> None:
+        """What it says to questions that are wrong on purpose."""
+        broken = EncodedPicture("image/png", base64.b64encode(b"\x89PNG\r\n\x1a\nthis is no picture"))
+        wrong: dict[str, dict[str, Any]] = {"broken_picture": {"pictures": [broken]}}
+        if context and context <= _MOST_CONTEXT:
+            wrong["long_question"] = {"text": "x, " * context}
+        for check, more in wrong.items():
+            if isinstance(await self._try(check, **more), Reply):
+                self._errors[check] = {"status": "ok", "code": "accepted", "message": "it was answered all the same"}
+
+
+def _request(
+    endpoint: Endpoint, conversation: Conversation, parameters: Parameters, choices: int = 1, **options: Any
+) -> ChatRequest:
+    conversation = dataclasses.replace(conversation, choices=choices)
+    return dataclasses.replace(endpoint, options={**endpoint.options, **options}).request(conversation, parameters)
+
+
+def _unlikely_word() -> str:
+    return "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(10))
+
+
+def _only(word: str) -> dict[str, Any]:
+    """A schema that one answer keeps."""
+    properties = {"code": {"type": "string", "enum": [word]}}
+    return {"type": "object", "properties": properties, "required": ["code"], "additionalProperties": False}
+
+
+def _is_masked(tokens: Sequence[TokenChoice], word: bytes) -> bool:
+    """Whether nothing but the word had a probability where only the word was allowed."""
+    start = b"".join(token.data for token in tokens).find(word)
+    place = 0
+    masses = []
+    for token in tokens:
+        if 0 <= start <= place < start + len(word):
+            rest = word[place - start :]
+            choices = dict(token.alternatives) | {token.data: token.logprob}
+            legal = (logprob for data, logprob in choices.items() if data and _spells(data, rest))
+            masses.append(sum(math.exp(min(logprob, 0.0)) for logprob in legal))
+        place += len(token.data)
+    return bool(masses) and min(masses) > 0.9
+
+
+def _spells(data: bytes, rest: bytes) -> bool:
+    """Whether a token is the next piece of what must be written, perhaps with the quotation mark after it."""
+    return rest.startswith(data) or data.startswith(rest)
+
+
+def _sample(name: str) -> EncodedPicture:
+    """A small picture that no two pixels of are alike."""
+    from PIL import Image
+
+    picture = Image.linear_gradient("L").resize((64, 64)).convert("RGB")
+    out = io.BytesIO()
+    picture.save(out, name.upper())
+    return EncodedPicture(f"image/{name}", base64.b64encode(out.getvalue()))
+
+
+# --- remembering ----------------------------------------------------------------------------------------------
+
+
+def _place(url: str, model: str) -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    digest = hashlib.sha256(f"{url}\n{model}".encode()).hexdigest()
+    return Path(cache) / "editjudge" / "servers" / f"{digest[:32]}.json"
+
+
+def remember(check: ServerCheck) -> None:
+    """For the runs of a day. Raises `OSError` where there is no place for it."""
+    place = _place(check.server, check.model)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as file:
+        json.dump(check.as_json(), file)
+    os.replace(file.name, place)
+
+
+def informed(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, with a schema requested in the way that the server was found to take, if it was checked today."""
+    if endpoint.wire != "openai":
+        return endpoint
+    try:
+        document = json.loads(_place(endpoint.url, endpoint.model).read_bytes())
+        fresh = 0 <= time.time() - document["checked"] < _FRESH
+        support, way = document["schema"], document["schema_request"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, RuntimeError):
+        return endpoint  # not checked, or by another version
+    modes: dict[Any, Any] = {"enforced": "enforced", "ignored": "requested", "refused": "prompt only"}
+    if not fresh or support not in get_args(SchemaSupport) or way not in get_args(SchemaRequest):
+        return endpoint
+    options = {**endpoint.options, "schema_request": cast(SchemaRequest, way)}
+    return dataclasses.replace(endpoint, schema_mode=modes[support], options=options)
