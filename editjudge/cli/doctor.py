@@ -168,7 +168,7 @@ def _tell_server(check: ServerCheck) -> None:
 
     limits, most = check.limits, check.pictures["max"]
     tried = " or more" if most == MOST_PICTURES else ""
-    schema = check.schema or "not known"
+    schema: str = check.schema or "not known"
     if check.schema == "enforced" and check.schema_request != "json_schema":
         schema += f", requested as {check.schema_request}"
     rows = {

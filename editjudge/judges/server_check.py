@@ -39,7 +39,7 @@ from editjudge.judges.messages import (
 )
 from editjudge.judges.openai import SchemaRequest
 from editjudge.judges.providers import PROVIDERS, Endpoint, checked_url, resolve
-from editjudge.rubrics.prompt import ImagePart, TextPart
+from editjudge.rubrics.prompt import ImagePart, Part, TextPart
 
 SECONDS = 10.0
 """For all checks together."""
@@ -175,7 +175,7 @@ class _Examiner:
     ) -> Reply:
         """Raises `CallFailed`, in words without a key."""
         roles = {f"picture {n}": picture for n, picture in enumerate(pictures)}
-        parts = (*(ImagePart(role) for role in roles), TextPart(text))
+        parts: tuple[Part, ...] = (*(ImagePart(role) for role in roles), TextPart(text))
         how = {name: more.pop(name) for name in ("schema", "top_logprobs") if name in more}
         request = _request(
             self._endpoint, Conversation(parts, roles, **how), Parameters(max_tokens=max_tokens or self._few), **more

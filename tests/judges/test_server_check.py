@@ -110,7 +110,7 @@ def good(request: Document, mass: float = 1.0, supports: str = "json_schema") ->
     choices = [saying(text, length)["choices"][0]] * request.get("n", 1)
     if request.get("logprobs"):
         pieces = [text[:9], *text[9:]] if enforced else [text]
-        content = [{"token": p, "logprob": math.log(mass), "top_logprobs": []} for p in pieces]
+        content: list[Document] = [{"token": p, "logprob": math.log(mass), "top_logprobs": []} for p in pieces]
         choices = [choices[0] | {"logprobs": {"content": content}}]
     return 200, saying(text, length) | {"choices": choices}
 

@@ -214,8 +214,10 @@ def test_what_the_server_does_is_found_out(tmp_path: Path, tiny_server: str) -> 
     assert (check["schema"], check["logprobs"], check["limits"]["context"]) == ("enforced", "unmasked", 16_384)
     codes = {name: error["code"] for name, error in check["errors"].items()}
     assert codes == {
-        **{"webp": "bad_image", "broken_picture": "bad_image"},
-        **{"choices": "request_rejected", "long_question": "context_too_small"},
+        "webp": "bad_image",
+        "broken_picture": "bad_image",
+        "choices": "request_rejected",
+        "long_question": "context_too_small",
     }
 
 
