@@ -1,0 +1,554 @@
+"""A set's published score: a formula over the factors of its rubrics, read strictly and said in words.
+
+The language is arithmetic, comparisons, `and`, `or`, `not` and the functions below, over these names::
+
+    sc.quality        the factor `quality` of the rubric `sc`; sc["Over-editing"] where a key is no plain word
+    sc.*              all factors of `sc`;  *  all factors of the set
+    quality           the factor of that name, or the only factor of the rubric of that name
+    item.edit_type    a column of the manifest, to be compared with a text
+    overall           a score that stands before this one
+
+A factor of several rubrics, all factors of a rubric, and a rubric that is asked `for_each` are lists, which stand in
+the functions that make one value of many. `Formula.words` says a formula to people, and `Term.ends` bounds its value;
+`editjudge.rubrics.scoring` computes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import math
+import re
+import tokenize
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from editjudge.errors import RubricError, near_miss
+from editjudge.rubrics.model import Scale
+
+Ends = tuple[float, float]
+
+REDUCTIONS = ("min", "max", "mean", "geomean", "sum", "all", "any", "count", "full")
+"""One value of many. What was not asked is left out of them, and all that was asked must have a value."""
+
+FUNCTIONS = {
+    **dict.fromkeys(REDUCTIONS, (1, None)),
+    "sqrt": (1, 1),
+    "abs": (1, 1),
+    "if": (3, 3),
+    "applies": (1, None),
+    "asked": (1, 1),
+    "scored": (1, 1),
+    "share": (1, 1),
+    "weights": (1, 1),
+    "by": (2, 3),
+    "factor": (2, 2),
+}
+"""Every function, with the least and the largest number of arguments."""
+
+_MAX_LENGTH, _MAX_DEPTH, _MAX_TERMS = 2_000, 30, 1_000
+"""Bounds of one formula, the scores that it names included: the longest published one has some 200 characters."""
+
+_ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_EVERY, _IF = "_every_", "_if_"
+"""What `*` and `if(` become before Python's parser reads the formula."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a formula knows of one rubric of its set."""
+
+    name: str
+    factors: Mapping[str, Scale]
+    for_each: bool = False
+    """Asked once for each element of a list, so that each of its factors has many values."""
+
+
+Ref = tuple[str, str]
+"""A rubric's name and a factor's key."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of a formula."""
+
+    op: str
+    parts: tuple[Term, ...] = ()
+    value: float | str = 0.0
+    """Of a number or a text; of `by` and of a column, the column's name; of factors, what the formula calls them."""
+    refs: tuple[Ref, ...] = ()
+    """Of `factors`: which."""
+    scales: tuple[Scale, ...] = ()
+    """Of `factors`: theirs."""
+    cases: tuple[str, ...] = ()
+    """Of `by`: the column's values, in the order of the parts."""
+    shape: tuple[str, ...] = ()
+    """Of a list, the rubric of each of its values; empty for a single value. Lists of one shape can be combined."""
+    choices: tuple[str, ...] = ()
+    """The words that it may be, where it is no number."""
+    ends: Ends | None = None
+    """The lowest and the highest value, where they are known."""
+
+    @property
+    def many(self) -> bool:
+        return bool(self.shape)
+
+    @property
+    def is_word(self) -> bool:
+        return bool(self.choices) or self.op in ("text", "column")
+
+    def walk(self) -> Iterator[Term]:
+        """This term and all that it is made of."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+@dataclass(frozen=True)
+class Formula:
+    """One named score of a set."""
+
+    name: str
+    text: str
+    term: Term
+    repeats: Literal["after", "before"] = "after"
+    """`before`: the mean of each factor over repeats and samples goes into the formula; `after`: the formula's value of
+    each of them, and then their mean."""
+    direction: Literal["up", "down"] = "up"
+    description: str = ""
+
+    @property
+    def refs(self) -> frozenset[Ref]:
+        return frozenset(ref for term in self.term.walk() for ref in term.refs)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the manifest that it looks at."""
+        return frozenset(str(term.value) for term in self.term.walk() if term.op in ("column", "by"))
+
+    @property
+    def words(self) -> str:
+        """For the foot of a table: `overall = sqrt(min SC x min PQ)`."""
+        mean = ", of the means over repeats" if self.repeats == "before" else ""
+        return f"{self.name} = {_say(self.term)}{mean}"
+
+
+@dataclass(frozen=True)
+class ScoreEntry:
+    """A score as a file has it, where more is to be said than its formula."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
+    formula: str
+    repeats: Literal["after", "before"] = "after"
+    direction: Literal["up", "down"] = "up"
+    description: str = ""
+
+
+def formulas(scores: Mapping[str, str | Mapping[str, Any]], members: Sequence[Member]) -> list[Formula]:
+    """The scores of a set, each over its factors and the scores before it; `RubricError` says which one is wrong."""
+    known: list[Formula] = []
+    for name, entry in scores.items():
+        try:
+            content = ScoreEntry(entry) if isinstance(entry, str) else ScoreEntry(**entry)
+        except TypeError:
+            raise RubricError(f"score {name}: expected a formula, or keys of {_fields()} with `formula`") from None
+        if content.repeats not in ("after", "before") or content.direction not in ("up", "down"):
+            raise RubricError(f"score {name}: repeats is `after` or `before`, direction `up` or `down`")
+        if not re.fullmatch(r"[^\W\d]\w*", name) or name in FUNCTIONS or name == _EVERY:
+            raise RubricError(f'score "{name}": a name is a word of letters, digits and _, and none of the functions')
+        if any(name in member.factors for member in members):
+            raise RubricError(f'score "{name}": a factor has that name; call the score otherwise')
+        term = parse(str(content.formula), members, known, f"score {name}")
+        known.append(Formula(name, str(content.formula), term, content.repeats, content.direction, content.description))
+    return known
+
+
+def parse(text: str, members: Sequence[Member], known: Sequence[Formula] = (), where: str = "formula") -> Term:
+    """The formula as a tree, checked against what the set has: one number for each edit."""
+    if len(text) > _MAX_LENGTH:
+        raise RubricError(f"{where}: longer than {_MAX_LENGTH:,} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's remarks on the code that this is not
+            tree = ast.parse(_as_python(text), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
+        why = error.msg if isinstance(error, SyntaxError) else str(error.args[0] if error.args else error)
+        raise RubricError(f"{where}: {text!r:.120} cannot be read: {why}") from None
+    term = _Reader(members, {one.name: one.term for one in known}, where).read(tree.body)
+    if term.many:
+        raise RubricError(f"{where}: has many values for one edit: put them into one of {', '.join(REDUCTIONS)}")
+    if term.is_word:
+        raise RubricError(f'{where}: is a word and no number: compare it with one, as in answer == "yes"')
+    if sum(1 for _ in term.walk()) > _MAX_TERMS:
+        raise RubricError(f"{where}: more than {_MAX_TERMS:,} terms, those of the scores that it names included")
+    return term
+
+
+def _fields() -> str:
+    return ", ".join(ScoreEntry.__dataclass_fields__)
+
+
+def _as_python(text: str) -> str:
+    """With names in the place of `*` and of `if(...)`, which are no Python."""
+    # In parentheses a formula may go over several lines.
+    tokens = list(tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline))
+    words: list[tuple[int, str]] = []
+    for number, token in enumerate(tokens):
+        before, after = tokens[number - 1].string if number else "", tokens[number + 1].string if token.string else ""
+        kind, word = token.type, token.string
+        if kind == tokenize.COMMENT:
+            raise ValueError("a formula has no comments")
+        if word == "*" and before in ("(", ",", "."):
+            kind, word = tokenize.NAME, _EVERY
+        elif word == "if" and after == "(" and not _ends_a_value(tokens[number - 1]):
+            word = _IF
+        words.append((kind, word))
+    return tokenize.untokenize(words).strip()
+
+
+def _ends_a_value(token: tokenize.TokenInfo) -> bool:
+    if token.type == tokenize.NAME:
+        return token.string not in ("and", "or", "not", "else", "if")
+    return token.type in (tokenize.NUMBER, tokenize.STRING) or token.string in (")", "]", "}")
+
+
+class _Reader:
+    """Python's syntax tree to terms: only what is listed here is taken."""
+
+    def __init__(self, members: Sequence[Member], scores: Mapping[str, Term], where: str) -> None:
+        self._members = {member.name: member for member in members}
+        self._scores, self._where, self._depth = scores, where, 0
+
+    def read(self, node: ast.expr) -> Term:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise self._wrong(f"nested more than {_MAX_DEPTH} deep")
+        term = self._read(node)
+        self._depth -= 1
+        return term
+
+    def _wrong(self, why: str) -> RubricError:
+        return RubricError(f"{self._where}: {why}")
+
+    def _read(self, node: ast.expr) -> Term:
+        if leaf := self._leaf(node):
+            return leaf
+        match node:
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
+                return self._arithmetic(_ARITHMETIC[type(sign)], self._number(left), self._number(right))
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+                return self._signed(self._number(operand), isinstance(sign, ast.USub))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                part = self._number(operand)
+                return Term("not", (part,), shape=part.shape, ends=(0.0, 1.0))
+            case ast.BoolOp(op=sign, values=values):
+                return self._logic("and" if isinstance(sign, ast.And) else "or", [self._number(v) for v in values])
+            case ast.Compare(left=left, ops=signs, comparators=right):
+                return self._compared([left, *right], [type(sign) for sign in signs])
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._if(self._number(test), self.read(body), self.read(orelse))
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return self._call("if" if name == _IF else name, args)
+        raise self._wrong(f"{ast.unparse(node)[:80]!r} is not part of the language: use arithmetic, {_known()}")
+
+    def _leaf(self, node: ast.expr) -> Term | None:
+        match node:
+            case ast.Constant(value=bool()):
+                raise self._wrong(f"{node.value} is no number; write 1 or 0")
+            case ast.Constant(value=int() | float() as number) if abs(number) <= 1e9:
+                return Term("number", value=float(number), ends=(float(number), float(number)))
+            case ast.Constant(value=str() as text):
+                return Term("text", value=text)
+            case ast.Name(id=name):
+                return self._name(name)
+            case (
+                ast.Attribute(value=ast.Name(id=owner), attr=key)
+                | ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str() as key))
+            ):
+                if owner == "item" and owner not in self._members:
+                    return Term("column", value=key)
+                return self._of(owner, key)
+        return None
+
+    def _number(self, node: ast.expr) -> Term:
+        term = self.read(node)
+        if term.is_word:
+            raise self._wrong(f'{_say(term)} is a word and no number: compare it, as in answer == "yes"')
+        return term
+
+    # names
+
+    def _name(self, name: str) -> Term:
+        if name in self._scores:
+            return self._scores[name]
+        if name == _EVERY:
+            return self._factors([(m.name, key) for m in self._members.values() for key in m.factors], "all factors")
+        refs = [(member.name, name) for member in self._members.values() if name in member.factors]
+        if refs:
+            return self._factors(refs, name)
+        if (member := self._members.get(name)) and len(member.factors) == 1:
+            return self._factors([(name, next(iter(member.factors)))], name)
+        if member:
+            raise self._wrong(f"{name} has {len(member.factors)} factors: name one, as in {name}.x, or write {name}.*")
+        keys = [key for one in self._members.values() for key in one.factors]
+        raise self._wrong(f'no factor is called "{name}"{near_miss(name, [*keys, *self._members, *self._scores])}')
+
+    def _of(self, owner: str, key: str) -> Term:
+        if owner not in self._members:
+            raise self._wrong(f'no rubric of the set is called "{owner}"{near_miss(owner, self._members)}')
+        factors = self._members[owner].factors
+        if key in (_EVERY, "*"):
+            return self._factors([(owner, one) for one in factors], owner)
+        if key not in factors:
+            raise self._wrong(f'{owner} has no factor "{key}"{near_miss(key, factors)} It has {", ".join(factors)}')
+        return self._factors([(owner, key)], f"{owner}.{key}")
+
+    def _factors(self, refs: Sequence[Ref], name: str) -> Term:
+        scales = tuple(self._members[name].factors[key] for name, key in refs)
+        choices = {scale.choices for scale in scales}
+        if len(choices) > 1:
+            raise self._wrong(f"{name}: its factors are numbers and words, or different words")
+        several = len(refs) > 1 or self._members[refs[0][0]].for_each
+        shape = tuple(owner for owner, _ in refs) if several else ()
+        ends = None if choices != {()} else _around([_scale_ends(scale) for scale in scales])
+        return Term("factors", (), name, tuple(refs), scales, shape=shape, choices=choices.pop(), ends=ends)
+
+    # operators
+
+    def _arithmetic(self, sign: str, a: Term, b: Term) -> Term:
+        if sign == "/" and b.op == "number" and not b.value:
+            raise self._wrong("division by 0")
+        ends = _arithmetic_ends(sign, a.ends, b.ends)
+        return Term(sign, (a, b), shape=self._shape(a, b), ends=ends)
+
+    def _signed(self, part: Term, negative: bool) -> Term:
+        if not negative:
+            return part
+        if part.op == "number":
+            return replace(part, value=-float(part.value), ends=(-float(part.value), -float(part.value)))
+        ends = part.ends and (-part.ends[1], -part.ends[0])
+        return Term("neg", (part,), shape=part.shape, ends=ends)
+
+    def _logic(self, op: str, parts: Sequence[Term]) -> Term:
+        return Term(op, tuple(parts), shape=self._shape(*parts), ends=(0.0, 1.0))
+
+    def _compared(self, nodes: Sequence[ast.expr], signs: Sequence[type[ast.cmpop]]) -> Term:
+        terms = [self.read(node) for node in nodes]
+        pairs = []
+        for a, sign, b in zip(terms, signs, terms[1:], strict=False):
+            if sign not in _COMPARISONS:
+                raise self._wrong(f"compare with one of {', '.join(_COMPARISONS.values())}")
+            pairs.append(self._pair(a, _COMPARISONS[sign], b))
+        return pairs[0] if len(pairs) == 1 else self._logic("and", pairs)
+
+    def _pair(self, a: Term, sign: str, b: Term) -> Term:
+        if a.op == "text":
+            a, b = b, a
+        if b.op == "text":
+            if sign not in ("==", "!="):
+                raise self._wrong("words are equal or not: compare them with == or !=")
+            if a.op != "column" and not a.choices:
+                raise self._wrong(f"{_say(a)} is a number and never {b.value!r}")
+            if a.choices and b.value not in a.choices:
+                choices = ", ".join(a.choices)
+                raise self._wrong(f"{_say(a)} is never {b.value!r}{near_miss(str(b.value), a.choices)} It is {choices}")
+        elif any(term.choices or term.op == "column" for term in (a, b)):
+            raise self._wrong(f"{_say(a)} {sign} {_say(b)}: a word is compared with a text in quotation marks")
+        return Term(sign, (a, b), shape=self._shape(a, b), ends=(0.0, 1.0))
+
+    def _shape(self, *terms: Term) -> tuple[str, ...]:
+        shapes = {term.shape for term in terms if term.many}
+        if len(shapes) > 1:
+            raise self._wrong(f"{_list(map(_say, terms))} are lists of different things: reduce each of them first")
+        return shapes.pop() if shapes else ()
+
+    # functions
+
+    def _if(self, test: Term, yes: Term, no: Term) -> Term:
+        if any(term.many for term in (test, yes, no)):
+            raise self._wrong("the parts of an if are single values: reduce a list first")
+        if yes.is_word or no.is_word:
+            raise self._wrong("an if gives a number: compare words inside it")
+        return Term("if", (test, yes, no), ends=_around([yes.ends, no.ends]))
+
+    def _call(self, name: str, args: Sequence[ast.expr]) -> Term:
+        if name not in FUNCTIONS:
+            raise self._wrong(f'no function is called "{name}"{near_miss(name, FUNCTIONS)} There are {_known()}')
+        least, most = FUNCTIONS[name]
+        if len(args) < least or (most is not None and len(args) > most):
+            wanted = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+            raise self._wrong(f"{name} takes {wanted} arguments, not {len(args)}")
+        match name:
+            case "factor":
+                return self._of(*(self._text(arg, "factor") for arg in args))
+            case "weights":
+                return self._weights(args[0])
+            case "by":
+                return self._by(args)
+            case "if":
+                return self._if(self._number(args[0]), self.read(args[1]), self.read(args[2]))
+            case "asked" | "scored" | "full" | "share":
+                return self._on_factors(name, [self._all_of(arg) for arg in args])
+        parts = tuple(self._number(arg) for arg in args)
+        if name in ("sqrt", "abs"):
+            return Term(name, parts, shape=parts[0].shape, ends=_function_ends(name, parts[0].ends))
+        if name == "applies":
+            shape = tuple(one for part in parts for one in part.shape or ("",))
+            return Term(name, parts, shape=shape, ends=_around([part.ends for part in parts]))
+        return Term(name, parts, ends=_reduced_ends(name, parts, self._unbounded(parts)))
+
+    def _all_of(self, node: ast.expr) -> Term:
+        """Where factors are asked for, a rubric stands for all that it has."""
+        if isinstance(node, ast.Name) and node.id in self._members and node.id not in self._scores:
+            return self._of(node.id, _EVERY)
+        return self.read(node)
+
+    def _on_factors(self, name: str, parts: Sequence[Term]) -> Term:
+        for part in parts:
+            if part.op == "applies" and name == "full":
+                self._on_factors(name, part.parts)
+            elif part.op != "factors":
+                raise self._wrong(f"{name}(...) takes factors, as in {name}(sc.quality), not {_say(part)}")
+            elif name in ("full", "share") and any(s.worst is None or s.best is None for s in part.scales):
+                raise self._wrong(f"{name}({_say(part)}): a scale that is open, or of words, has no best score")
+        return Term(name, tuple(parts), shape=parts[0].shape if name == "share" else (), ends=(0.0, 1.0))
+
+    def _text(self, node: ast.expr, function: str) -> str:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        raise self._wrong(f'{function} takes names in quotation marks, as in {function}("sc", "Over-editing")')
+
+    def _weights(self, node: ast.expr) -> Term:
+        if not isinstance(node, ast.Dict) or not node.keys or None in node.keys:
+            raise self._wrong("weights takes {factor: weight, ...}")
+        parts = [self._number(key) for key in node.keys if key is not None]
+        shares = [self.read(value) for value in node.values]
+        if any(share.op != "number" or float(share.value) <= 0 for share in shares):
+            raise self._wrong("a weight is a number above 0")
+        if many := next((part for part in parts if part.many), None):
+            raise self._wrong(f"weights: {_say(many)} has many values: reduce it first")
+        pairs = tuple(Term("weighted", (part, share)) for part, share in zip(parts, shares, strict=True))
+        return Term("weights", pairs, ends=_around([part.ends for part in parts]))
+
+    def _by(self, args: Sequence[ast.expr]) -> Term:
+        match args[0]:
+            case ast.Name(id=column) | ast.Attribute(value=ast.Name(id="item"), attr=column):
+                pass
+            case _:
+                raise self._wrong('by takes a column of the manifest first: by(edit_type, {"add": ..., "remove": ...})')
+        if not isinstance(args[1], ast.Dict) or not args[1].keys:
+            raise self._wrong('by takes {"value of the column": formula, ...} second')
+        cases = [self._text(key, "by") for key in args[1].keys if key is not None]
+        parts = [self._number(value) for value in [*args[1].values, *args[2:]]]
+        if len(set(cases)) < len(args[1].values) or any(part.many for part in parts):
+            raise self._wrong("by: each value of the column once, each with a formula of one value")
+        return Term("by", tuple(parts), value=column, cases=tuple(cases), ends=_around([part.ends for part in parts]))
+
+    def _unbounded(self, parts: Iterable[Term]) -> bool:
+        names = {name for part in parts for term in part.walk() for name, _ in term.refs}
+        return any(self._members[name].for_each for name in names)
+
+
+# what a formula's value can be
+
+
+def _scale_ends(scale: Scale) -> Ends | None:
+    return None if scale.low is None or scale.high is None else (float(scale.low), float(scale.high))
+
+
+def _around(ends: Sequence[Ends | None]) -> Ends | None:
+    known = [one for one in ends if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(ends) else None
+
+
+def _arithmetic_ends(sign: str, a: Ends | None, b: Ends | None) -> Ends | None:
+    if a is None or b is None or (sign == "/" and b[0] <= 0 <= b[1]):
+        return None
+    match sign:
+        case "+":
+            return a[0] + b[0], a[1] + b[1]
+        case "-":
+            return a[0] - b[1], a[1] - b[0]
+        case "*":
+            corners = [x * y for x in a for y in b]
+        case _:
+            corners = [x / y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+def _function_ends(name: str, ends: Ends | None) -> Ends | None:
+    if ends is None:
+        return None
+    if name == "sqrt":
+        return math.sqrt(max(ends[0], 0.0)), math.sqrt(max(ends[1], 0.0))
+    return (0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))), max(map(abs, ends))
+
+
+def _reduced_ends(name: str, parts: Sequence[Term], unbounded: bool) -> Ends | None:
+    if name in ("all", "any"):
+        return 0.0, 1.0
+    around = _around([part.ends for part in parts])
+    if name in ("mean", "geomean", "min", "max") or around is None:
+        return around
+    # What was not asked is left out, so that any number of the terms may be there.
+    most = sum(len(part.refs) if part.op == "factors" else math.inf if part.many else 1 for part in parts)
+    if unbounded or most == math.inf:
+        return None
+    return (0.0, most) if name == "count" else (min(around[0], around[0] * most), max(around[1], around[1] * most))
+
+
+# a formula in words
+
+_LEVEL = {"if": 0, "or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}
+_LEVEL |= dict.fromkeys(_COMPARISONS.values(), 4)
+
+
+def _say(term: Term, least: int = 0) -> str:
+    """In words; in parentheses where what stands around binds as strongly."""
+    text = _said(term)
+    return f"({text})" if _LEVEL.get(term.op, 9) < least else text
+
+
+def _said(term: Term) -> str:
+    if term.op in _PHRASES:
+        return _PHRASES[term.op](*term.parts)
+    if term.op in ("column", "factors"):
+        return str(term.value)
+    if term.op in ("number", "text"):
+        return f'"{term.value}"' if isinstance(term.value, str) else f"{term.value:.10g}"
+    if term.op == "by":
+        cases = [f'{_say(part)} for "{case}"' for case, part in zip(term.cases, term.parts, strict=False)]
+        rest = [f"{_say(term.parts[-1])} for others"] if len(term.parts) > len(term.cases) else []
+        return f"by {term.value}: {_list([*cases, *rest])}"
+    if term.op in _LEVEL:
+        sign, level = {"*": "x", "==": "=", "!=": "is not"}.get(term.op, term.op), _LEVEL[term.op]
+        # A term on the right that binds as strongly keeps its parentheses: a - (b - c).
+        return f" {sign} ".join(_say(part, level + (number > 0)) for number, part in enumerate(term.parts))
+    if len(term.parts) == 1 and term.parts[0].op == "factors" and term.op not in ("sqrt", "abs"):
+        return f"{term.op} {_say(term.parts[0])}"
+    return f"{term.op}({_list(map(_say, term.parts))})"
+
+
+_PHRASES: Mapping[str, Callable[..., str]] = {
+    "neg": lambda part: f"-{_say(part, 7)}",
+    "not": lambda part: f"not {_say(part, 3)}",
+    "if": lambda test, yes, no: f"{_say(yes, 1)} if {_say(test, 1)}, else {_say(no)}",
+    "asked": lambda part: f"{_say(part)} was asked",
+    "scored": lambda part: f"{_say(part)} has a score",
+    "full": lambda *parts: f"full marks in {_list(map(_say, parts))}",
+    "share": lambda part: f"{_say(part)} from 0 (worst) to 1 (best)",
+    "applies": lambda *parts: f"{_list(map(_say, parts))} where it applies",
+    "weights": lambda *pairs: " + ".join(f"{_say(pair.parts[1])} x {_say(pair.parts[0], 6)}" for pair in pairs),
+}
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def _known() -> str:
+    return ", ".join(f"{name}()" for name in FUNCTIONS)

@@ -1,0 +1,264 @@
+"""The value of a formula, for all edits at once: a number, or the reason for none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from editjudge.rubrics.formula import Ref, Term
+
+OK, NOT_ASKED, LEFT_OUT, ABSTAINED, UNDEFINED, FAILED = range(6)
+"""Why a cell has no number; where several meet, the highest counts. `LEFT_OUT` is an abstention inside `applies`; codes
+from `FAILED` on are the caller's own kinds of failure."""
+
+REASONS = ("ok", "not_asked", "abstained", "abstained", "undefined")
+"""What people call the codes below `FAILED`."""
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A row for each edit, a column for each value that it has: one, or as many as a list is long."""
+
+    values: Floats
+    """NaN where `codes` is not OK; of a word, its place among the choices."""
+    codes: Codes
+
+    @classmethod
+    def of(cls, values: Any, codes: Any) -> Cells:
+        """From two arrays of edits, or of edits x values."""
+        numbers, states = np.asarray(values, np.float64), np.asarray(codes, np.uint8)
+        shape = (len(numbers), -1) if numbers.ndim == 1 else numbers.shape
+        numbers, states = numbers.reshape(shape), states.reshape(shape)
+        return cls(np.where(states == OK, numbers, np.nan), states)
+
+    @classmethod
+    def absent(cls, n: int) -> Cells:
+        """Of a rubric that nobody was asked."""
+        return cls.of(np.full(n, np.nan), np.full(n, NOT_ASKED))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The edits that a formula is evaluated for."""
+
+    n: int
+    factors: Mapping[Ref, Cells]
+    """A factor that is not there was not asked."""
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of the manifest."""
+
+
+def evaluate(term: Term, rows: Rows) -> Cells:
+    """The formula's value for each edit."""
+    if term.op in _SPECIAL:
+        return _SPECIAL[term.op](term, rows)
+    parts = [evaluate(part, rows) for part in term.parts]
+    if term.op in _UNARY:
+        return _checked(_UNARY[term.op], parts)
+    if term.op not in _BINARY:
+        return _reduced(term.op, _beside(parts))
+    result = parts[0]
+    for part in parts[1:]:
+        result = _checked(_BINARY[term.op], [result, part])
+    return result
+
+
+_UNARY: Mapping[str, Any] = {
+    "neg": np.negative,
+    "not": lambda a: (a == 0).astype(float),
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+}
+_BINARY: Mapping[str, Any] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "and": lambda a, b: ((a != 0) & (b != 0)).astype(float),
+    "or": lambda a, b: ((a != 0) | (b != 0)).astype(float),
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+def _beside(parts: Sequence[Cells]) -> Cells:
+    if len(parts) == 1:
+        return parts[0]
+    return Cells(np.concatenate([p.values for p in parts], axis=1), np.concatenate([p.codes for p in parts], axis=1))
+
+
+def _checked(function: Any, parts: Sequence[Cells]) -> Cells:
+    """The function's values; the highest code of its arguments; undefined where arithmetic gives no number."""
+    codes = parts[0].codes if len(parts) == 1 else np.maximum(parts[0].codes, parts[1].codes)
+    with np.errstate(all="ignore"):
+        values = np.asarray(function(*(part.values for part in parts)), np.float64)
+    return Cells.of(values, np.where((codes == OK) & ~np.isfinite(values), UNDEFINED, codes))
+
+
+def _chosen(second: Any, yes: Cells, no: Cells) -> Cells:
+    return Cells.of(np.where(second, no.values, yes.values), np.where(second, no.codes, yes.codes))
+
+
+def _number(term: Term, rows: Rows) -> Cells:
+    return Cells.of(np.full(rows.n, float(term.value)), np.zeros(rows.n))
+
+
+def _factors(term: Term, rows: Rows) -> Cells:
+    absent = Cells.absent(rows.n)
+    return _beside([rows.factors.get(ref, absent) for ref in term.refs])
+
+
+def _if(term: Term, rows: Rows) -> Cells:
+    test, yes, no = (evaluate(part, rows) for part in term.parts)
+    chosen = _chosen(test.values == 0, yes, no)
+    return Cells.of(chosen.values, np.where(test.codes, test.codes, chosen.codes))
+
+
+def _compared(term: Term, rows: Rows) -> Cells:
+    left, right = term.parts
+    if left.op == "column":
+        same = _column(str(left.value), rows) == str(right.value)
+        return Cells.of(same == (term.op == "=="), np.zeros(rows.n))
+    if right.op == "text":  # of words, their places among the choices are compared
+        right = Term("number", value=float(left.choices.index(str(right.value))))
+    return _checked(_BINARY[term.op], [evaluate(left, rows), evaluate(right, rows)])
+
+
+def _column(name: str, rows: Rows) -> Any:
+    return np.array(rows.columns.get(name, [""] * rows.n), dtype=object)
+
+
+def _by(term: Term, rows: Rows) -> Cells:
+    column = _column(str(term.value), rows)
+    rest = term.parts[len(term.cases) :]
+    # An edit of a kind that the formula does not name was not asked for this score.
+    result = evaluate(rest[0], rows) if rest else Cells.absent(rows.n)
+    for case, part in zip(term.cases, term.parts, strict=False):
+        result = _chosen((column != case)[:, None], evaluate(part, rows), result)
+    return result
+
+
+def _asked(term: Term, rows: Rows) -> Cells:
+    cells = evaluate(term.parts[0], rows)
+    return Cells.of((cells.codes != NOT_ASKED).any(axis=1), np.zeros(rows.n))
+
+
+def _scored(term: Term, rows: Rows) -> Cells:
+    """Whether there is a number: an abstention has none, of a failure it is not known."""
+    cells = evaluate(term.parts[0], rows)
+    codes = cells.codes.max(axis=1)
+    return Cells.of((cells.codes == OK).any(axis=1), np.where(codes >= UNDEFINED, codes, OK))
+
+
+def _applies(term: Term, rows: Rows) -> Cells:
+    return _left_out(_beside([evaluate(part, rows) for part in term.parts]))
+
+
+def _left_out(cells: Cells) -> Cells:
+    return Cells.of(cells.values, np.where(cells.codes == ABSTAINED, LEFT_OUT, cells.codes))
+
+
+def _each(term: Term, rows: Rows) -> list[tuple[Cells, float, float]]:
+    absent = Cells.absent(rows.n)
+    return [
+        (rows.factors.get(ref, absent), float(scale.worst or 0), float(scale.best or 0))
+        for ref, scale in zip(term.refs, term.scales, strict=True)
+    ]
+
+
+def _share(term: Term, rows: Rows) -> Cells:
+    factors = _each(term.parts[0], rows)
+    return _beside([Cells.of((cells.values - worst) / (best - worst), cells.codes) for cells, worst, best in factors])
+
+
+def _full(term: Term, rows: Rows) -> Cells:
+    columns = []
+    for part in term.parts:
+        apply = part.op == "applies"
+        each = (one for factors in (part.parts if apply else (part,)) for one in _each(factors, rows))
+        best = [Cells.of(cells.values == best, cells.codes) for cells, _, best in each]
+        columns += [_left_out(cells) for cells in best] if apply else best
+    return _reduced("all", _beside(columns))
+
+
+def _weighted(term: Term, rows: Rows) -> Cells:
+    """The weighted mean; the weights of what was asked count as a whole."""
+    cells = _beside([evaluate(one.parts[0], rows) for one in term.parts])
+    weights = np.array([float(one.parts[1].value) for one in term.parts])
+    there = ~_skipped(cells.codes)
+    total, sums = np.zeros(rows.n), np.zeros(rows.n)
+    for column, weight in enumerate(weights):
+        total += np.where(there[:, column], weight * np.nan_to_num(cells.values[:, column]), 0.0)
+        sums += np.where(there[:, column], weight, 0.0)
+    # .3 + .5 + .2 is 1, whatever binary fractions add up to: the published sums are not divided.
+    sums = np.where(np.isclose(sums, np.rint(sums), rtol=0, atol=1e-9), np.rint(sums), sums)
+    with np.errstate(all="ignore"):
+        return Cells.of(total / sums, _joint(cells.codes))
+
+
+def _skipped(codes: Codes) -> Any:
+    return (codes == NOT_ASKED) | (codes == LEFT_OUT)
+
+
+def _joint(codes: Codes) -> Any:
+    """Of each row: the worst code of what was asked; where nothing was, why."""
+    asked = np.where(_skipped(codes), OK, codes).max(axis=1)
+    return np.where(_skipped(codes).all(axis=1), codes.max(axis=1), asked)
+
+
+def _reduced(op: str, cells: Cells) -> Cells:
+    there = ~_skipped(cells.codes)
+    count = there.sum(axis=1)
+    joint = _joint(cells.codes)
+    if op == "count":
+        return Cells.of(count, np.where(count == 0, OK, joint))
+    empty = {"min": np.inf, "max": -np.inf, "geomean": 1.0, "all": 1.0}.get(op, 0.0)
+    values = np.where(there & (cells.codes == OK), cells.values, empty)
+    with np.errstate(all="ignore"):
+        match op:
+            case "min":
+                result = values.min(axis=1)
+            case "max":
+                result = values.max(axis=1)
+            case "all":
+                result = (values != 0).all(axis=1)
+            case "any":
+                result = (values != 0).any(axis=1)
+            case "geomean":
+                negative = (values < 0).any(axis=1)
+                result = np.where(negative, np.nan, np.prod(values, axis=1) ** (1 / np.maximum(count, 1)))
+            case _:
+                # From left to right, as a loop adds them.
+                result = np.zeros(len(values))
+                for column in range(values.shape[1]):
+                    result = result + values[:, column]
+                result = result / np.maximum(count, 1) if op == "mean" else result
+    result = np.asarray(result, np.float64)
+    return Cells.of(result, np.where((joint == OK) & ~np.isfinite(result), UNDEFINED, joint))
+
+
+_SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
+    "number": _number,
+    "factors": _factors,
+    "if": _if,
+    "by": _by,
+    "asked": _asked,
+    "scored": _scored,
+    "applies": _applies,
+    "share": _share,
+    "full": _full,
+    "weights": _weighted,
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), _compared),
+}
+"""Terms that look at more than the values of their parts."""
