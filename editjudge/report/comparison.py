@@ -69,8 +69,9 @@ def differences(
 
 
 def _families(found: Sequence[tuple[str, Difference]], judged: RunData) -> list[ComparisonReport]:
-    factors = [one for one in found if one[1].factor != OVERALL]
-    apart = [one for one in found if one[1].factor == OVERALL]
+    sums = judged.set_scores | {OVERALL}
+    factors = [one for one in found if one[1].factor not in sums]
+    apart = [one for one in found if one[1].factor in sums]
     return [
         _falling(context, d) if d.factor in judged.falling else ComparisonReport(context, d)
         for family in (factors, apart)
@@ -97,14 +98,19 @@ def _between(a: RunData, b: RunData, judges: Mapping[str, str], factors: Sequenc
         (mine, d)
         for mine, theirs in judges.items()
         for d in compare(x.where(judge=mine), y.where(judge=theirs), names=names, on="pair", scales=scales)
-        # An overall mean of other factors is another figure.
-        if factors or d.factor != OVERALL or _overall(a, mine) == _overall(b, theirs)
+        # An overall mean of other factors, or another formula, is another figure.
+        if _formula(a, d.factor) == _formula(b, d.factor)
+        and (factors or d.factor != OVERALL or _overall(a, mine) == _overall(b, theirs))
     ]
 
 
 def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
     other = b.all_scales()
     return {factor: scale for factor, scale in a.all_scales().items() if other.get(factor) == scale}
+
+
+def _formula(judged: RunData, factor: str) -> str:
+    return next((one.words for one in judged.formulas if one.name == factor), "")
 
 
 def _overall(judged: RunData, judge: str) -> tuple[str, ...]:

@@ -16,10 +16,12 @@ from editjudge.errors import InputError, UsageError, near_miss
 from editjudge.judgement import unread
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
+from editjudge.rubrics.formula import Formula
 from editjudge.rubrics.model import Scale
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.contradictions import Count, counts
+from editjudge.store.set_scores import SetScore, SetScorer, scorer_of
 from editjudge.store.store import PENDING, RunRecord, Store
 
 if TYPE_CHECKING:
@@ -68,6 +70,12 @@ class RunData:
     """Factors of rubrics that a program computes: figures of different kinds, which add up to nothing."""
     side: Side = field(default_factory=lambda: Side({}))
     """What its edits are, where the run is to be paired with another one."""
+    formulas: Sequence[Formula] = ()
+    """The scores of its rubric sets, which stand among its scores as factors do."""
+
+    @property
+    def set_scores(self) -> frozenset[str]:
+        return frozenset(formula.name for formula in self.formulas)
 
     @property
     def pending(self) -> int:
@@ -132,26 +140,48 @@ def load(store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: b
     run = store.find_run(word)
     words = {item.item: item.instruction for item in store.items(run)}
     factors, scales, computed = _rubrics(store, run)
-    gathered = _Gathered()
+    scorer = scorer_of(run.spec, store.rubrics())
+    gathered = _Gathered(scorer=scorer)
     parts = [
         Scores.from_judgements(done, factors=factors, slices=(*OWN, *by))
         for done in gathered.through(store.judgements(run, fields=_FIELDS), words, by)
     ]
     _check_slices(gathered.metadata, by)
+    scores = _told_apart(stacked(parts) if parts else Scores.from_judgements([], slices=(*OWN, *by)))
+    formulas = scorer.formulas if scorer else ()
+    legal_scores = {factor: legal for factor, scale in scales.items() if (legal := _legal(scale))}
     return RunData(
         run,
-        _told_apart(stacked(parts) if parts else Scores.from_judgements([], slices=(*OWN, *by))),
-        {factor: legal for factor, scale in scales.items() if (legal := _legal(scale))},
+        stacked([scores, _as_factors(list(scorer.scores()), scores)]) if scorer else scores,
+        legal_scores | {one.name: one.term.ends for one in formulas if one.term.ends},
         factors,
         gathered.statuses,
         _provenance(run, gathered.seen),
         frozenset(gathered.keys),
         counts(store, run) if isinstance(store, Store) else store.contradictions(),
-        frozenset(factor for factor, scale in scales.items() if scale.direction == "down"),
-        frozenset(factor for factor, scale in scales.items() if not scale.steps),
+        frozenset(factor for factor, scale in scales.items() if scale.direction == "down")
+        | {one.name for one in formulas if one.direction == "down"},
+        frozenset(factor for factor, scale in scales.items() if not scale.steps) | {one.name for one in formulas},
         computed,
         Side.of(store.items(run) if pairing else (), run.spec.get("manifest")),
+        formulas,
     )
+
+
+def _as_factors(found: Sequence[SetScore], scores: Scores) -> Scores:
+    """Set scores as rows, with the edit's own model, group and slices."""
+    first = np.full(len(scores.item.labels), len(scores))
+    np.minimum.at(first, scores.item.codes, np.arange(len(scores)))
+    place = {label: int(first[code]) for code, label in enumerate(scores.item.labels) if first[code] < len(scores)}
+    found = [one for one in found if one.item in place]
+    row = scores.take(np.array([place[one.item] for one in found], np.int64))
+    judge = Column.of(one.judge for one in found)
+    none = Column.constant("", len(found))
+    return Scores.of(
+        row.item, Column.of(one.name for one in found), [one.value for one in found],
+        judge=judge, status=[one.reason for one in found], model=row.model, group=row.group, pair=row.pair,
+        repeat=[one.repeat for one in found], slices={**row.slices, "rubric": none, SPEC: judge},
+    )  # fmt: skip
 
 
 def common_judges(a: RunData, b: RunData) -> dict[str, str]:
@@ -207,6 +237,7 @@ class _Gathered:
     seen: dict[str, set[str]] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
     metadata: set[str] = field(default_factory=set)
+    scorer: SetScorer | None = None
 
     def through(
         self, rows: Iterator[dict[str, Any]], words: Mapping[str, str], by: Sequence[str]
@@ -215,6 +246,8 @@ class _Gathered:
             self.metadata.update(name for row in some for name in row["metadata"] or ())
             for row in some:
                 self.statuses[row["judge"], row["rubric"], row["model"] or "", row["status"]] += 1
+                if self.scorer:
+                    self.scorer.add(row)
                 if row["status"] == PENDING:
                     continue
                 self.keys.add(row["key"])
@@ -225,7 +258,10 @@ class _Gathered:
 
 def aggregates(judged: RunData, judge: str) -> list[Aggregate]:
     """What the factors of a judge add up to: the published groups, rubrics of one's own, and all on one scale."""
-    have = [f for f in judged.scores.where(judge=judge).factor.present() if f not in judged.computed]
+    # A set says itself what its factors add up to: a mean beside it would be a figure that nobody published.
+    scored = judged.set_scores | {key for formula in judged.formulas for _, key in formula.refs}
+    left_out = judged.computed | scored
+    have = [f for f in judged.scores.where(judge=judge).factor.present() if f not in left_out]
     online = {name: tuple(factor.key for factor in load_rubric(name).factors) for name in SETS["online"]}
     own = {name: keys for name, keys in judged.rubrics.items() if name not in SETS and name != "reference"}
     groups = {n: f for n, f in {**online, **own}.items() if len(f) > 1 and set(f) <= set(have) and n not in have}

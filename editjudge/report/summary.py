@@ -18,6 +18,7 @@ from editjudge.report.run_data import FALLS_NOTE, SPEC, RunData
 from editjudge.report.tables import Cell as Shown
 from editjudge.report.tables import Figure, Table, between, covered, in_line
 from editjudge.stats.bootstrap import clopper_pearson, evenly
+from editjudge.stats.columns import OK
 from editjudge.stats.noise import Noise, noise
 from editjudge.stats.statistic import FailureBounds, plain
 from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise
@@ -63,7 +64,7 @@ def measure(judged: RunData, by: Sequence[str] = (), *, width: float | None = No
     every, added = judged.with_aggregates()
     scales = judged.all_scales()
     cells = summarise(every, scales=scales)
-    names = {one.name for wanted in added.values() for one in wanted}
+    names = {one.name for wanted in added.values() for one in wanted} | judged.set_scores
     sliced = [name for name in dict.fromkeys(["edit_type", *by]) if len(scores.slices[name].present()) > 1]
     few = {f: scale for f, scale in judged.scales.items() if len(scale) <= FEW_VALUES and f not in judged.continuous}
     rules = {f: min(scale) if f in judged.falling else max(scale) for f, scale in few.items()}
@@ -73,13 +74,24 @@ def measure(judged: RunData, by: Sequence[str] = (), *, width: float | None = No
         [cell for cell in cells if cell.factor not in names],
         {name: summarise(every, by=name, scales=scales) for name in sliced},
         [cell for cell in cells if cell.factor in names],
-        list(dict.fromkeys(one.formula for wanted in added.values() for one in wanted)),
+        list(dict.fromkeys([*_formulas(judged), *(one.formula for wanted in added.values() for one in wanted)])),
         pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
         rank(every, falling=judged.falling) if len(scores.model.present()) > 1 else [],
-        _headlines(cells, added),
+        _headlines(cells, added, judged.set_scores),
         noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
         width,
     )
+
+
+def _formulas(judged: RunData) -> list[str]:
+    """Each score of a set in words, and how its edits without one came to be so."""
+    scores, out = judged.scores, []
+    for formula in judged.formulas:
+        part = scores.where(factor=formula.name) if formula.name in scores.factor.present() else scores.take([])
+        counts = Counter(part.status)
+        why = ", ".join(f"{n:,} {reason}" for reason, n in counts.most_common() if reason != OK)
+        out.append(formula.words + (f"; undefined: {why}" if why else ""))
+    return out
 
 
 def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
@@ -279,8 +291,11 @@ def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
     return (*more, *told)
 
 
-def _headlines(cells: Sequence[Cell], added: Mapping[str, Sequence[Aggregate]]) -> frozenset[tuple[str, str]]:
-    """For each judge the mean of most factors that half of its edits have, or else every factor that has scores."""
+def _headlines(
+    cells: Sequence[Cell], added: Mapping[str, Sequence[Aggregate]], published: frozenset[str] = frozenset()
+) -> frozenset[tuple[str, str]]:
+    """For each judge the published scores of its sets, or the mean of most factors that half of its edits have, or else
+    every factor that has scores."""
     asked, scored = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for cell in cells:
         asked[cell.judge, cell.factor] += cell.n
@@ -291,6 +306,7 @@ def _headlines(cells: Sequence[Cell], added: Mapping[str, Sequence[Aggregate]]) 
         names = {one.name for one in wanted}
         factors = [place for place in asked if place[0] == judge and place[1] not in names]
         widest = [(judge, max(means, key=lambda one: len(one.factors)).name)] if means else []
+        widest += [place for place in asked if place[0] == judge and place[1] in published]
         found.update(widest or [place for place in factors if scored[place]] or factors)
     return frozenset(found)
 

@@ -163,6 +163,8 @@ def formulas(scores: Mapping[str, str | Mapping[str, Any]], members: Sequence[Me
         if any(name in member.factors for member in members):
             raise RubricError(f'score "{name}": a factor has that name; call the score otherwise')
         term = parse(str(content.formula), members, known, f"score {name}")
+        if content.repeats == "before" and any(part.choices for part in term.walk()):
+            raise RubricError(f"score {name}: words have no mean, so repeats cannot come before the formula")
         known.append(Formula(name, str(content.formula), term, content.repeats, content.direction, content.description))
     return known
 

@@ -37,13 +37,22 @@ def export_jsonl(store: Store, run: RunRecord, folder: Path, replies: bool = Fal
     """judgements.jsonl, one line a task, those without a judgement as `pending`; items.jsonl, run.json and, if they
     are wanted, replies.jsonl."""
     write_lines(folder / "judgements.jsonl", store.judgements(run, fields=ROW_FIELDS))
-    write_lines(folder / "items.jsonl", map(dataclasses.asdict, store.items(run)))
+    write_lines(folder / "items.jsonl", _items(store, run))
     if replies:
         write_lines(folder / "replies.jsonl", kept_replies(store, run))
     else:
         (folder / "replies.jsonl").unlink(missing_ok=True)  # of an earlier export
     tables = ["judgements", "items", *(["replies"] if replies else [])]
     return [*(folder / f"{name}.jsonl" for name in tables), _export_run(store, run, folder)]
+
+
+def _items(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
+    """Each edit, with the scores of the run's rubric sets where it has any."""
+    from editjudge.store.set_scores import run_set_scores
+
+    scores = run_set_scores(store, run)
+    for item in store.items(run):
+        yield dataclasses.asdict(item) | ({} if scores is None else {"set_scores": scores.get(item.item, {})})
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:

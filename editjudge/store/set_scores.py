@@ -1,0 +1,190 @@
+"""The scores of rubric sets: each formula's value for each edit, judge and repeat, from what the store keeps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from editjudge.errors import UsageError
+from editjudge.rubrics.formula import Formula, Member, Ref
+from editjudge.rubrics.formula import formulas as parse_formulas
+from editjudge.rubrics.model import Scale
+from editjudge.rubrics.scoring import ABSTAINED, FAILED, NOT_ASKED, OK, REASONS, Cells, Rows, evaluate
+
+if TYPE_CHECKING:
+    from editjudge.store.store import RunRecord, Store
+
+
+@dataclass(frozen=True, slots=True)
+class SetScore:
+    """One score of one edit by one judge."""
+
+    item: str
+    judge: str
+    name: str
+    repeat: int
+    value: float | None
+    reason: str
+    """`ok`, or why there is no value: `not_asked`, `abstained`, `undefined`, or the status of what failed."""
+
+
+@dataclass
+class SetScorer:
+    """Takes the judgements of a run one by one, and then gives the scores of its sets."""
+
+    formulas: Sequence[Formula]
+    choices: Mapping[Ref, tuple[str, ...]] = field(default_factory=dict)
+    """Of the factors that are chosen and not scored, their words in order."""
+
+    def __post_init__(self) -> None:
+        self._keys: dict[str, list[str]] = {}
+        for rubric, key in sorted({ref for formula in self.formulas for ref in formula.refs}):
+            self._keys.setdefault(rubric, []).append(key)
+        self._columns = sorted({column for formula in self.formulas for column in formula.columns})
+        self._judges: dict[str, _Judge] = defaultdict(_Judge)
+        self._reasons = [*REASONS]
+
+    @property
+    def needs_columns(self) -> Sequence[str]:
+        """The columns of the manifest that formulas look at."""
+        return self._columns
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """A judgement as the store gives it: item, judge, rubric, repeat, status, scores, choices, and its columns."""
+        keys = self._keys.get(row["rubric"])
+        judge = self._judges[row["judge"]]
+        item = judge.items.setdefault(row["item"], len(judge.items))
+        if item == len(judge.columns):
+            judge.columns.append(tuple(_text(row, name) for name in self._columns))
+        for key in keys or ():
+            ref = row["rubric"], key
+            value, code = self._value(row, ref)
+            judge.values[ref].append((item, int(row["repeat"] or 0), value, code))
+
+    def _value(self, row: Mapping[str, Any], ref: Ref) -> tuple[float, int]:
+        status, key = row["status"], ref[1]
+        if status not in ("ok", "abstained"):
+            if status not in self._reasons[FAILED:]:
+                self._reasons.append(status)
+            return np.nan, self._reasons.index(status, FAILED)
+        if ref in self.choices:
+            word = (row.get("choices") or {}).get(key)
+            return (np.nan, ABSTAINED) if word is None else (float(self.choices[ref].index(word)), OK)
+        score = (row.get("scores") or {}).get(key)
+        return (np.nan, ABSTAINED) if score is None else (float(score), OK)
+
+    def scores(self) -> Iterator[SetScore]:
+        """Of every edit to which a score applies; one to which none of its rubrics was put has none."""
+        for name, judge in self._judges.items():
+            for formula in self.formulas:
+                yield from self._of(name, judge, formula)
+
+    def _of(self, judge: str, judged: _Judge, formula: Formula) -> Iterator[SetScore]:
+        values = {ref: judged.values[ref] for ref in formula.refs if judged.values[ref]}
+        if not values:
+            return
+        repeats = 1 if formula.repeats == "before" else 1 + max(r for some in values.values() for _, r, _, _ in some)
+        n, items = len(judged.items), list(judged.items)
+        for repeat in range(repeats):
+            cells = {
+                ref: _cells(some, n, None if formula.repeats == "before" or _asked_once(some) else repeat)
+                for ref, some in values.items()
+            }
+            columns = dict(zip(self._columns, zip(*judged.columns, strict=True), strict=True)) if self._columns else {}
+            result = evaluate(formula.term, Rows(n, cells, columns))
+            for item, value, code in zip(items, result.values[:, 0], result.codes[:, 0], strict=True):
+                if code != NOT_ASKED:
+                    number = float(value) if code == OK else None
+                    yield SetScore(item, judge, formula.name, repeat, number, self._reasons[code])
+
+
+@dataclass
+class _Judge:
+    items: dict[str, int] = field(default_factory=dict)
+    columns: list[tuple[str, ...]] = field(default_factory=list)
+    values: dict[Ref, list[tuple[int, int, float, int]]] = field(default_factory=lambda: defaultdict(list))
+    """Of each factor: edit, repeat, value, and the code of the reason for none."""
+
+
+def _asked_once(values: Sequence[tuple[int, int, float, int]]) -> bool:
+    """A rubric that is asked once serves every repeat of the others."""
+    return all(repeat == 0 for _, repeat, _, _ in values)
+
+
+def _cells(values: Sequence[tuple[int, int, float, int]], n: int, repeat: int | None) -> Cells:
+    """One column, or one for each element of a list; without a `repeat` the mean over repeats."""
+    places: dict[tuple[int, int], int] = {}
+    rows = []
+    for item, its_repeat, value, code in values:
+        if repeat is None or its_repeat == repeat:
+            place = places[item, its_repeat] = places.get((item, its_repeat), -1) + 1
+            rows.append((item, place, value, code))
+    width = 1 + max((place for _, place, _, _ in rows), default=0)
+    total, count = np.zeros((n, width)), np.zeros((n, width))
+    codes = np.full((n, width), NOT_ASKED, np.uint8)
+    for item, place, value, code in rows:
+        if code == OK:
+            total[item, place] += value
+            count[item, place] += 1
+            codes[item, place] = OK
+        elif not count[item, place]:
+            # A repeat that failed counts only where no other has an answer, as in every mean over repeats.
+            codes[item, place] = max(code, codes[item, place])
+    return Cells.of(total / np.maximum(count, 1), codes)
+
+
+def _text(row: Mapping[str, Any], name: str) -> str:
+    value = row[name] if row.get(name) is not None else (row.get("metadata") or {}).get(name)
+    return "" if value is None else str(value)
+
+
+def by_item(scores: Iterable[SetScore]) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Item, judge and name to the mean over repeats; None where no repeat has a value."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for one in scores:
+        some = values.setdefault((one.item, one.judge, one.name), [])
+        if one.value is not None:
+            some.append(one.value)
+    means: dict[str, dict[str, dict[str, float | None]]] = {}
+    for (item, judge, name), some in values.items():
+        means.setdefault(item, {}).setdefault(judge, {})[name] = sum(some) / len(some) if some else None
+    return means
+
+
+def scorer_of(spec: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> SetScorer | None:
+    """Of a run's sets, from its frozen spec and the rubrics that the store keeps; None where no set has a score."""
+    formulas: dict[str, Formula] = {}
+    choices: dict[Ref, tuple[str, ...]] = {}
+    for name, content in spec.get("sets", {}).items():
+        members = [_member(one, spec["rubrics"], kept) for one in content["rubrics"]]
+        for formula in parse_formulas(content["score"], members):
+            if formula.name in formulas:
+                raise UsageError(
+                    f'two sets of the run have a score "{formula.name}", one of them {name}: run them apart'
+                )
+            formulas[formula.name] = formula
+        choices |= {(m.name, key): scale.choices for m in members for key, scale in m.factors.items() if scale.choices}
+    return SetScorer(list(formulas.values()), choices) if formulas else None
+
+
+def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], kept: Mapping[str, Mapping[str, Any]]) -> Member:
+    content = kept[hashes[entry["name"]]]["content"]
+    scales = {factor["key"]: Scale.of(factor["scale"]) for factor in content["factors"]}
+    return Member(entry["name"], scales, bool(entry.get("for_each")))
+
+
+_FIELDS = ("item", "judge", "rubric", "repeat", "status", "scores", "edit_type", "metadata")
+
+
+def run_set_scores(store: Store, run: RunRecord) -> dict[str, dict[str, dict[str, float | None]]] | None:
+    """Item, judge and name of a score to its value; None where the run has no set with scores."""
+    scorer = scorer_of(run.spec, store.rubrics())
+    if scorer is None:
+        return None
+    for row in store.judgements(run, fields=_FIELDS):
+        scorer.add(row)
+    return by_item(scorer.scores())

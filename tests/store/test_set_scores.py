@@ -1,0 +1,96 @@
+"""The scores of rubric sets, from judgements as a store gives them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from editjudge.errors import RubricError
+from editjudge.rubrics.formula import Member, formulas
+from editjudge.rubrics.model import Scale
+from editjudge.store.set_scores import SetScore, SetScorer, by_item
+
+TEN = Scale(tuple(range(11)))
+MEMBERS = (
+    Member("sc", {"success": TEN, "overedit": TEN}),
+    Member("pq", {"natural": TEN}),
+    Member("check", {"answer": Scale(choices=("yes", "no"))}, for_each=True),
+)
+CHOICES = {("check", "answer"): ("yes", "no")}
+
+
+def row(item: str, rubric: str, status: str = "ok", repeat: int = 0, **values: Any) -> dict[str, Any]:
+    choices = {key: value for key, value in values.items() if isinstance(value, str)}
+    scores = {key: value for key, value in values.items() if key not in choices}
+    said = {"scores": scores or None, "choices": choices or None, "metadata": {"kind": f"kind of {item}"}}
+    return {"item": item, "judge": "j", "rubric": rubric, "status": status, "repeat": repeat, **said}
+
+
+def scored(texts: dict[str, Any], rows: list[dict[str, Any]]) -> list[SetScore]:
+    scorer = SetScorer(formulas(texts, MEMBERS), CHOICES)
+    for one in rows:
+        scorer.add(one)
+    return list(scorer.scores())
+
+
+SQRT = {"overall": "sqrt(min(sc.*) * pq)"}
+
+
+def test_each_repeat_has_a_score_and_their_mean_is_the_edits() -> None:
+    rows = [
+        row("a", "sc", success=9, overedit=4), row("a", "pq", natural=9),
+        row("a", "sc", repeat=1, success=1, overedit=5), row("a", "pq", repeat=1, natural=4),
+    ]  # fmt: skip
+    found = scored(SQRT, rows)
+    assert [(one.repeat, one.value) for one in found] == [(0, 6.0), (1, 2.0)]
+    assert by_item(found) == {"a": {"j": {"overall": 4.0}}}
+    before = scored({"overall": {"formula": SQRT["overall"], "repeats": "before"}}, rows)
+    assert [one.value for one in before] == [pytest.approx(math.sqrt(4.5 * 6.5))]
+
+
+def test_a_rubric_that_is_asked_once_serves_every_repeat_of_the_others() -> None:
+    rows = [row("a", "sc", success=9, overedit=4), row("a", "sc", repeat=1, success=1, overedit=5)]
+    found = scored(SQRT, [*rows, row("a", "pq", natural=4)])
+    assert [one.value for one in found] == [4.0, 2.0]
+
+
+def test_what_failed_says_why_there_is_no_score() -> None:
+    found = scored(
+        SQRT,
+        [
+            row("a", "sc", success=9, overedit=4), row("a", "pq", "refused"),
+            row("b", "sc", "pending"), row("b", "pq", natural=4),
+            row("c", "sc", success=9), row("c", "pq", natural=4),
+        ],
+    )  # fmt: skip
+    assert [(one.item, one.value, one.reason) for one in found] == [
+        ("a", None, "refused"),
+        ("b", None, "pending"),
+        ("c", None, "abstained"),
+    ]
+    assert by_item(found)["a"] == {"j": {"overall": None}}
+
+
+def test_an_edit_that_no_rubric_of_a_score_was_put_to_has_none() -> None:
+    rows = [row("a", "pq", natural=4), row("b", "sc", success=1, overedit=1)]
+    assert [(one.item, one.value) for one in scored({"natural_only": "mean(pq)"}, rows)] == [("a", 4.0)]
+
+
+def test_choices_for_each_element_of_a_list() -> None:
+    rows = [row("a", "check", answer=answer) for answer in ("yes", "no", "yes")]
+    assert [one.value for one in scored({"accuracy": 'mean(check == "yes")'}, rows)] == [pytest.approx(2 / 3)]
+    failed = [*rows, row("a", "check", "invalid")]
+    assert [one.reason for one in scored({"accuracy": 'mean(check == "yes")'}, failed)] == ["invalid"]
+
+
+def test_columns_of_the_manifest_are_seen() -> None:
+    text = 'by(kind, {"kind of a": natural}, 0)'
+    rows = [row("a", "pq", natural=4), row("b", "pq", natural=4)]
+    assert [one.value for one in scored({"s": text}, rows)] == [4.0, 0.0]
+
+
+def test_words_have_no_mean_over_repeats() -> None:
+    with pytest.raises(RubricError, match="words"):
+        formulas({"accuracy": {"formula": 'mean(check == "yes")', "repeats": "before"}}, MEMBERS)
