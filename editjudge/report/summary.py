@@ -87,8 +87,8 @@ def _formulas(judged: RunData) -> list[str]:
     """Each score of a set in words, and how its edits without one came to be so."""
     scores, out = judged.scores, []
     for formula in judged.formulas:
-        part = scores.where(factor=formula.name) if formula.name in scores.factor.present() else scores.take([])
-        counts = Counter(part.status)
+        known = formula.name in scores.factor.present()
+        counts = Counter(scores.where(factor=formula.name).status if known else ())
         why = ", ".join(f"{n:,} {reason}" for reason, n in counts.most_common() if reason != OK)
         out.append(formula.words + (f"; undefined: {why}" if why else ""))
     return out

@@ -118,11 +118,13 @@ def _loaded(path: Path, name: str, content: str) -> Any:
         raise RubricError(f"{name}: nested too deeply") from None
 
 
-def _entry(source: TextSource, value: Any) -> str:
+def _entry(source: TextSource, content: Any) -> str:
+    value: Any = content
+    part: Any
     for number, part in enumerate(source.key):
         where = ".".join(map(str, source.key[: number + 1]))
         try:
-            value = value[part] if isinstance(value, dict | list) else {}[part]
+            value = value[part] if not isinstance(value, str) else {}[part]
         except (KeyError, IndexError, TypeError):
             known = [str(key) for key in value] if isinstance(value, dict) else []
             raise RubricError(f'{source.file}: no "{where}"{near_miss(str(part), known)}') from None

@@ -259,8 +259,8 @@ class _Reader:
 
     def _leaf(self, node: ast.expr) -> Term | None:
         match node:
-            case ast.Constant(value=bool()):
-                raise self._wrong(f"{node.value} is no number; write 1 or 0")
+            case ast.Constant(value=bool() as truth):
+                raise self._wrong(f"{truth} is no number; write 1 or 0")
             case ast.Constant(value=int() | float() as number) if abs(number) <= 1e9:
                 return Term("number", value=float(number), ends=(float(number), float(number)))
             case ast.Constant(value=str() as text):
