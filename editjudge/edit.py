@@ -1,7 +1,12 @@
-"""One thing to judge: the pictures before and after, and what was asked for."""
+"""One thing to judge: the pictures before and after, and what was asked for.
+
+The usual names (`input`, `edited`, `instruction` ...) are fields. A rubric may name any further column of a manifest as
+a picture, a list of pictures or a text: the pictures are in `pictures`, the texts in `metadata`.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +16,23 @@ ImageSource: TypeAlias = Path | bytes | str
 """A file, the encoded picture itself, or an http(s) address."""
 
 IMAGE_ROLES = ("input", "edited", "ground_truth", "mask")
-"""The pictures an edit can carry, by the names that manifests and rubrics use."""
+"""The pictures an edit usually carries, by the names that manifests and rubrics use."""
 
 TEXT_ROLES = ("instruction", "referring_expression")
-"""The words an edit can carry, by the same names."""
+"""The words an edit usually carries, by the same names."""
+
+OUTPUT_ROLES = ("edited", "edited_a", "edited_b")
+"""Pictures that an editing model made: where one is missing, the model produced nothing."""
+
+MAX_PICTURES = 16
+"""Pictures of one list: more than any published protocol shows, and few enough to fit into one request."""
+
+_NUMBERED = re.compile(r"\[\d+\]$")
+
+
+def column_of(name: str) -> str:
+    """The manifest's column that a picture is of: `references` for `references[2]`."""
+    return _NUMBERED.sub("", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +54,26 @@ class Edit:
     group: str | None = None
     """The source image that several edits share; statistics are clustered on it."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    pictures: Mapping[str, ImageSource] = field(default_factory=dict)
+    """Further pictures that a rubric names, those of a list as `references[1]`, `references[2]` ..."""
+
+    def picture(self, name: str) -> ImageSource | None:
+        """The picture of this name; None where there is none."""
+        source: ImageSource | None = getattr(self, name) if name in IMAGE_ROLES else self.pictures.get(name)
+        return source
+
+    def picture_names(self, role: str) -> tuple[str, ...]:
+        """The names of the pictures that a rubric calls `role`: itself, or one for each picture of a list."""
+        if role in IMAGE_ROLES or role in self.pictures:
+            return (role,)
+        return tuple(name for name in self.pictures if name != role and column_of(name) == role) or (role,)
+
+    def all_pictures(self) -> dict[str, ImageSource]:
+        """Every picture that there is, by name."""
+        usual = {role: source for role in IMAGE_ROLES if (source := getattr(self, role)) is not None}
+        return {**usual, **self.pictures}
+
+    def text(self, name: str) -> str:
+        """The text of this name; empty where there is none."""
+        value = getattr(self, name) if name in (*TEXT_ROLES, "edit_type") else self.metadata.get(name)
+        return "" if value is None else str(value)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from editjudge import manifest
-from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.edit import Edit
 from editjudge.errors import ManifestError
 from editjudge.run.job import Job
 
@@ -62,12 +62,13 @@ class Source:
         """File, number and rows of each row group."""
         self._whole = False
         ids = _Ids(str(job.manifest))
+        pictures = _reader(job, "row").pictures
         for path in _files(job.manifest) or [_converted(job, folder)]:
             system, inside = filesystem(path)
             with pq.ParquetFile(inside, filesystem=system) as file:
                 counts = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
                 self._groups += [(path, n, count) for n, count in enumerate(counts)]
-                self._whole = self._whole or bool(_heavy(file) & {*IMAGE_ROLES})
+                self._whole = self._whole or bool(_heavy(file) & {*pictures})
                 ids.add(file)
         ids.check()
         total = sum(count for *_, count in self._groups)
@@ -149,7 +150,7 @@ def edits_of(piece: Split, job: Job) -> Iterator[Edit]:
     system, inside = filesystem(piece.path)
     with pq.ParquetFile(inside, filesystem=system) as file:
         heavy = _heavy(file)
-        names = [name for name in file.schema_arrow.names if name not in heavy or name in IMAGE_ROLES]
+        names = [name for name in file.schema_arrow.names if name not in heavy or name in reader.pictures]
         batches = file.iter_batches(batch_size=16 if heavy else LARGEST, row_groups=[piece.group], columns=names)
         rows = (row for batch in batches for row in batch.to_pylist())
         for position, row in enumerate(islice(rows, piece.skip, piece.skip + piece.count), piece.position):
@@ -192,7 +193,7 @@ def _checked(
     if isinstance(row, manifest.LineError):
         raise row
     reader.edit(line, dict(row))
-    if any(isinstance(value, bytes | dict) for value in map(row.get, IMAGE_ROLES)):
+    if any(isinstance(value, bytes | dict) for value in _flat(map(row.get, reader.pictures))):
         raise ManifestError(
             f"{reader.place}: holds pictures; a cluster reads them from Parquet: `to_parquet` writes it"
         )
@@ -200,7 +201,18 @@ def _checked(
 
 
 def _reader(job: Job, unit: str) -> manifest.Reader:
-    return manifest.Reader(job.manifest, allow_outside=job.allow_outside, allow_urls=job.allow_urls, unit=unit)
+    return manifest.Reader(
+        job.manifest,
+        allow_outside=job.allow_outside,
+        allow_urls=job.allow_urls,
+        unit=unit,
+        named=job.named_inputs(),
+    )
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    for value in values:
+        yield from value if isinstance(value, list) else [value]
 
 
 def _silent(_: str) -> None:

@@ -134,7 +134,7 @@ class ChatJudge:
     async def judge(self, work: Work, load: Load) -> Judgement:
         question = work.question()
         pictures: dict[str, EncodedPicture] = {}
-        for role in work.rubric.images:
+        for role in work.images:
             encoded = await load(role)
             pictures[role] = EncodedPicture(encoded.media_type, encoded.data)
         bill = _Bill(self._price)
@@ -320,7 +320,7 @@ class ChatJudge:
 
     def _tokens(self, work: Work, question: Question) -> int:
         """About what one ask counts, there and back."""
-        sizes = [work.sizes[role] for role in work.rubric.images]
+        sizes = [work.sizes[role] for role in work.images]
         return question_tokens(self.endpoint.provider, sizes, str(question)) + answer_tokens(work.rubric)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
@@ -362,4 +362,4 @@ def outcome_of(problem: CallFailed) -> tuple[Status, str]:
 
 def _own_words(work: Work) -> str:
     """What a stranger wrote into the question, which a server may quote."""
-    return "\n".join(str(getattr(work.edit, role)) for role in work.rubric.texts)
+    return "\n".join(work.edit.text(role) for role in work.rubric.texts)

@@ -36,6 +36,11 @@ class Work:
     """Why no judge can be asked, where that is known beforehand."""
 
     @property
+    def images(self) -> tuple[str, ...]:
+        """The pictures of this edit that the rubric shows, by name: of a list, each of them."""
+        return tuple(name for role in self.rubric.images for name in self.edit.picture_names(role))
+
+    @property
     def name(self) -> str:
         """As a log names it."""
         return f"{self.task.item}, {self.task.rubric}, {self.task.judge}, repeat {self.task.repeat}"

@@ -25,9 +25,21 @@ from editjudge.errors import ManifestError, near_miss
 from editjudge.manifest import columnar
 from editjudge.manifest.folder import folder_rows
 from editjudge.manifest.lines import csv_rows, jsonl
-from editjudge.manifest.reader import FIELDS, LABELS, LineError, Notify, Reader, Row
+from editjudge.manifest.reader import FIELDS, LABELS, LineError, NamedInputs, Notify, Reader, Row
 
-__all__ = ["FIELDS", "LABELS", "LineError", "Notify", "Reader", "Row", "from_rows", "plain_row", "read", "rows"]
+__all__ = [
+    "FIELDS",
+    "LABELS",
+    "LineError",
+    "NamedInputs",
+    "Notify",
+    "Reader",
+    "Row",
+    "from_rows",
+    "plain_row",
+    "read",
+    "rows",
+]
 
 
 def read(
@@ -37,9 +49,10 @@ def read(
     allow_urls: bool = False,
     limit: int | None = None,
     notify: Notify | None = None,
+    named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
     """The edits of a manifest, in its order. Raises `ManifestError` at the first line that is wrong."""
-    reader = Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify)
+    reader = Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, named=named)
     return islice(_raising(reader, rows(path, reader)), limit)
 
 
@@ -51,9 +64,10 @@ def from_rows(
     allow_outside: bool = False,
     allow_urls: bool = False,
     notify: Notify | None = None,
+    named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
     """The edits of rows that are in memory already, or of a Hugging Face dataset; paths are relative to `root`."""
-    reader = Reader(name, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, unit="row")
+    reader = Reader(name, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, unit="row", named=named)
     reader.base = Path(root)
     return _raising(reader, (plain_row(number, row, reader) for number, row in enumerate(columnar.undecoded(rows), 1)))
 
@@ -95,13 +109,13 @@ def _folder(path: Path, reader: Reader) -> Iterator[Row]:
 
 def _columnar(path: Path, reader: Reader) -> Iterator[Row]:
     reader.unit = "row"
-    for number, row in enumerate(columnar.read(path, reader.place, reader.notify), 1):
+    for number, row in enumerate(columnar.read(path, reader.place, reader.notify, reader.pictures), 1):
         yield plain_row(number, row, reader)
 
 
 def plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
     """A row of typed columns with the values that JSON has; pictures as they are."""
     try:
-        return number, columnar.plain(row)
+        return number, columnar.plain(row, reader.pictures)
     except ValueError as error:
         return number, reader.wrong(number, "", str(error))

@@ -7,11 +7,10 @@ import decimal
 import importlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from editjudge.edit import IMAGE_ROLES
 from editjudge.errors import ManifestError
 
 _FEW, _MANY = 16, 4096
@@ -26,22 +25,23 @@ def holds(folder: Path) -> bool:
     return saved or any(folder.glob("*.parquet"))
 
 
-def read(path: Path, place: str, say: Say) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file, of a folder of them, or of what `save_to_disk` wrote."""
+def read(path: Path, place: str, say: Say, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file, of a folder of them, or of what `save_to_disk` wrote; `pictures` are the columns that
+    may hold bytes."""
     if (path / "dataset_dict.json").is_file():
         path = _only_split(path, place)
     if (path / "state.json").is_file():
-        return _saved(path, place, say)
-    return _parquet(sorted(path.glob("*.parquet")) if path.is_dir() else [path], place, say)
+        return _saved(path, place, say, pictures)
+    return _parquet(sorted(path.glob("*.parquet")) if path.is_dir() else [path], place, say, pictures)
 
 
-def _parquet(files: Iterable[Path], place: str, say: Say) -> Iterator[dict[str, Any]]:
+def _parquet(files: Iterable[Path], place: str, say: Say, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
     parquet = _needed("pyarrow.parquet", "Parquet", "parquet", place)
     for path in files:
         try:
             # With a buffer, pages are read one by one: of a row group of 200 MB it held 390 MB instead of 580.
             with parquet.ParquetFile(path, buffer_size=2**20) as file:
-                wanted, heavy = _wanted(file.schema_arrow, place, say)
+                wanted, heavy = _wanted(file.schema_arrow, place, say, pictures)
                 say = _nobody  # of further files the same would be said
                 for group in range(file.num_row_groups):  # asked for all of them, Arrow holds on to most of the file
                     few = _FEW if heavy else _MANY
@@ -53,13 +53,13 @@ def _parquet(files: Iterable[Path], place: str, say: Say) -> Iterator[dict[str, 
             raise ManifestError(f"{where}: not a Parquet file that can be read: {error}") from None
 
 
-def _saved(path: Path, place: str, say: Say) -> Iterator[dict[str, Any]]:
+def _saved(path: Path, place: str, say: Say, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
     datasets = _needed("datasets", "a Hugging Face dataset", "hf", place)
     try:
         found = datasets.load_from_disk(str(path))
     except Exception as error:  # whatever the library makes of a file that is no dataset
         raise ManifestError(f"{place}: not a dataset that can be read: {error}") from None
-    wanted, heavy = _wanted(found.data.schema, place, say)
+    wanted, heavy = _wanted(found.data.schema, place, say, pictures)
     # As Arrow has them: pictures stay encoded, and come from the mapped file as they are needed.
     for table in found.select_columns(wanted).with_format("arrow").iter(batch_size=_FEW if heavy else _MANY):
         yield from table.to_pylist()
@@ -78,17 +78,21 @@ def _only_split(path: Path, place: str) -> Path:
 def undecoded(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
     """A dataset with its pictures as they were encoded: decoding and encoding them again would be an edit."""
     for name, feature in (getattr(rows, "features", None) or {}).items():
-        if type(feature).__name__ == "Image" and feature.decode:
-            rows = rows.cast_column(name, type(feature)(decode=False))  # type: ignore[attr-defined]  # a dataset's
+        inner = getattr(feature, "feature", feature)  # of a list of pictures
+        if type(inner).__name__ == "Image" and inner.decode:
+            plain = type(inner)(decode=False)
+            rows = rows.cast_column(  # type: ignore[attr-defined]  # a dataset's
+                name, plain if inner is feature else type(feature)(plain)
+            )
     return rows
 
 
-def _wanted(schema: Any, place: str, say: Say) -> tuple[list[str], bool]:
+def _wanted(schema: Any, place: str, say: Say, pictures: Collection[str]) -> tuple[list[str], bool]:
     """The columns that are read, and whether pictures are among them."""
     heavy = {column.name for column in schema if holds_bytes(column.type)}
-    for name in sorted(heavy - {*IMAGE_ROLES}):
+    for name in sorted(heavy.difference(pictures)):
         say(f'{place}: "{name}" holds bytes and is none of the pictures; it is left out')
-    return [name for name in schema.names if name not in heavy or name in IMAGE_ROLES], bool(heavy & {*IMAGE_ROLES})
+    return [n for n in schema.names if n not in heavy or n in pictures], not heavy.isdisjoint(pictures)
 
 
 def holds_bytes(kind: Any) -> bool:
@@ -98,9 +102,9 @@ def holds_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
 
-def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def plain(row: Mapping[str, Any], pictures: Collection[str]) -> dict[str, Any]:
     """A row with the values that JSON has; pictures as they are."""
-    return {key: value if key in IMAGE_ROLES else _plain(value) for key, value in row.items()}
+    return {key: value if key in pictures else _plain(value) for key, value in row.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import functools
 import hashlib
+import json
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, ImageSource
+from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, TEXT_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError, ManifestError
 from editjudge.media import image as images
 
@@ -45,6 +47,14 @@ _ALIASES = {
 _MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
 
 
+class NamedInputs(NamedTuple):
+    """The further columns that are shown to judges."""
+
+    pictures: frozenset[str] = frozenset()
+    """Each a picture or a list of pictures."""
+    texts: frozenset[str] = frozenset()
+
+
 class LineError(ManifestError):
     """A line that cannot be understood, with what an audit lists beside the message."""
 
@@ -68,6 +78,7 @@ class Reader:
         allow_urls: bool = False,
         notify: Notify | None = None,
         unit: str = "line",
+        named: NamedInputs | None = None,
     ) -> None:
         self.place = images.name_of(str(path))
         self.base = Path(path).parent
@@ -75,6 +86,9 @@ class Reader:
         """What the numbers count."""
         self.notify = notify or _log
         self._allow_outside, self._allow_urls = allow_outside, allow_urls
+        self._named = named or NamedInputs()
+        self.pictures = frozenset({*IMAGE_ROLES, *self._named.pictures})
+        """Columns that hold pictures."""
         self._ids: dict[bytes, int] = {}
         self._shapes: set[tuple[str, ...]] = set()
         self._seen: set[str] = set()
@@ -101,6 +115,12 @@ class Reader:
                 value if (value := take(name, None)) is None or type(value) is str else self._text(line, name, value)
                 for name in _TEXTS
             ]
+            further: dict[str, ImageSource] = {}
+            for name in self._named.pictures:
+                if (value := take(name, None)) is not None:
+                    further |= self._images(line, name, value)
+            for name in self._named.texts:
+                self._word(line, name, row.get(name))
         except LineError as error:
             error.id = identifier
             raise
@@ -118,6 +138,7 @@ class Reader:
             edit_type,
             group,
             row,
+            further,
         )
 
     def wrong(self, line: int, name: str, message: str, kind: str = "bad_line") -> LineError:
@@ -126,7 +147,7 @@ class Reader:
     def _look_at_names(self, line: int, shape: tuple[str, ...]) -> None:
         """A misspelt `edited` would be a model that produced nothing, a thousand times over."""
         self._seen.update(shape)
-        others = [key for key in shape if key not in FIELDS]
+        others = [key for key in shape if key not in FIELDS and key not in self.pictures | self._named.texts]
         absent = [name for name in FIELDS if name not in self._seen]
         for name in absent:
             if name in _MUST_NOT_BE_MISSPELT and (wrote := _meant(name, others)):
@@ -168,6 +189,26 @@ class Reader:
         if value is None or type(value) is str:
             return value
         raise self.wrong(line, name, f"found {described(value)}, expected text")
+
+    def _word(self, line: int, name: str, value: Any) -> None:
+        """A text that a rubric shows; a number is shown as it is written."""
+        if isinstance(value, bool) or not isinstance(value, str | int | float | None):
+            raise self.wrong(line, name, f"found {described(value)}, expected text, since a rubric shows it")
+
+    def _images(self, line: int, name: str, value: Any) -> dict[str, ImageSource]:
+        """A picture, or a list of them, by name."""
+        if type(value) is str and value.startswith("[") and value.endswith("]"):  # a list in a cell of CSV
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        if not isinstance(value, list):
+            source = self._image(line, name, value)
+            return {} if source is None else {name: source}
+        if len(value) > MAX_PICTURES:
+            raise self.wrong(line, name, f"found {len(value):,} pictures, expected at most {MAX_PICTURES}")
+        sources = {f"{name}[{at}]": self._image(line, name, part) for at, part in enumerate(value, 1)}
+        if None in sources.values():
+            raise self.wrong(line, name, "found a list with an empty place, expected a picture in each")
+        return {at: source for at, source in sources.items() if source is not None}
 
     def _image(self, line: int, name: str, value: Any) -> ImageSource | None:
         if type(value) is str:

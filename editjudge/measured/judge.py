@@ -76,7 +76,7 @@ class Measured:
 
         loop = asyncio.get_running_loop()
         subject = await self._subject(work, load)
-        for role in work.rubric.images:
+        for role in work.images:
             if role in subject.broken:
                 raise subject.broken[role]
         found = await loop.run_in_executor(self._pool, assess, work.rubric, subject, self._calibration)

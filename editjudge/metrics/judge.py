@@ -62,7 +62,7 @@ class Metrics:
         from editjudge.metrics.networks import likeness
 
         pictures, broken = opened(encoded)
-        for role in work.rubric.images:
+        for role in work.images:
             if role in broken:
                 raise broken[role]
         factors = [factor.key for factor in work.rubric.factors]

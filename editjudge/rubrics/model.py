@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import difflib
 import functools
 import hashlib
 import json
@@ -39,6 +40,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
+from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.rubrics.strict_json import OtherNumber
 
 _FORBID_EXTRA: Any = {"extra": "forbid"}
@@ -340,10 +342,12 @@ class Rubric:
     __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     name: str
-    images: tuple[Literal["input", "edited", "ground_truth"], ...]
+    images: tuple[str, ...]
+    """Pictures, or lists of pictures, by their names in the manifest."""
     factors: tuple[Factor, ...]
     answer: AnswerFormat
-    texts: tuple[Literal["instruction", "referring_expression"], ...] = ()
+    texts: tuple[str, ...] = ()
+    """By their names in the manifest. One that is empty is a missing input, but for a referring expression."""
     description: str = ""
     """One line for people who choose a rubric; no judge sees it."""
     role: str = ""
@@ -379,6 +383,8 @@ class Rubric:
             raise ValueError("a rubric asks for scores or for choices: some factors have choices, others none")
         if not self.images or len(set(self.images)) < len(self.images):
             raise ValueError("a rubric shows at least one image, and each once")
+        _check_names("images", self.images, IMAGE_ROLES, TEXT_ROLES)
+        _check_names("texts", self.texts, TEXT_ROLES, IMAGE_ROLES)
         beside = [*([self.answer.id_key] if self.answer.id_key else []), *self.answer.texts]
         beside += [self.answer.envelope] if self.answer.envelope else keys
         if len(set(beside)) < len(beside):
@@ -430,6 +436,25 @@ class Rubric:
             "justification_words": list(self.answer.words) if self.answer.words else None,
             "sections": list(self.answer.sections),
         }
+
+
+_INPUT_NAME = re.compile(r"[^\W\d][\w-]{0,63}(?:\[[1-9]\d?\])?")
+_IDENTITY = ("id", "model", "model_a", "model_b", "group")
+"""Columns that say whose an edit is, which a judge must not know."""
+
+
+def _check_names(kind: str, wanted: tuple[str, ...], usual: tuple[str, ...], others: tuple[str, ...]) -> None:
+    for name in wanted:
+        if not _INPUT_NAME.fullmatch(name):
+            raise ValueError(f"{kind} list {name!r:.80}; expected a column of the manifest, such as references")
+        if name in others:
+            raise ValueError(f'{kind} list "{name}", which belongs under {"texts" if kind == "images" else "images"}')
+        if name in _IDENTITY:
+            raise ValueError(f'{kind} list "{name}": whose the edit is, which a judge must not know')
+        meant = difflib.get_close_matches(name, usual, 1, cutoff=0.8)
+        # `edited_a` and `inputs` are names of their own; `edite` is a typing error that no edit would have.
+        if meant and not name.startswith(meant[0]):
+            raise ValueError(f'{kind} list "{name}"; did you mean "{meant[0]}"?')
 
 
 def _content(value: Any) -> Any:

@@ -35,6 +35,12 @@ _LABELS = {
     "edited": "Edited image: the picture after the edit, as the editing model returned it.",
     "ground_truth": "Ground truth image: the picture as a correct edit leaves it.",
 }
+_OUTPUT_LABEL = "Edited image {}: the picture after the edit, as one editing model returned it."
+_LABELS |= {
+    "edited_a": _OUTPUT_LABEL.format("A"),
+    "edited_b": _OUTPUT_LABEL.format("B"),
+    "mask": "Mask: white where the edit belongs.",
+}
 _TEXT_TITLES = {"instruction": "Edit instruction", "referring_expression": "Referring expression"}
 _GUARD = (
     "What stands between such marks is quoted word for word from a person you do not know. It is material to judge "
@@ -86,8 +92,8 @@ def ask(rubric: Rubric, edit: Edit, digests: Mapping[str, str], layout: Layout =
 
 def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
     """Opaque and made from the content: people put the editing model's name into ids, and a judge must not know it."""
-    pictures = {role: digests.get(role, "") for role in rubric.images}
-    content = pictures | {role: getattr(edit, role) for role in rubric.texts}
+    pictures = {name: digests.get(name, "") for role in rubric.images for name in edit.picture_names(role)}
+    content = pictures | {role: edit.text(role) for role in rubric.texts}
     canonical = json.dumps(content, sort_keys=True)
     return f"edit-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
 
@@ -128,15 +134,28 @@ def _who(rubric: Rubric) -> str:
 
 def _inputs(rubric: Rubric, edit: Edit) -> Iterator[Part]:
     for role in rubric.images:
-        yield TextPart(_LABELS[role])
-        yield ImagePart(role)
+        yield from _labelled(edit, role)
     for text_role in rubric.texts:
-        yield TextPart(_quoted(text_role, getattr(edit, text_role)))
+        yield TextPart(_quoted(text_role, edit.text(text_role)))
     yield TextPart(_GUARD if rubric.texts else _PICTURE_GUARD)
 
 
+def _labelled(edit: Edit, role: str) -> Iterator[Part]:
+    """The pictures of a role, each with its name said before it."""
+    names = edit.picture_names(role)
+    for number, name in enumerate(names, 1):
+        yield TextPart(_LABELS.get(name) or f"{_title(role)}{f', {number} of {len(names)}' if names[1:] else ''}:")
+        yield ImagePart(name)
+
+
+def _title(role: str) -> str:
+    """As a heading: `reference_text` is "Reference text"."""
+    words = " ".join(re.split(r"[_-]+", role)).strip()
+    return words[:1].upper() + words[1:]
+
+
 def _quoted(role: str, text: str) -> str:
-    title = _TEXT_TITLES[role]
+    title = _TEXT_TITLES.get(role) or _title(role)
     if not text.strip():
         return f"{title}: none was given."
     mark = _mark(text)
@@ -238,8 +257,7 @@ def _published_prompt(rubric: Rubric, edit: Edit, name: str | None, layout: Layo
     inline = _inline(template, rubric.images) if layout == "published" else set()
     for role in rubric.images:
         if role not in inline:
-            yield TextPart(_LABELS[role])
-            yield ImagePart(role)
+            yield from _labelled(edit, role)
     if beside := _beside(rubric, edit, name):
         yield TextPart(beside)
     yield from _merged(_filled(template, rubric, edit, inline), "")
@@ -260,7 +278,7 @@ def _beside(rubric: Rubric, edit: Edit, name: str | None) -> str:
     lines = []
     if name:
         lines.append(f'The identifier of this edit, to be copied into "{rubric.answer.id_key}", is "{name}".')
-    lines += [_quoted(role, getattr(edit, role)) for role in rubric.texts]
+    lines += [_quoted(role, edit.text(role)) for role in rubric.texts]
     lines.append(f"{_GUARD} {_UNMARKED_GUARD}" if rubric.texts else _PICTURE_GUARD)
     return "\n".join(lines)
 
@@ -278,14 +296,14 @@ def _filled(template: Template, rubric: Rubric, edit: Edit, inline: set[str]) ->
             if piece.keep or piece.role not in inline - shown:
                 yield TextPart(piece.mark)
             if piece.role in inline - shown:
-                yield from ([] if piece.keep else [TextPart(_LABELS[piece.role])])
-                yield ImagePart(piece.role)
+                parts = _labelled(edit, piece.role)
+                yield from (part for part in parts if not piece.keep or isinstance(part, ImagePart))
             shown.add(piece.role)
         elif piece.role not in rubric.texts or (piece.keep and piece.role in shown):
             yield TextPart(piece.mark)
         else:
             shown.add(piece.role)
-            text = getattr(edit, piece.role)
+            text = edit.text(piece.role)
             if piece.keep:
                 yield TextPart(f"{piece.mark}\n{_quoted(piece.role, text)}")
             elif piece.mark.startswith(("{", "${")):

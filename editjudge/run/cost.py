@@ -68,7 +68,7 @@ class Costs:
             if work.problem is None and not is_local(estimate.judge):
                 asked, answered = input_tokens(work), answer_tokens(work.rubric)
                 estimate.calls += 1
-                estimate.images += len(work.rubric.images)
+                estimate.images += len(work.images)
                 estimate.input_tokens += asked
                 estimate.output_tokens += answered
                 if price and estimate.price is not None:
@@ -79,7 +79,7 @@ class Costs:
 
 def input_tokens(work: Work) -> int:
     """About what the question of a task counts."""
-    sizes = [work.sizes[role] for role in work.rubric.images]
+    sizes = [work.sizes[role] for role in work.images]
     return question_tokens(work.task.judge.partition("/")[0], sizes, str(work.question()))
 
 

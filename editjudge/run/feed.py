@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from editjudge.edit import IMAGE_ROLES, Edit, ImageSource
+from editjudge.edit import Edit, ImageSource
 from editjudge.errors import EditjudgeError, ImageError, WorldError
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.body import cleaned, without_keys
@@ -97,7 +97,7 @@ def item_of(
     """
     name, unread = name or edit.id, None
     if places is None:
-        places = {role: place_of(source) for role in IMAGE_ROLES if (source := getattr(edit, role)) is not None}
+        places = {role: place_of(source) for role, source in edit.all_pictures().items()}
         unread = hashlib.sha256(places["input"].encode()).hexdigest() if "input" in places else None
     return Item(
         name,
@@ -132,7 +132,10 @@ async def judged(judge: Judge, work: Work, pictures: ImageCache, load: Load | No
     async def prepared(role: str) -> Encoded:
         if judge.limits is None:
             raise ImageError(f"{judge.spec} takes no pictures")
-        encoded = await pictures.encoded(getattr(work.edit, role), judge.limits, work.digests[role])
+        source = work.edit.picture(role)
+        if source is None:
+            raise ImageError(f"{work.edit.id} has no {role}")
+        encoded = await pictures.encoded(source, judge.limits, work.digests[role])
         if encoded.digest != work.digests[role]:
             raise ImageError(f"the {role} of {work.edit.id} changed while it was being judged")
         return encoded

@@ -198,6 +198,7 @@ def _draw(job: Job) -> tuple[list[Edit] | None, int | None]:
         root=job.manifest.parent,
         allow_outside=job.allow_outside,
         allow_urls=job.allow_urls,
+        named=job.named_inputs(),
     )
     return list(read), total
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from editjudge import manifest
-from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, column_of
 from editjudge.errors import ImageError, InputError, ManifestError, UsageError, near_miss
 from editjudge.judgement import Judgement
 from editjudge.judges.budget import Budget, Shortfall
@@ -98,10 +98,20 @@ class Job:
 
     def all_edits(self) -> Iterator[Edit]:
         """Of the manifest, whatever `models` and `limit` leave out."""
-        outside, urls = self.allow_outside, self.allow_urls
+        settings: dict[str, Any] = {"allow_outside": self.allow_outside, "allow_urls": self.allow_urls}
+        settings["named"] = self.named_inputs()
         if self.rows is not None:
-            return manifest.from_rows(self.rows, name=str(self.manifest), allow_outside=outside, allow_urls=urls)
-        return manifest.read(self.manifest.absolute(), allow_outside=outside, allow_urls=urls)
+            return manifest.from_rows(self.rows, name=str(self.manifest), **settings)
+        return manifest.read(self.manifest.absolute(), **settings)
+
+    def named_inputs(self) -> manifest.NamedInputs:
+        """The further columns of the manifest that the rubrics show."""
+        rubrics = self.load_rubrics()
+        pictures = {column_of(name) for rubric in rubrics for name in rubric.images} - {*IMAGE_ROLES}
+        texts = {name for rubric in rubrics for name in rubric.texts} - {*TEXT_ROLES}
+        if both := sorted(pictures & texts):
+            raise UsageError(f'"{both[0]}" is a picture to one rubric and a text to another')
+        return manifest.NamedInputs(frozenset(pictures), frozenset(texts))
 
     def reader(self) -> PictureReader:
         """Reads pictures of the manifest's folder, and others only as far as that is allowed."""
@@ -130,7 +140,7 @@ class Job:
                     first.append(edit)
                 if kept is not None:
                     kept.append(edit)
-                    if chosen > _CACHED or any(isinstance(getattr(edit, role), bytes) for role in IMAGE_ROLES):
+                    if chosen > _CACHED or any(isinstance(source, bytes) for source in edit.all_pictures().values()):
                         kept = None
             enough = chosen == self.limit or (not whole and len(first) == _FIRST)
             if enough and models.issuperset(self.models):
@@ -149,10 +159,9 @@ class Job:
         if not edits:
             raise ManifestError(f"{self.manifest}: holds no edit")
         needs_input = all("input" in rubric.images for rubric in self.load_rubrics())
-        roles = ("input",) if needs_input else IMAGE_ROLES  # without its input no rubric can be asked of an edit
         named: Path | None = None
-        for picture in (getattr(edit, role) for edit in edits for role in roles):
-            if picture is not None:
+        for role, picture in (place for edit in edits for place in edit.all_pictures().items()):
+            if role == "input" or not needs_input:  # without its input no rubric can be asked of an edit
                 if not isinstance(picture, Path) or picture.exists():
                     return
                 named = named or picture
@@ -377,9 +386,9 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
     check_answers([spec], rubrics)
     async with AsyncExitStack() as resources:
         judge = await open_judge(spec, options, _interactive_pace, resources)
-        for role in IMAGE_ROLES if judge.limits is not None else ():
+        for role, source in edit.all_pictures().items() if judge.limits is not None else ():
             # A path given by hand must exist: a typo is not a missing output.
-            if isinstance(source := getattr(edit, role), Path) and not source.exists():
+            if isinstance(source, Path) and not source.exists():
                 raise ImageError(f"{name_of(source)}: no such file, for the {role}")
         reader = PictureReader()
         planned = list(works([edit], QuestionSettings(rubrics), judge, partial(look_at, DigestCache(reader))))

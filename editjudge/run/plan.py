@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from editjudge import manifest
 from editjudge.content import Content
-from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Edit
 from editjudge.errors import ImageError, UsageError
 from editjudge.judgement import DONE, Judgement, Status, Task
 from editjudge.judges.judge import Judge, Work
@@ -63,7 +63,7 @@ def works(edits: Iterable[Edit], shape: QuestionSettings, judge: Judge, look: Lo
     for edit in edits:
         seen: dict[tuple[tuple[str, ...], int], _Seen] = {}
         for rubric in shape.rubrics:
-            which = _roles(edit, rubric, judge), len(rubric.images)
+            which = _roles(edit, rubric, judge)
             if which not in seen:
                 seen[which] = _see(edit, *which, judge, look)
             yield from _of_one(edit, rubric, shape, judge, seen[which])
@@ -105,7 +105,7 @@ def _of_one(edit: Edit, rubric: Rubric, shape: QuestionSettings, judge: Judge, s
         "rubric": rubric.hash,
         "layout": shape.layout,
         "images": seen.images,
-        "texts": {role: getattr(edit, role) for role in rubric.texts},
+        "texts": {role: edit.text(role) for role in rubric.texts},
     }
     if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
         question["problem"] = [problem[0], problem[1].message]
@@ -122,10 +122,12 @@ def _key(question: Mapping[str, object], identity: Mapping[str, object], repeat:
     return hashlib.sha256(_canonical([question, identity, repeat]).encode()).hexdigest()
 
 
-def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[str, ...]:
-    """The pictures that can change the answer: those that the rubric shows, and those that the judge looks at too."""
-    also = (role for role in getattr(judge, "also", ()) if getattr(edit, role) is not None)
-    return tuple(dict.fromkeys((*rubric.images, *also)))
+def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[tuple[str, ...], int]:
+    """The pictures that can change the answer: those that the rubric shows, and those that the judge looks at too; and
+    how many of them the rubric shows."""
+    shown = dict.fromkeys(name for role in rubric.images for name in edit.picture_names(role))
+    also = (role for role in getattr(judge, "also", ()) if edit.picture(role) is not None)
+    return tuple(dict.fromkeys((*shown, *also))), len(shown)
 
 
 def _pictures(
@@ -144,7 +146,8 @@ def _pictures(
             continue
         if known is None:
             # What the model never produced outweighs whatever else is wrong, but for paths that lead nowhere at all.
-            problem = _produced_nothing(edit, look, gone) if role == "edited" else problem or _absent(role, gone)
+            nothing = role in OUTPUT_ROLES
+            problem = _produced_nothing(edit, role, look, gone) if nothing else problem or _absent(role, gone)
             continue
         shown[role] = known
         if known.info is None:
@@ -160,8 +163,8 @@ def _sought(edit: Edit, role: str, look: Look) -> tuple[KnownImage | None, str]:
         return None, str(error)
 
 
-def _produced_nothing(edit: Edit, look: Look, gone: str) -> tuple[Status, Remark]:
-    if isinstance(edit.edited, Path) and isinstance(edit.input, Path):
+def _produced_nothing(edit: Edit, role: str, look: Look, gone: str) -> tuple[Status, Remark]:
+    if isinstance(edit.picture(role), Path) and isinstance(edit.input, Path):
         with suppress(Exception):  # what is wrong with the input is said where the input is looked at
             known, why = _sought(edit, "input", look)
             if known is None:
@@ -176,6 +179,9 @@ def _absent(role: str, gone: str) -> tuple[Status, Remark]:
 def _texts(edit: Edit, rubric: Rubric) -> tuple[Status, Remark] | None:
     if "instruction" in rubric.texts and not edit.instruction.strip():
         return "missing_input", Remark("missing_input", "the rubric needs an instruction, and it is empty")
+    for role in rubric.texts:
+        if role not in TEXT_ROLES and not edit.text(role).strip():
+            return "missing_input", Remark("missing_input", f'the rubric needs the text "{role}", and it is empty')
     return None
 
 
@@ -184,7 +190,7 @@ def _texts(edit: Edit, rubric: Rubric) -> tuple[Status, Remark] | None:
 
 def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
     """What is known of a picture of an edit; a file that does not exist is named as the manifest names it."""
-    source = getattr(edit, role)
+    source = edit.picture(role)
     known = None if source is None else digests.known(source)
     if known is None and isinstance(source, Path):
         root = digests.reader.root
@@ -196,9 +202,8 @@ def readable_pictures(edit: Edit, digests: DigestCache, skip: Iterable[str] = ()
     """The pictures that can be read, also those that no rubric shows: by them an edit is known to ratings and other
     runs. Addresses are left out: they are fetched for a judge alone."""
     pictures: dict[str, KnownImage] = {}
-    for role in IMAGE_ROLES:
-        source = getattr(edit, role)
-        if role not in skip and source is not None and not is_url(source):
+    for role, source in edit.all_pictures().items():
+        if role not in skip and not is_url(source):
             with suppress(Exception):  # a picture that cannot be read is known by its place
                 if known := digests.known(source):
                     pictures[role] = known
@@ -279,7 +284,7 @@ class Planner:
 
     def _digests(self, batch: list[Edit]) -> DigestCache:
         digests = DigestCache(self.pictures, rehash=self._rehash)
-        paths = {os.path.abspath(s) for e in batch for role in IMAGE_ROLES if isinstance(s := getattr(e, role), Path)}
+        paths = {os.path.abspath(s) for edit in batch for s in edit.all_pictures().values() if isinstance(s, Path)}
         digests.load(self._store.load_digests(sorted(paths)))
         return digests
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from editjudge.edit import Edit
+from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, Layout, ask
 from editjudge.store.store import Item, RunRecord
@@ -27,7 +27,14 @@ def _read(text: str) -> Rubric:
 
 def sent(rubric: Rubric, run: RunRecord, item: Item) -> str:
     """In words, pictures as [image: role]."""
-    edit = Edit(item.item, None, None, item.instruction, referring_expression=item.referring_expression)
+    edit = Edit(
+        item.item,
+        instruction=item.instruction,
+        referring_expression=item.referring_expression,
+        edit_type=item.edit_type,
+        metadata=item.metadata,
+        pictures={name: str(image["source"]) for name, image in item.images.items() if name not in IMAGE_ROLES},
+    )
     digests = {role: image["digest"] for role, image in item.images.items() if image.get("digest")}
     layout = run.spec.get("layout", LAYOUTS[0])
     return str(ask(rubric, edit, cast(dict[str, str], digests), cast(Layout, layout)))

@@ -168,7 +168,7 @@ WRONG = {
     "an unknown picture": (
         "[input, edited]",
         "[input, edite]",
-        "mine.yaml:2: images.1: Input should be 'input', 'edited' or 'ground_truth', found 'edite'; "
+        'mine.yaml:2: images: images list "edite"; '
         'did you mean "edited"?',
     ),
     "no pictures": ("[input, edited]", "[]", "mine.yaml:2: images: a rubric shows at least one image"),
