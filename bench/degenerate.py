@@ -95,6 +95,8 @@ def outputs(p: Picture, other: Picture, rng: np.random.Generator) -> dict[str, P
         ),
         "32 pixels": resized(small, width, height, cv2.INTER_LINEAR),
         "32 pixels, blocks": resized(small, width, height, cv2.INTER_NEAREST),
+        "lower 40 % grey": np.vstack([p[: height * 3 // 5], np.full_like(p[height * 3 // 5 :], 128)]),
+        "24 pixels wide": resized(p, 24, max(16, 24 * height // width)),
         "the input": p,
         "the input, JPEG": jpeg(p, 85),
         "mirrored": p[:, ::-1],

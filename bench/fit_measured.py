@@ -42,9 +42,9 @@ Array = Any
 QUALITY = ("texture_and_detail", "image_quality", "color_and_lighting", "seamlessness")
 FACTOR = "PQ"
 SCALE = Scale(tuple(range(1, 8)))
-RIDGE = 0.3
+RIDGE = 1.0
 LAST = ("channels 16", "gains 16")
-"""Channels that are left out: the last layer has 1,280, triples the numbers and adds nothing on unseen photographs."""
+"""Channels that are left out of `whole` and `near`: the last layer has 1,280 and adds nothing to the others there."""
 POINTS = 4.0
 """The most points that the learnt part takes off: with more, other factors answer more than half as much as the own
 one to a thing replaced (.54 with 4.5, for .005 within)."""
@@ -110,9 +110,11 @@ class Rated:
     """The photograph."""
     source: Array
     """The set that the edit comes from."""
+    masked: Array
+    """Whether a mask says where the edit belongs."""
 
     def part(self, chosen: Array) -> Rated:
-        rows = (self.rating, self.model, self.group, self.source)
+        rows = (self.rating, self.model, self.group, self.source, self.masked)
         sight = {name: row[chosen] for name, row in self.sight.items()}
         return Rated(self.names, self.values[chosen], sight, *(row[chosen] for row in rows))
 
@@ -123,7 +125,9 @@ class Rated:
             columns = [names.index(name) for name in one.names]
             values[start : start + len(one.rating), columns] = one.values
         sight = {name: np.concatenate([row, other.sight[name]]) for name, row in self.sight.items()}
-        pairs = ((getattr(one, name) for one in (self, other)) for name in ("rating", "model", "group", "source"))
+        pairs = (
+            (getattr(one, name) for one in (self, other)) for name in ("rating", "model", "group", "source", "masked")
+        )
         return Rated(names, values, sight, *(np.concatenate(list(pair)) for pair in pairs))
 
 
@@ -146,6 +150,7 @@ def read_rated(manifest: Path, ratings: Path, cache: Path | None) -> Rated:
         np.array([f"{manifest.parent.name} {edit.get('model')}" for edit in edits]),
         np.array([photograph(str(edit.get("group") or edit["input"])) for edit in edits]),
         np.array([manifest.parent.name] * len(edits)),
+        np.array([bool(edit.get("mask")) for edit in edits]),
     )
 
 
@@ -192,13 +197,14 @@ def target(rated: Rated) -> Array:
     return wanted
 
 
-def parts(rated: Rated) -> dict[str, list[str]]:
-    """The kinds of evidence. Each has a regressor of its own, since the many would drown the few."""
-    views = {
-        view: [name for name in rated.sight if name.startswith(view) and not name.endswith(LAST)]
-        for view in ("whole", "near")
-    }
-    return {"measures": [name for name in rated.names if not name.startswith("trust.")], **views}
+def parts(rated: Rated) -> Iterator[tuple[list[str], bool]]:
+    """The kinds of evidence, and whether each is for edits with a mask. Each has a regressor of its own, since the many
+    would drown the few. Fitted to all edits, in either case."""
+    yield [name for name in rated.names if not name.startswith("trust.")], False
+    for view in ("whole", "near"):
+        yield [name for name in rated.sight if name.startswith(view) and not name.endswith(LAST)], False
+    for ends in ((" 10",), (" 15",), (" 16",), ("classes", *(f"distance {layer}" for layer in eyes.LAYERS))):
+        yield [name for name in rated.sight if name.startswith("near") and name.endswith(ends)], True
 
 
 def rows(rated: Rated, chosen: list[str]) -> Array:
@@ -223,28 +229,32 @@ def _rounded(row: Array) -> Array:
 
 def learn(rated: Rated) -> dict[str, Any]:
     """One regressor for each kind of evidence, and where rated edits that it has not seen lie in their sum."""
-    wanted, regressors, total = target(rated), [], np.zeros(len(rated.rating))
-    for chosen in parts(rated).values():
+    wanted, regressors, totals = target(rated), [], np.zeros((2, len(rated.rating)))
+    for chosen, masked in parts(rated):
         known = rows(rated, chosen)
         # Of edits that it has seen it says too much: place and spread are those of its answers on others.
-        unseen = np.zeros(len(total))
+        unseen = np.zeros(len(wanted))
         for train, test in unseen_images(rated, 3):
             fitted = fit(known[train], wanted[train])
             unseen[test] = features(known[test], fitted["mean"], fitted["scale"]) @ fitted["weights"]
         centre, spread = float(unseen.mean()), float(unseen.std())
-        total += (unseen - centre) / spread
-        about = {"parts": chosen, "centre": centre, "spread": spread}
+        totals[int(masked)] += (unseen - centre) / spread
+        about = {"parts": chosen, "masked": masked, "centre": centre, "spread": spread}
         regressors.append(about | fit(known, wanted))
-    shares = np.linspace(0, 1, 21)
-    ranks = [[round(float(np.quantile(total, share)), 4), round(float(share), 3)] for share in shares]
     return {
         "edits": len(rated.rating),
         "network": eyes.DIGEST,
         "regressors": regressors,
-        "ranks": ranks,
+        "ranks": _ranks(totals[0]),
+        "masked ranks": _ranks(totals[1]),
         "points": POINTS,
         "offsets": OFFSETS,
     }
+
+
+def _ranks(total: Array) -> list[list[float]]:
+    shares = np.linspace(0, 1, 21)
+    return [[round(float(np.quantile(total, share)), 4), round(float(share), 3)] for share in shares]
 
 
 def content(learnt: dict[str, Any] | None) -> dict[str, Any]:
@@ -277,9 +287,14 @@ def quality(found: Calibration, rated: Rated, factors: tuple[str, ...] = QUALITY
 
 def placed(learnt: Learnt, rated: Rated) -> Array:
     """What `Learnt.rank` says of each edit, for many at once."""
-    total = np.sum([one.answers(rows(rated, list(one.parts))) for one in learnt.regressors], axis=0)
-    knots = np.array(learnt.ranks)
-    return np.interp(total, knots[:, 0], knots[:, 1])
+    place = np.zeros(len(rated.rating))
+    for masked, ranks in ((False, learnt.ranks), (True, learnt.masked_ranks)):
+        chosen = rated.masked == masked
+        part, knots = rated.part(chosen), np.array(ranks)
+        kinds = (one for one in learnt.regressors if one.masked == masked)
+        total = np.sum([one.answers(rows(part, list(one.parts))) for one in kinds], axis=0)
+        place[chosen] = np.interp(total, knots[:, 0], knots[:, 1])
+    return place
 
 
 def spearman(a: Array, b: Array) -> float:

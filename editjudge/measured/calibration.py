@@ -55,6 +55,8 @@ class Regressor:
     centre: float
     spread: float
     """Of its answers on edits that it was not fitted to."""
+    masked: bool = False
+    """Whether it speaks of edits with a mask, or of those without one."""
 
     def answers(self, rows: Array) -> Array:
         """How far above other edits people would rate these, in standard deviations of such answers."""
@@ -78,13 +80,19 @@ def features(rows: Array, mean: Array, scale: Array) -> Array:
 
 @dataclass(frozen=True)
 class Learnt:
-    """What people's ratings taught about quality as a whole: one regressor for each kind of evidence, summed."""
+    """What people's ratings taught about quality as a whole: one regressor for each kind of evidence, summed.
+
+    Where a mask says where the edit belongs, what the network sees there from nearby decides alone: on rated edits with
+    a mask the rest follows people's ratings hardly at all.
+    """
 
     edits: int
     """Rated edits that taught it."""
     regressors: tuple[Regressor, ...]
     ranks: Cuts
     """From the sum to the share of those edits that it places below this one."""
+    masked_ranks: Cuts
+    """The same for edits with a mask, placed among those."""
     points: float
     """Taken off the edit that is placed below all others."""
     offsets: Mapping[str, float]
@@ -95,9 +103,13 @@ class Learnt:
     def rank(self, measures: Measures) -> float:
         """Share of the rated edits that are placed below this one; found once however many factors ask."""
         if measures not in self._known:
-            rows = (gathered(one.parts, measures.values, measures.sight) for one in self.regressors)
-            answers = [float(one.answers(row)) for one, row in zip(self.regressors, rows, strict=True)]
-            self._known[measures] = _along(self.ranks, sum(answers))
+            masked = measures.scene.mask is not None
+            answers = (
+                float(one.answers(gathered(one.parts, measures.values, measures.sight)))
+                for one in self.regressors
+                if one.masked == masked
+            )
+            self._known[measures] = _along(self.masked_ranks if masked else self.ranks, sum(answers))
         return self._known[measures]
 
     def taken(self, factor: str, rank: float) -> float:
@@ -161,10 +173,12 @@ def _learnt(content: Mapping[str, Any]) -> Learnt:
             np.array(one["weights"]),
             one["centre"],
             one["spread"],
+            one["masked"],
         )
         for one in content["regressors"]
     )
-    return Learnt(content["edits"], regressors, _cuts(content["ranks"]), content["points"], content["offsets"])
+    ranks = (_cuts(content[name]) for name in ("ranks", "masked ranks"))
+    return Learnt(content["edits"], regressors, *ranks, content["points"], content["offsets"])
 
 
 def _cuts(pairs: Sequence[Sequence[float]]) -> Cuts:

@@ -43,6 +43,8 @@ class TextReading:
 
     outcome: Literal["done", "blurred", "misspelt", "misplaced", "undone"] | None
     words: str
+    degree: int = 0
+    """Of a fault that comes in degrees, how many steps beyond the least."""
 
 
 # --- what is asked --------------------------------------------------------------------------------------------
@@ -142,6 +144,8 @@ def read_lines(picture: Array) -> list[TextLine]:
 
 _SURE = 0.85
 """Confidence of the reader above which letters are well formed: print in photographs is read at .95 and more."""
+_HALF_READ = (0.7, 0.55)
+"""Confidence below which letters are worse formed, step by step."""
 _ALIKE = 0.6
 """Share of letters in place from which a text is a misspelling, and no other text."""
 
@@ -157,7 +161,7 @@ def compare_all(
     outcomes = {reading.outcome for reading in found}
     if None in outcomes or outcomes >= {"done", "undone"}:
         return next((r for r in found if r.outcome is None), TextReading(None, "only a part of the text could be read"))
-    return min(found, key=lambda reading: _ORDER.index(str(reading.outcome)))
+    return min(found, key=lambda reading: (_ORDER.index(str(reading.outcome)), -reading.degree))
 
 
 def compare(
@@ -187,7 +191,9 @@ def compare(
         )
     nearest, text, confidence = _nearest(wish.new, _added(before, after))
     if nearest >= _ALIKE and confidence >= _SURE:
-        return TextReading("misspelt", f'"{wish.new}" was asked for, and "{text}" is written')
+        wrong = _distance(_plain(wish.new), _plain(text))
+        letters = f"{wrong} letter{'s' * (wrong > 1)} wrong"
+        return TextReading("misspelt", f'"{wish.new}" was asked for, and "{text}" is written, {letters}', wrong - 1)
     if not _added(before, after):
         return TextReading("undone", f'no text was added, and "{wish.new}" cannot be read anywhere')
     return TextReading(None, f'"{wish.new}" could not be read, and nothing else proves that it is missing')
@@ -229,7 +235,9 @@ def _replaced(wish: TextRequest, before: Sequence[TextLine], after: Sequence[Tex
 def _legible(new: str, lines: Sequence[TextLine]) -> TextReading:
     sure = min((line.confidence for line in lines), default=1.0)
     if sure < _SURE:
-        return TextReading("blurred", f'"{new}" can be read, but its letters are malformed (confidence {sure:.2f})')
+        degree = sum(sure < limit for limit in _HALF_READ)
+        words = f'"{new}" can be read, but its letters are malformed (confidence {sure:.2f})'
+        return TextReading("blurred", words, degree)
     return TextReading("done", f'"{new}" can be read in the edited picture, spelt as asked (confidence {sure:.2f})')
 
 

@@ -16,13 +16,14 @@ _UNPROVEN = (
     "only unchanged pictures, lettering and missing colours are proof"
 )
 
-# By outcome of the lettering: alignment, completeness, and the effect score on 1 to 7 (5, 3, 1 on its own scale).
+# By outcome of the lettering, from the least to the most of its fault: alignment, completeness, and the effect score on
+# 1 to 7 (5, 3, 1 on its own scale). One wrong letter is less than two, and a slight bend less than letters half read.
 _LETTERING = {
-    "done": (7.0, 7.0, 7.0),
-    "blurred": (5.0, 6.0, 4.0),
-    "misspelt": (3.0, 4.0, 1.0),
-    "misplaced": (3.0, 5.0, 1.0),
-    "undone": (1.0, 1.0, 1.0),
+    "done": ((7.0, 7.0, 7.0),),
+    "blurred": ((5.0, 6.0, 4.0), (4.0, 6.0, 4.0), (3.0, 6.0, 1.0)),
+    "misspelt": ((4.0, 4.0, 4.0), (3.0, 4.0, 1.0), (2.0, 4.0, 1.0)),
+    "misplaced": ((3.0, 5.0, 1.0),),
+    "undone": ((1.0, 1.0, 1.0),),
 }
 
 
@@ -55,7 +56,9 @@ def prove(instruction: str, measures: Measures, reading: TextReading | None) -> 
     where = f" ({place(change.region)}, {percent(change.share)} of the picture)" if change.region.any() else ""
     if reading is not None and reading.outcome is not None:
         part = "changed part" if where else "picture"
-        return Proof(*_LETTERING[reading.outcome], f"Read in the {part}{where}: {reading.words}.")
+        degrees = _LETTERING[reading.outcome]
+        scores = degrees[min(reading.degree, len(degrees) - 1)]
+        return Proof(*scores, f"Read in the {part}{where}: {reading.words}.")
     if colour := missing_colour(instruction, measures.scene, change):
         name, share = colour
         words = f"Requested was {name}; in what changed{where}, {percent(share)} of the pixels could be called {name}."

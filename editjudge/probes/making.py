@@ -178,6 +178,16 @@ class _Maker:
         yield self._control("another picture", _resized(other, width, height), {**_KEPT_BADLY, **_NOT_DONE})
         yield self._control("tiles", np.tile(half, (2, 2, 1)), {"preservation.unchanged_regions": (1, 2), **_NOT_DONE})
         yield self._control("thumbnail", _resized(thumbnail, width, height), {**_MADE_BADLY, **_NOT_DONE})
+        cut = self._scene.clean("recolour").copy()
+        cut[height * 3 // 5 :] = 0.5  # as a JPEG that broke off
+        partly: Expected = {**_KEPT_BADLY, **_MADE_BADLY}
+        yield self._control("partly blank", cut, partly)
+        small = _resized(self._scene.clean("recolour"), 24, max(16, 24 * height // width))
+        yield self._control("too small", small, _MADE_BADLY)
+        # Black was asked for: nothing that was kept or made is held against it.
+        excused: Expected = {"fidelity.alignment": (6, 7), "compliance.effect_score": (5, 5)}
+        asked = "Make the whole image black."
+        yield self._control("black as requested", np.zeros_like(picture), excused, instruction=asked)
         mirrored: Expected = {"preservation.unchanged_regions": (1, 4), **_NOT_DONE}
         yield self._control("mirrored", np.ascontiguousarray(picture[:, ::-1]), mirrored)
 

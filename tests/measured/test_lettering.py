@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from editjudge.measured.lettering import TextLine, TextRequest, compare, compare_all, read_lines, request
+from editjudge.measured.measures import measure
+from editjudge.measured.proof import prove
+from editjudge.measured.scene import compose
 
 BOX = (0.1, 0.1, 0.9, 0.2)
 
@@ -136,3 +139,28 @@ def test_printed_words_are_read_without_a_download() -> None:
     read = read_lines(picture)
     assert "".join(line.text for line in read).replace(" ", "") == "HARBOUR27"
     assert min(line.confidence for line in read) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("written", "confidence", "fault", "alignment"),
+    [
+        ("HARBOUR", 0.98, "done", 7.0),
+        ("HARBQUR", 0.98, "misspelt", 4.0),
+        ("HAXBQUR", 0.98, "misspelt", 3.0),
+        ("HARBOUR", 0.8, "blurred", 5.0),
+        ("HARBOUR", 0.6, "blurred", 4.0),
+        ("HARBOUR", 0.5, "blurred", 3.0),
+    ],
+)
+def test_more_wrong_letters_and_worse_formed_ones_score_lower(
+    written: str, confidence: float, fault: str, alignment: float
+) -> None:
+    line = TextLine(written, confidence, (0.2, 0.2, 0.6, 0.4))
+    reading = compare(TextRequest("write", new="HARBOUR"), [], [line], None)
+    assert reading.outcome == fault
+    rng = np.random.default_rng(0)
+    before = rng.integers(0, 256, (96, 96, 3), dtype=np.uint8)
+    after = before.copy()
+    after[20:40, 20:60] = 255 - after[20:40, 20:60]
+    proof = prove('write "HARBOUR"', measure(compose(before, after)), reading)
+    assert proof is not None and proof.alignment == alignment

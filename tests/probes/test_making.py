@@ -131,6 +131,8 @@ NO_EDITS = {
     "another picture": "unrelated",
     "tiles": "tile",
     "thumbnail": "upscaled",
+    "partly blank": "partly_blank",
+    "too small": "thumbnail",
     "mirrored": "mirrored",
     "no-op": "unchanged",
 }
@@ -149,6 +151,14 @@ def test_an_output_that_is_no_edit_is_a_control_that_the_embedded_judge_passes(c
             assert least <= score <= most, factor
             checked += f"{rubric}.{factor}" in probe.expected
     assert checked
+
+
+def test_black_that_was_requested_costs_no_score() -> None:
+    probe = next(probe for probe in one_photograph() if probe.control == "black as requested")
+    pictures = {role: np.asarray(decode(getattr(probe.edit, role))) for role in ("input", "edited")}
+    subject = Subject(pictures, probe.edit.instruction)
+    for rubric in ("preservation", "quality", "fidelity", "compliance"):
+        assert not assess(load(rubric), subject, calibration.load()).scores
 
 
 def test_what_is_expected_can_be_said() -> None:
