@@ -177,8 +177,8 @@ def _learnt(content: Mapping[str, Any]) -> Learnt:
         )
         for one in content["regressors"]
     )
-    ranks = (_cuts(content[name]) for name in ("ranks", "masked ranks"))
-    return Learnt(content["edits"], regressors, *ranks, content["points"], content["offsets"])
+    ranks, masked = (_cuts(content[name]) for name in ("ranks", "masked ranks"))
+    return Learnt(content["edits"], regressors, ranks, masked, content["points"], content["offsets"])
 
 
 def _cuts(pairs: Sequence[Sequence[float]]) -> Cuts:

@@ -67,4 +67,4 @@ def posterior(wins: Floats) -> tuple[Floats, Floats]:
         theta = theta + step
         if np.abs(step).max(initial=0.0) < 1e-9:
             break
-    return theta, np.linalg.inv(hessian)
+    return theta, np.asarray(np.linalg.inv(hessian), np.float64)

@@ -301,9 +301,9 @@ def _fitted(
     strength: dict[str, float | None] = dict.fromkeys(names.labels)
     if useless or not keep.any():
         why = f"no strengths: {useless}" if useless else "no pair of two models has a verdict"
-        ends = dict.fromkeys(names.labels, IntervalEnds(None, why))
+        none = dict.fromkeys(names.labels, IntervalEnds(None, why))
         every = dict.fromkeys(names.labels, 1)
-        return _Fit(strength, ends, every, dict.fromkeys(names.labels, ()), names.labels, (), None)
+        return _Fit(strength, none, every, dict.fromkeys(names.labels, ()), names.labels, (), None)
     toward = counts.toward(both)
     total = counts.total(toward)
     scales = connected_scales(np.where(total.wins + total.ties / 2 > 1e-9, 1.0, 0.0))
