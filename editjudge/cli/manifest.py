@@ -16,7 +16,7 @@ from editjudge.errors import ManifestError, UsageError
 @click.argument("tree", type=click.Path(path_type=Path))
 @click.option(
     "--benchmark",
-    type=click.Choice(["gedit", "imgedit"]),
+    type=click.Choice(["gedit", "imgedit", "risebench", "omnicontext", "picabench"]),
     help="The benchmark whose results TREE holds; required. Plain folders, one per model, need no manifest: run them.",
 )
 @click.option(
@@ -28,7 +28,11 @@ from editjudge.errors import ManifestError, UsageError
     required=True,
     help="The benchmark's own list of edits: JSON, JSONL, CSV or Parquet.",
 )
-@click.option("--originals", type=click.Path(path_type=Path), help="Folder of the source pictures (ImgEdit-Bench).")
+@click.option(
+    "--originals",
+    type=click.Path(path_type=Path),
+    help="Folder of the source and reference pictures, where the benchmark keeps them apart.",
+)
 @click.option("-o", "--output", type=NewFile(), required=True, help="JSONL to write.")
 @json_option
 def command(
@@ -40,18 +44,18 @@ def command(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Make a manifest of the results of GEdit-Bench or ImgEdit-Bench.
+    """Make a manifest of the results of a benchmark, as its own programs lay them out.
 
     Every edit of the benchmark's list is a row: a picture that a model did not produce is judged as missing_output.
     """
     benchmark = benchmark or benchmark_0_1
     if benchmark is None:
-        raise UsageError("--benchmark is missing: gedit or imgedit")
+        raise UsageError("--benchmark is missing: gedit, imgedit, risebench, omnicontext or picabench")
     from editjudge.manifest.result_trees import LAYOUTS, read_facts, relative
 
     rows, missing, outside = [], 0, False
     for facts in LAYOUTS[benchmark](tree, read_facts(instructions), originals):
-        missing += not Path(facts["edited"]).exists()
+        missing += "edited" not in facts or not facts["edited"].exists()
         row, leads_out = relative(facts, output.parent)
         outside |= leads_out
         rows.append(json.dumps(row, ensure_ascii=False))

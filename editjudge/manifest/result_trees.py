@@ -2,9 +2,12 @@
 
 GEdit-Bench     TREE/MODEL/fullset/TASK/LANGUAGE/KEY.png, the source beside it as KEY_SRCIMG.png
 ImgEdit-Bench   TREE/MODEL/KEY.png, sources below another folder under the `id` of the benchmark's JSON
+RISEBench       TREE/MODEL/images/CATEGORY/INDEX.png, sources and reference pictures below another folder
+OmniContext     TREE/MODEL/fullset/TASK/KEY.png, reference pictures as ORIGINALS/KEY/*.png
+PICABench       TREE/INPUT_PATH and TREE/OUTPUT_PATH, as its meta_info.json names them, which holds the questions too
 
-In both the instructions come from the benchmark's own data, which decides what there is to judge: a picture that a
-model did not produce stays a row. One tree may hold one model, or a folder for each.
+In all of them the instructions come from the benchmark's own data, which decides what there is to judge: a picture that
+a model did not produce stays a row. One tree may hold one model, or a folder for each.
 """
 
 from __future__ import annotations
@@ -67,9 +70,101 @@ def imgedit(tree: Path, facts: Iterable[Fact], originals: Path | None = None) ->
             }
 
 
+def risebench(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
+    """A row for each model and edit, with what its answer is held against: a text or a picture."""
+    if originals is None:
+        raise ManifestError("RISEBench keeps its sources apart: name their folder (`data`) with --originals")
+    models = _models(tree, lambda folder: (folder / "images").is_dir(), "a folder `images`")
+    rows = list(facts)
+    for name, model in models.items():
+        for fact in rows:
+            index, category = _word(fact, "index"), _word(fact, "category")
+            found = sorted((model / "images" / category).glob(f"{index}.*"))
+            row: Row = {
+                "id": f"{name}/{index}",
+                "input": originals / _word(fact, "image"),
+                "edited": found[0] if found else model / "images" / category / f"{index}.png",
+                "instruction": _word(fact, "instruction"),
+                "model": name,
+                "edit_type": category,
+            }
+            texts = ("reference", "reference_txt", "subtask", "consistency_free", "reasoning_img", "reasoning_wo_ins")
+            row |= {key: str(fact[key]) for key in texts if _given(fact.get(key))}
+            if _given(fact.get("reference_img")):
+                row["ground_truth"] = originals / _word(fact, "reference_img")
+            yield row
+
+
+def omnicontext(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
+    """A row for each model and edit; the first reference picture is the input, by which edits are grouped."""
+    if originals is None:
+        raise ManifestError(
+            "OmniContext's reference pictures are in its data set: save them as ORIGINALS/KEY/1.png ..."
+        )
+    models = _models(tree, lambda folder: (folder / "fullset").is_dir(), "a folder `fullset`")
+    rows = list(facts)
+    for name, model in models.items():
+        for fact in rows:
+            key, task = _word(fact, "key"), _word(fact, "task_type")
+            references = sorted(path for path in (originals / key).glob("*") if path.is_file())
+            if not references:
+                raise ManifestError(f"{originals / key}: no reference pictures; save those of the data set there")
+            yield {
+                "id": f"{name}/{key}",
+                "input": references[0],
+                "references": references,
+                "edited": model / "fullset" / task / f"{key}.png",
+                "instruction": _word(fact, "instruction"),
+                "model": name,
+                "edit_type": task,
+                "task_type": task,
+            }
+
+
+def picabench(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
+    """A row for each edit, with its questions in `checks`."""
+    root, name = originals or tree, tree.resolve().name
+    for fact in facts:
+        index = _word(fact, "index")
+        output = tree / _word(fact, "output_path") if _given(fact.get("output_path")) else None
+        yield {
+            "id": f"{name}/{index}",
+            "input": root / _word(fact, "input_path"),
+            **({"edited": output} if output else {}),
+            "instruction": _word(fact, "edit_instruction"),
+            "model": name,
+            "edit_type": _word(fact, "physics_category"),
+            "physics_law": _word(fact, "physics_law"),
+            "edit_operation": _word(fact, "edit_operation"),
+            "checks": [_check(check, index) for check in _list(fact.get("annotated_qa_pairs"))],
+        }
+
+
+def _check(check: Any, index: str) -> dict[str, Any]:
+    box = check.get("box") if isinstance(check, dict) else None
+    sides = [box.get(side) for side in ("x", "y", "width", "height")] if isinstance(box, dict) else []
+    if not sides or not all(isinstance(side, int | float) for side in sides):
+        raise ManifestError(f"edit {index}: a question without a box of x, y, width and height: {str(check)[:200]}")
+    return {"question": _word(check, "question"), "answer": _word(check, "answer"), "box": sides}
+
+
+def _list(value: Any) -> list[Any]:
+    """A list, or the lists of an object by kind, as one."""
+    if isinstance(value, dict):
+        return [one for some in value.values() for one in _list(some)]
+    return value if isinstance(value, list) else []
+
+
+def _given(value: Any) -> bool:
+    return value not in (None, "", False) and str(value) != "nan"
+
+
 LAYOUTS: Mapping[str, Callable[[Path, Iterable[Fact], Path | None], Iterator[Row]]] = {
     "gedit": gedit,
     "imgedit": imgedit,
+    "risebench": risebench,
+    "omnicontext": omnicontext,
+    "picabench": picabench,
 }
 
 
@@ -99,10 +194,13 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
 def relative(row: Row, folder: Path) -> tuple[Row, bool]:
     """The row with paths as a manifest in `folder` names them, and whether one of them leads out of it."""
     folder, outside, found = folder.resolve(), False, dict(row)
-    for role, path in row.items():
-        if isinstance(path, Path):
-            outside |= not path.resolve().is_relative_to(folder)
-            found[role] = Path(os.path.relpath(path.resolve(), folder)).as_posix()
+    for role, value in row.items():
+        several = isinstance(value, list)
+        paths = [path for path in (value if several else [value]) if isinstance(path, Path)]
+        outside |= any(not path.resolve().is_relative_to(folder) for path in paths)
+        names = [Path(os.path.relpath(path.resolve(), folder)).as_posix() for path in paths]
+        if names:
+            found[role] = names if several else names[0]
     return found, outside
 
 
@@ -117,13 +215,16 @@ def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, P
     return found
 
 
+_FREE_TEXT = ("instruction", "prompt", "edit_instruction", "question", "answer")
+
+
 def _word(fact: Fact, name: str) -> str:
     """A field that must be there; a key or kind becomes part of a path, so it may not lead anywhere else."""
     value = fact.get(name)
     if not isinstance(value, str | int) or value == "":
         raise ManifestError(f"an edit of the benchmark has no `{name}`: {str(dict(fact))[:200]}")
     text = str(value)
-    if name not in ("instruction", "prompt") and (".." in Path(text).parts or Path(text).is_absolute() or "\0" in text):
+    if name not in _FREE_TEXT and (".." in Path(text).parts or Path(text).is_absolute() or "\0" in text):
         raise ManifestError(f"`{name}` is {text[:200]!r}, which leads out of the tree")
     return text
 
@@ -134,6 +235,11 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
     except ImportError:
         raise ManifestError(f"{path}: Parquet needs the extra: pip install 'editjudge[parquet]'") from None
     found = dataset.dataset(path, format="parquet")
-    wanted = ("key", "id", "instruction", "prompt", "task_type", "edit_type", "instruction_language")
-    rows: list[dict[str, Any]] = found.to_table([name for name in found.schema.names if name in wanted]).to_pylist()
+    # Everything but pictures, which a list of edits may hold as bytes.
+    wanted = [
+        field.name
+        for field in found.schema
+        if not str(field.type).startswith(("binary", "large_binary", "struct", "list"))
+    ]
+    rows: list[dict[str, Any]] = found.to_table(wanted).to_pylist()
     return rows

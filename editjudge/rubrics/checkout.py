@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from editjudge.errors import RubricError, near_miss
 
 _MAX_BYTES = 5_000_000
-_MAX_STEPS = 1_000
+_MAX_STEPS = 200
 """Terms of one text: a file that refers to itself ends here."""
 
 

@@ -98,16 +98,19 @@ def load(word: str) -> Rubric:
 
 def read(path: Path) -> Rubric:
     """A rubric file, checked."""
+    return parse(_file_text(path), str(path))
+
+
+def _file_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RubricError(f"{path}: larger than {_MAX_BYTES:,} bytes; that is not a rubric")
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise RubricError(f"{path}: not a rubric file: not UTF-8 at byte {error.start}") from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise RubricError(f"{_shown(str(path))}: cannot be read: {why}") from None
-    return parse(text, str(path))
 
 
 def parse(text: str, source: str = "rubric") -> Rubric:
@@ -125,6 +128,18 @@ def parse(text: str, source: str = "rubric") -> Rubric:
 def plain_yaml(text: str, source: str) -> Any:
     """A YAML file of someone else as plain data, read as strictly as our own."""
     return _yaml(text, source)[0]
+
+
+def read_plain(path: Path) -> tuple[Any, dict[_Path, int]]:
+    """A file of ours that is no rubric, such as a recipe: its data, and the line of each key."""
+    return _yaml(_file_text(path), str(path))
+
+
+def dump_plain(data: Any) -> str:
+    """Plain data as YAML that people can read; reading it back gives the same."""
+    import yaml
+
+    return yaml.dump(data, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=100)
 
 
 def dump(rubric: Rubric) -> str:

@@ -5,7 +5,8 @@ The language is arithmetic, comparisons, `and`, `or`, `not` and the functions be
     sc.quality        the factor `quality` of the rubric `sc`; sc["Over-editing"] where a key is no plain word
     sc.*              all factors of `sc`;  *  all factors of the set
     quality           the factor of that name, or the only factor of the rubric of that name
-    item.edit_type    a column of the manifest, to be compared with a text
+    item.edit_type    a column of the manifest, to be compared with a text, or with a factor of words
+    each.answer       of a rubric asked `for_each`: a field of the element, to be compared with its factor
     overall           a score that stands before this one
 
 A factor of several rubrics, all factors of a rubric, and a rubric that is asked `for_each` are lists, which stand in
@@ -53,6 +54,7 @@ _MAX_LENGTH, _MAX_DEPTH, _MAX_TERMS = 2_000, 30, 1_000
 
 _ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+_WORDS = ("text", "column", "each")
 _EVERY, _IF = "_every_", "_if_"
 """What `*` and `if(` become before Python's parser reads the formula."""
 
@@ -98,7 +100,7 @@ class Term:
 
     @property
     def is_word(self) -> bool:
-        return bool(self.choices) or self.op in ("text", "column")
+        return bool(self.choices) or self.op in _WORDS
 
     def walk(self) -> Iterator[Term]:
         """This term and all that it is made of."""
@@ -128,6 +130,12 @@ class Formula:
     def columns(self) -> frozenset[str]:
         """The columns of the manifest that it looks at."""
         return frozenset(str(term.value) for term in self.term.walk() if term.op in ("column", "by"))
+
+    @property
+    def element_fields(self) -> frozenset[Ref]:
+        """Rubrics asked `for_each`, and the fields of their elements that it looks at."""
+        compared = (term.parts for term in self.term.walk() if len(term.parts) == 2)
+        return frozenset((a.refs[0][0], str(b.value)) for a, b in compared if b.op == "each")
 
     @property
     def words(self) -> str:
@@ -271,8 +279,8 @@ class _Reader:
                 ast.Attribute(value=ast.Name(id=owner), attr=key)
                 | ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str() as key))
             ):
-                if owner == "item" and owner not in self._members:
-                    return Term("column", value=key)
+                if owner in ("item", "each") and owner not in self._members:
+                    return Term("column" if owner == "item" else "each", value=key)
                 return self._of(owner, key)
         return None
 
@@ -348,7 +356,7 @@ class _Reader:
         return pairs[0] if len(pairs) == 1 else self._logic("and", pairs)
 
     def _pair(self, a: Term, sign: str, b: Term) -> Term:
-        if a.op == "text":
+        if a.op in _WORDS and b.op != "text":
             a, b = b, a
         if b.op == "text":
             if sign not in ("==", "!="):
@@ -358,9 +366,16 @@ class _Reader:
             if a.choices and b.value not in a.choices:
                 choices = ", ".join(a.choices)
                 raise self._wrong(f"{_say(a)} is never {b.value!r}{near_miss(str(b.value), a.choices)} It is {choices}")
-        elif any(term.choices or term.op == "column" for term in (a, b)):
-            raise self._wrong(f"{_say(a)} {sign} {_say(b)}: a word is compared with a text in quotation marks")
+        elif a.is_word or b.is_word:
+            self._words(a, sign, b)
         return Term(sign, (a, b), shape=self._shape(a, b), ends=(0.0, 1.0))
+
+    def _words(self, a: Term, sign: str, b: Term) -> None:
+        """A factor of words against a column, or against a field of the element that it was asked for."""
+        if not a.choices or b.op not in ("column", "each") or sign not in ("==", "!="):
+            raise self._wrong(f"{_say(a)} {sign} {_say(b)}: a word is compared with a text in quotation marks")
+        if b.op == "each" and not (len(a.refs) == 1 and self._members[a.refs[0][0]].for_each):
+            raise self._wrong(f"{_say(b)}: {_say(a)} is not asked for each element of a list")
 
     def _shape(self, *terms: Term) -> tuple[str, ...]:
         shapes = {term.shape for term in terms if term.many}
@@ -518,7 +533,7 @@ def _say(term: Term, least: int = 0) -> str:
 def _said(term: Term) -> str:
     if term.op in _PHRASES:
         return _PHRASES[term.op](*term.parts)
-    if term.op in ("column", "factors"):
+    if term.op in ("column", "factors", "each"):
         return str(term.value)
     if term.op in ("number", "text"):
         return f'"{term.value}"' if isinstance(term.value, str) else f"{term.value:.10g}"

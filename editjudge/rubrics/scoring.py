@@ -53,6 +53,8 @@ class Rows:
     """A factor that is not there was not asked."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Of the manifest."""
+    elements: Mapping[Ref, NDArray[Any]] = field(default_factory=dict)
+    """Of a rubric asked for each element of a list, by its name and a field of the elements: texts, edits x values."""
 
 
 def evaluate(term: Term, rows: Rows) -> Cells:
@@ -130,9 +132,23 @@ def _compared(term: Term, rows: Rows) -> Cells:
     if left.op == "column":
         same = _column(str(left.value), rows) == str(right.value)
         return Cells.of(same == (term.op == "=="), np.zeros(rows.n))
+    if right.op in ("column", "each"):
+        words = _column(str(right.value), rows)[:, None]
+        if right.op == "each":
+            words = rows.elements.get((left.refs[0][0], str(right.value)), words[:, :0])
+        return _same_words(term.op, left, evaluate(left, rows), words)
     if right.op == "text":  # of words, their places among the choices are compared
         right = Term("number", value=float(left.choices.index(str(right.value))))
     return _checked(_BINARY[term.op], [evaluate(left, rows), evaluate(right, rows)])
+
+
+def _same_words(sign: str, term: Term, cells: Cells, words: Any) -> Cells:
+    """What has nothing to be compared with was not asked."""
+    places = np.full(words.shape, -1.0)
+    for place, choice in enumerate(term.choices):
+        places[words == choice] = place
+    same = (cells.values == places) == (sign == "==")
+    return Cells.of(same, np.where(words == "", NOT_ASKED, cells.codes))
 
 
 def _column(name: str, rows: Rows) -> Any:

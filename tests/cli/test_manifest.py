@@ -143,3 +143,68 @@ def test_the_name_of_the_option_in_0_1_still_works_and_one_of_both_is_needed(tmp
     missing = editjudge(*words)
     assert missing.code == 2 and "--benchmark is missing" in missing.err
     assert "--layout" not in editjudge("manifest", "--help").out
+
+
+def test_a_risebench_tree_names_the_reference_that_an_edit_is_held_against(tmp_path: Path) -> None:
+    save(tmp_path / "outputs" / "bagel" / "images" / "spatial_reasoning" / "s1.jpg")
+    facts = [
+        {
+            "index": "s1",
+            "category": "spatial_reasoning",
+            "instruction": "turn it",
+            "image": "a.png",
+            "reference_img": "r.png",
+        },
+        {
+            "index": "t1",
+            "category": "temporal_reasoning",
+            "instruction": "age it",
+            "image": "b.png",
+            "reference": "old",
+        },
+    ]
+    (tmp_path / "data.json").write_text(json.dumps(facts), "utf-8")
+    words = ("--benchmark", "risebench", "--instructions", tmp_path / "data.json", "--originals", tmp_path / "data")
+    rows = made(tmp_path, tmp_path / "outputs", *words)
+    assert rows["bagel/s1"]["edited"] == "outputs/bagel/images/spatial_reasoning/s1.jpg"
+    assert rows["bagel/s1"]["ground_truth"] == "data/r.png"
+    assert rows["bagel/t1"]["reference"] == "old"
+    assert "ground_truth" not in rows["bagel/t1"]
+    assert rows["bagel/t1"]["edited"] == "outputs/bagel/images/temporal_reasoning/t1.png"
+
+
+def test_an_omnicontext_tree_lists_its_reference_pictures(tmp_path: Path) -> None:
+    for name in ("1.png", "2.png"):
+        save(tmp_path / "refs" / "k1" / name)
+    save(tmp_path / "results" / "omni" / "fullset" / "scene_object" / "k1.png")
+    fact = {"key": "k1", "task_type": "scene_object", "instruction": "both in the park"}
+    (tmp_path / "data.jsonl").write_text(json.dumps(fact), "utf-8")
+    words = ("--benchmark", "omnicontext", "--instructions", tmp_path / "data.jsonl", "--originals", tmp_path / "refs")
+    rows = made(tmp_path, tmp_path / "results", *words)
+    assert rows["omni/k1"]["references"] == ["refs/k1/1.png", "refs/k1/2.png"]
+    assert rows["omni/k1"]["task_type"] == "scene_object"
+
+
+def test_picabench_s_own_file_carries_its_questions(tmp_path: Path) -> None:
+    question = {"question": "Is it wet?", "answer": "Yes", "box": {"x": 1, "y": 2, "width": 3.5, "height": 4}}
+    fact = {
+        "index": 7,
+        "input_path": "in/7.jpg",
+        "output_path": "out/7.jpg",
+        "edit_instruction": "wet it",
+        "physics_category": "Optics",
+        "physics_law": "Reflection",
+        "edit_operation": "add",
+        "annotated_qa_pairs": [question],
+    }
+    (tmp_path / "pica").mkdir()
+    (tmp_path / "meta.json").write_text(json.dumps([fact, fact | {"index": 8, "output_path": None}]), "utf-8")
+    words = ("--benchmark", "picabench", "--instructions", tmp_path / "meta.json")
+    rows = made(tmp_path, tmp_path / "pica", *words)
+    assert rows["pica/7"]["checks"] == [{"question": "Is it wet?", "answer": "Yes", "box": [1, 2, 3.5, 4]}]
+    assert "edited" not in rows["pica/8"]
+    broken = fact | {"annotated_qa_pairs": [{"question": "Is it wet?", "answer": "Yes"}]}
+    (tmp_path / "meta.json").write_text(json.dumps([broken]), "utf-8")
+    refusal = editjudge("manifest", tmp_path / "pica", *words, "-o", tmp_path / "other.jsonl")
+    assert refusal.code == 1
+    assert "without a box" in refusal.err

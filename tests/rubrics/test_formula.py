@@ -124,6 +124,23 @@ def test_columns_of_the_manifest_choose_a_formula() -> None:
     assert one.columns == {"edit_type", "category"}
 
 
+def test_words_are_compared_with_what_the_manifest_expects() -> None:
+    assert value("arm.left == item.truth", {("arm", "left"): 1}, {"truth": "MISMATCH"}) == 1
+    assert value("arm.left == item.truth", {("arm", "left"): 0}, {"truth": "MISMATCH"}) == 0
+    assert value("arm.left == item.truth", {("arm", "left"): 0}, {"truth": ""}) == -NOT_ASKED
+    term = parse("mean(check == each.answer)", MEMBERS)
+    cells = {
+        ("check", "answer"): Cells.of(
+            [[0, 1, np.nan], [1, np.nan, np.nan]], [[OK, OK, NOT_ASKED], [OK, FAILED, NOT_ASKED]]
+        )
+    }
+    elements = {("check", "answer"): np.array([["yes", "yes", ""], ["no", "no", ""]], dtype=object)}
+    result = evaluate(term, Rows(2, cells, elements=elements))
+    assert result.values[0, 0] == 0.5
+    assert result.codes[:, 0].tolist() == [OK, FAILED]
+    assert formulas({"s": "mean(check == each.answer)"}, MEMBERS)[0].element_fields == {("check", "answer")}
+
+
 def test_scores_may_name_those_before_them() -> None:
     semantics, quality, overall = formulas(
         {"SC": "min(sc.*)", "PQ": "min(pq.*)", "overall": {"formula": "sqrt(SC * PQ)", "repeats": "before"}}, MEMBERS
@@ -161,6 +178,7 @@ def test_a_formula_is_said_in_words(text: str, words: str) -> None:
         "sc.* + pq.*", "mean()", "if(check, 1, 0)", "sqrt(success", "success; clean", "mean(*sc)", "mean(x=1)",
         'sc["success"]["x"]', "min(sc.*, key=1)", "print(success)", "by(edit_type, {})",
         "weights({**sc})", "\ud800", "1 if 1 else", 'item.edit_type', 'item.edit_type + 1', "share(1)",
+        "arm.left == each.answer", "each.answer", "success == item.truth",
     ],
 )  # fmt: skip
 def test_whatever_is_not_the_language_is_refused(text: str) -> None:

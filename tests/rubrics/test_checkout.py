@@ -1,0 +1,117 @@
+"""Texts out of someone else's checkout: word for word, never executed, refused with file and line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editjudge.errors import RubricError
+from editjudge.rubrics.checkout import TextSource, read_text
+
+PROMPTS = '''
+import os
+os.abort()  # whoever runs this file does not come back
+RULES = """Look at
+both pictures."""
+TAIL = "Answer " + "with one number."
+BOTH = "\\n".join([RULES, TAIL])
+TABLE = {"edit": {"system": "Be kind."}, "list": ["first", "second"]}
+NAMED: str = RULES.strip()
+TWICE = "a"
+TWICE = "b"
+COMPUTED = os.environ["HOME"]
+
+
+class Asker:
+    PROMPT = "Of a class."
+
+    def ask(self, question):
+        tail = f"About {question}: yes or no?"
+        return question + tail
+
+
+def edit_prompt() -> str:
+    return """Which is {better}?"""
+'''
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "prompts.py").write_text(PROMPTS, "utf-8")
+    (tmp_path / "p.json").write_text(json.dumps({"edit": ["no", {"text": "From JSON."}]}), "utf-8")
+    (tmp_path / "p.yaml").write_text("system: Be short.\nuser:\n  - text: |\n      Two\n      lines.\n", "utf-8")
+    (tmp_path / "README.md").write_text("# Title\n<prompt>\nInside.\n</prompt>\nAfter.\n", "utf-8")
+    return tmp_path
+
+
+PY = "bench/prompts.py"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ({"file": PY, "constant": "RULES"}, "Look at\nboth pictures."),
+        ({"file": PY, "constant": "BOTH"}, "Look at\nboth pictures.\nAnswer with one number."),
+        ({"file": PY, "constant": "NAMED"}, "Look at\nboth pictures."),
+        ({"file": PY, "constant": "TABLE", "key": ("edit", "system")}, "Be kind."),
+        ({"file": PY, "constant": "TABLE", "key": ("list", 1)}, "second"),
+        ({"file": PY, "constant": "Asker.PROMPT"}, "Of a class."),
+        ({"file": PY, "function": "edit_prompt"}, "Which is {better}?"),
+        ({"file": PY, "function": "Asker.ask", "variable": "tail"}, "About {question}: yes or no?"),
+        ({"file": "p.json", "key": ("edit", 1, "text")}, "From JSON."),
+        ({"file": "p.yaml", "key": ("user", 0, "text")}, "Two\nlines.\n"),
+        ({"file": "README.md", "after": "<prompt>", "before": "</prompt>", "strip": True}, "Inside."),
+        ({"file": PY, "constant": "TAIL", "replace": {"one": "two"}}, "Answer with two number."),
+    ],
+)
+def test_a_text_is_read_where_it_stands(checkout: Path, source: dict[str, Any], text: str) -> None:
+    assert read_text(checkout, TextSource(**source)) == text
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ({"file": PY, "constant": "RULE"}, 'did you mean "RULES"'),
+        ({"file": PY, "constant": "TWICE"}, "2 times, on lines 10, 11"),
+        ({"file": PY, "constant": "COMPUTED"}, r"prompts\.py:12: expected a text"),
+        ({"file": PY, "constant": "TABLE", "key": ("edt",)}, 'prompts.py:8: no key "edt"; did you mean "edit"'),
+        ({"file": PY, "constant": "TABLE"}, "expected a text"),
+        ({"file": PY, "function": "nothing"}, "no single function"),
+        ({"file": PY, "function": "Asker.ask"}, "which is not computed here|expected"),
+        ({"file": PY, "constant": "Asked.PROMPT"}, "0 classes"),
+        ({"file": "gone.py", "constant": "X"}, "has no gone.py"),
+        ({"file": "../outside.py"}, "leads out of the checkout"),
+        ({"file": "p.json", "key": ("edit", 5)}, 'no "edit.5"'),
+        ({"file": "p.json", "key": ("edit",)}, "is no text"),
+        ({"file": "p.json", "key": ("edit", 0, "x")}, 'no "edit.0.x"'),
+        ({"file": "README.md", "after": "gone"}, "stands 0 times"),
+        ({"file": PY, "constant": "TAIL", "replace": {"six": "two"}}, "is not in the text"),
+    ],
+)
+def test_a_checkout_that_is_not_as_expected_is_refused(checkout: Path, source: dict[str, Any], why: str) -> None:
+    with pytest.raises(RubricError, match=why):
+        read_text(checkout, TextSource(**source))
+
+
+def test_a_file_that_is_no_python_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("X = 1\ndef (:\n", "utf-8")
+    with pytest.raises(RubricError, match=r"a\.py:2: not Python"):
+        read_text(tmp_path, TextSource("a.py", constant="X"))
+
+
+def test_a_constant_that_is_made_of_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text('X = Y + "a"\nY = X + "b"\n', "utf-8")
+    with pytest.raises(RubricError, match="too many parts"):
+        read_text(tmp_path, TextSource("a.py", constant="X"))
+
+
+def test_a_link_out_of_the_checkout_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret", "utf-8")
+    (tmp_path / "checkout").mkdir()
+    (tmp_path / "checkout" / "a.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(RubricError, match="leads out"):
+        read_text(tmp_path / "checkout", TextSource("a.txt"))
