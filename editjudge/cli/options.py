@@ -151,7 +151,7 @@ _ASKING = (
         multiple=True,
         metavar="KEY=VALUE",
         help="Further parameter of the request, JSON or text. For metrics: clip=FOLDER, dino=FOLDER. For gguf:FILE: "
-        "mmproj=FILE, context=TOKENS.",
+        "mmproj=FILE, context=TOKENS, threads=N, parallel=N.",
     ),
     click.option("--schema/--no-schema", default=True, help="Request structured output where the server supports it."),
     click.option(

@@ -13,9 +13,13 @@ import importlib
 import importlib.util
 import os
 import secrets
+import signal
 import struct
+import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,15 +37,45 @@ CONTEXT = 16_384
 """Tokens for a question with its pictures and the answer. A model's own limit may take more memory than there is."""
 
 
+_STILL = 10.0
+"""Seconds after which it is said again that a model is being loaded."""
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How the engine runs; nothing here changes an answer, but for a question that does not fit."""
+
+    context: int = CONTEXT
+    """Tokens of each question, its pictures and its answer included."""
+    threads: int = 0
+    """0: one for each core that this process may use."""
+    parallel: int = 0
+    """Questions that are answered at a time, each with a context of its own; 0: one for each core, at most four. More
+    use a CPU no better, and take more memory."""
+
+    @classmethod
+    def taken_from(cls, extra: dict[str, Any]) -> EngineSettings:
+        """Of the parameters that the user gave, those that are the engine's, which are not passed on."""
+        given = {field.name: extra.pop(field.name) for field in dataclasses.fields(cls) if field.name in extra}
+        for name, value in given.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                unit = " of tokens" if name == "context" else ""
+                raise UsageError(f"-J {name}={value}: expected a number{unit}")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cls(**{"threads": cores, "parallel": min(cores, 4), **given})
+
+
 class LocalEngine:
     """The transport of a judge in a file: loads the model once, and unloads it when it is closed."""
 
-    def __init__(self, model: Path, projector: Path, context: int, timeout: float) -> None:
+    def __init__(self, model: Path, projector: Path, settings: EngineSettings, timeout: float) -> None:
         self._files = model, projector
-        self._context = context
+        self._settings = settings
         self._http = HttpTransport(timeout=timeout)
         self._key = secrets.token_hex(16)
         self._loading = asyncio.Lock()
+        # What waits here has not been sent, so that its timeout has not begun.
+        self._slots = asyncio.Semaphore(settings.parallel)
         self._server: Any = None
 
     async def __aenter__(self) -> Self:
@@ -59,19 +93,32 @@ class LocalEngine:
     ) -> Response:
         async with self._loading:
             if self._server is None:
-                self._server = await asyncio.to_thread(self._load)
+                self._server = await self._load()
         address = f"{self._server.listening_address}/v1/chat/completions"
-        return await self._http.post(address, {**headers, "authorization": f"Bearer {self._key}"}, body, patience)
+        async with self._slots:
+            return await self._http.post(address, {**headers, "authorization": f"Bearer {self._key}"}, body, patience)
 
-    def _load(self) -> Any:
+    async def _load(self) -> Any:
         model, projector = self._files
         gigabytes = sum(file.stat().st_size for file in self._files) / 1e9
-        print(f"loading {model.name} and {projector.name} ({gigabytes:.2f} GB)", file=sys.stderr, flush=True)
+        _say(f"loading {model.name} and {projector.name} ({gigabytes:.2f} GB)")
+        started = time.monotonic()
+        loading = asyncio.create_task(asyncio.to_thread(self._start))
+        while not (await asyncio.wait([loading], timeout=_STILL))[0]:
+            _say(f"still loading {model.name}, {time.monotonic() - started:.0f} s")
+        server = loading.result()
+        _say(f"loaded in {time.monotonic() - started:.1f} s")
+        return server
+
+    def _start(self) -> Any:
+        model, projector = self._files
+        _check_instructions()
         engine = importlib.import_module("xllamacpp")
-        options = engine.CommonParams()
+        options, settings = engine.CommonParams(), self._settings
         options.model.path, options.mmproj.path = str(model), str(projector)
-        options.n_ctx, options.n_parallel, options.api_keys = self._context, 1, [self._key]
-        options.cpuparams.n_threads = options.cpuparams_batch.n_threads = os.cpu_count() or 1
+        options.n_ctx, options.n_parallel = settings.context * settings.parallel, settings.parallel
+        options.cpuparams.n_threads = options.cpuparams_batch.n_threads = settings.threads
+        options.api_keys = [self._key]
         options.ui, options.endpoint_slots, options.verbosity = False, False, 1
         try:
             return engine.Server(options)
@@ -80,6 +127,25 @@ class LocalEngine:
                 f"{model}: llama.cpp cannot load it with {projector.name}: {error} Its log is above; a projector of "
                 "another model and too little memory are common causes"
             ) from None
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _check_instructions() -> None:
+    """Raises `JudgeError` where this CPU does not have the instructions that the engine was built with: it would end
+    this process, so that another one tries."""
+    words = [sys.executable, "-c", "import xllamacpp; xllamacpp.get_system_info()"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
+    if done.returncode == -signal.SIGILL:
+        raise JudgeError(
+            "this CPU lacks instructions that the wheel of xllamacpp was built with: build it here with "
+            "pip install --no-binary xllamacpp xllamacpp, or ask a server (openai-compatible/MODEL)"
+        )
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+        raise JudgeError(f"xllamacpp cannot be used here: {last[0][:300]}")
 
 
 class LocalJudge(ChatJudge):
@@ -101,9 +167,7 @@ async def open_local(
     if importlib.util.find_spec("xllamacpp") is None:
         raise UsageError(f"{spec} needs an extra: pip install 'editjudge[local]'")
     extra = dict(options.parameters.extra)
-    given, context = extra.pop("mmproj", None), extra.pop("context", CONTEXT)
-    if not isinstance(context, int) or isinstance(context, bool) or context < 1:
-        raise UsageError(f"-J context={context}: expected a number of tokens")
+    given, settings = extra.pop("mmproj", None), EngineSettings.taken_from(extra)
     model = Path(spec.removeprefix(GGUF))
     if architecture(model) == "clip":
         raise UsageError(f"{model} is a projector; name the text model, and the projector with -J mmproj=FILE")
@@ -121,7 +185,7 @@ async def open_local(
         schema_mode="enforced",
         options=like.options,
     )
-    engine = await resources.enter_async_context(LocalEngine(model, projector, context, options.timeout))
+    engine = await resources.enter_async_context(LocalEngine(model, projector, settings, options.timeout))
     return LocalJudge(
         spec,
         digests,

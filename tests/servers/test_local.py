@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ def judge(spec: object, folder: Path, *words: object) -> Told:
     return editjudge(
         *("judge", "--input", manifest.parent / "input-0.png", "--edited", manifest.parent / "edited-0.png"),
         *("--instruction", "Paint the car red.", "--referring-expression", "the car", "--rubric", "compliance"),
-        *("--judge", f"gguf:{spec}", "--json", *words),
+        *("--judge", f"gguf:{spec}", "--json", "-J", "threads=1", *words),
     )
 
 
@@ -26,7 +28,7 @@ def run(spec: object, folder: Path, *words: object) -> Any:
     manifest = edits(folder, 2, referring_expression="the car")
     told = editjudge(
         *("run", manifest, "--rubric", "compliance", "--judge", f"gguf:{spec}", "--store", folder / "s.db"),
-        *("--name", "r", "--json", *words),
+        *("--name", "r", "--json", "-J", "threads=1", *words),
     )
     assert told.out, told.err
     return told.json
@@ -106,3 +108,29 @@ def test_without_the_extra_its_name_is_said(tmp_path: Path, models: Path, monkey
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "xllamacpp" else found(name))
     told = judge(models / "tiny" / "tiny.gguf", tmp_path)
     assert told.code == 2 and "pip install 'editjudge[local]'" in told.err
+
+
+@pytest.mark.parametrize("word", ["threads=0", "parallel=x", "context=-1"])
+def test_settings_of_the_engine_are_numbers(word: str, tmp_path: Path, models: Path) -> None:
+    told = judge(models / "tiny" / "tiny.gguf", tmp_path, "-J", word)
+    assert told.code == 2 and f"-J {word}: expected a number" in told.err
+
+
+def test_questions_are_answered_at_the_same_time_with_the_keys_of_one_at_a_time(tmp_path: Path, models: Path) -> None:
+    first = run(models / "tiny" / "tiny.gguf", tmp_path, "-J", "parallel=3", "-J", "context=4096", "--repeats", 4)
+    assert (first["statuses"], first["asked"]) == ({"ok": 8}, 8)
+    again = run(models / "tiny" / "tiny.gguf", tmp_path, "-J", "parallel=1", "--repeats", 4, "--name", "again")
+    assert (again["asked"], again["cached"]) == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(-signal.SIGILL, "this CPU lacks instructions"), (1, "cannot be used here: ImportError: libgomp")],
+)
+def test_an_engine_that_cannot_run_on_this_machine_ends_no_process_of_ours(
+    code: int, message: str, tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = subprocess.CompletedProcess((), code, "", "Traceback\nImportError: libgomp")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    told = judge(models / "tiny" / "tiny.gguf", tmp_path)
+    assert told.code == 1 and message in told.err
