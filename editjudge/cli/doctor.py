@@ -182,9 +182,9 @@ def _tell_server(check: ServerCheck) -> None:
     }
     click.echo(f"{safe(check.server)}, {safe(check.model)}")
     for name, words in rows.items():
-        click.echo(f"  {name:<16}{words}")
+        click.echo(f"  {name:<24}{words}")
     click.echo("\nwhat it said")
     for name, error in check.errors.items():
-        click.echo(f"  {name:<16}{error['status'] or error['code']}: {safe(error['message'])}")
+        click.echo(f"  {name:<24}{error['status'] or error['code']}: {safe(error['message'])}")
     if not check.errors:
         click.echo("  no errors")

@@ -191,7 +191,13 @@ class _Examiner:
         left = self._end - time.monotonic()
         if left <= 0.0:
             raise CallFailed("timeout", f"not asked: {self._seconds:g} s were over")
-        return await self._transport.post(*self._endpoint.address(request), request.body, left / self._seconds)
+        address = *self._endpoint.address(request), request.body, left / self._seconds
+        try:
+            return await self._transport.post(*address)
+        except CallFailed as problem:
+            if not (problem.kind == "connection" and problem.cut_off):
+                raise
+        return await self._transport.post(*address)  # a kept connection that the server had closed
 
     async def _try(self, check: str, *words: Any, **more: Any) -> Reply | CallFailed:
         """The reply, or the problem, which is then among the errors."""
