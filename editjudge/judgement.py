@@ -6,6 +6,7 @@ and never a number.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -35,6 +36,49 @@ DONE: tuple[Status, ...] = ("ok", "abstained")
 
 SchemaMode = Literal["enforced", "requested", "prompt only"]
 """Whether the server promises to keep the JSON schema, was asked to, or only read about it in the question."""
+
+Order = Literal["ab", "ba"]
+"""Which of two outputs was shown first."""
+
+Kind = Literal[
+    "text",
+    "code",
+    "hash",
+    "count",
+    "number",
+    "time",
+    "flag",
+    "texts",
+    "numbers",
+    "document",
+    "counts",
+    "remarks",
+    "codes",
+]
+"""What a value is. `text`: of others, any character. `code`: a word of our own. `texts` and `numbers`: by name.
+`counts`: whole numbers by name, or None. `codes`: remarks, of which a row shows the codes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a judgement's row, and where a store keeps it."""
+
+    name: str
+    kind: Kind
+    optional: bool = False
+    """May be None."""
+    table: Literal["judgements", "scores", "tasks", "items", "computed"] = "judgements"
+    column: str = ""
+    """Of the table `scores`, which has one row a factor."""
+    values: tuple[str, ...] = ()
+    """Of a `code`."""
+    added: bool = False
+    """Exports of 0.1 do not have it."""
+
+
+def _kept(kind: Kind, **options: Any) -> dict[str, Any]:
+    """How a field of `Judgement` is kept: SQL columns, the Arrow schema, import, the row and OpenAPI follow it."""
+    return {"kind": kind, **options}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +129,49 @@ class Judgement:
     Raises `ValueError` where scores and status contradict each other.
     """
 
-    key: str
+    key: str = field(metadata=_kept("hash"))
     """Of everything that can change the answer: primary key, cache key and resume mark."""
-    status: Status
-    judge: str
-    rubric: str
-    rubric_hash: str
-    repeat: int = 0
-    scores: Mapping[str, float] | None = None
+    status: Status = field(metadata=_kept("code", values=STATUSES))
+    judge: str = field(metadata=_kept("text"))
+    rubric: str = field(metadata=_kept("text"))
+    rubric_hash: str = field(metadata=_kept("hash"))
+    repeat: int = field(default=0, metadata=_kept("count"))
+    scores: Mapping[str, float] | None = field(default=None, metadata=_kept("numbers", table="scores", column="score"))
     """Integers stay integers."""
-    justifications: Mapping[str, str] | None = None
-    abstained: Mapping[str, str] = field(default_factory=dict)
+    justifications: Mapping[str, str] | None = field(default=None, metadata=_kept("texts"))
+    abstained: Mapping[str, str] = field(default_factory=dict, metadata=_kept("texts"))
     """Factor to the reason why it has no score."""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    violations: tuple[Remark, ...] = ()
-    notes: tuple[Remark, ...] = ()
-    reasons: tuple[Remark, ...] = ()
+    evidence: Mapping[str, Any] = field(default_factory=dict, metadata=_kept("document"))
+    violations: tuple[Remark, ...] = field(default=(), metadata=_kept("codes"))
+    notes: tuple[Remark, ...] = field(default=(), metadata=_kept("remarks"))
+    reasons: tuple[Remark, ...] = field(default=(), metadata=_kept("remarks"))
     """Why there is no verdict, where there is none."""
     exchanges: tuple[Exchange, ...] = ()
-    schema_mode: SchemaMode | None = None
-    prepared: Mapping[str, str] = field(default_factory=dict)
+    schema_mode: SchemaMode | None = field(default=None, metadata=_kept("code", values=get_args(SchemaMode)))
+    prepared: Mapping[str, str] = field(default_factory=dict, metadata=_kept("texts"))
     """How each picture was prepared, by role: `as-is`, or the recipe."""
-    cost: float | None = None
+    cost: float | None = field(default=None, metadata=_kept("number"))
     """In US dollars; None where the price is unknown."""
-    created: float = 0.0
+    created: float = field(default=0.0, metadata=_kept("time"))
     """Seconds since 1970."""
+    choices: Mapping[str, str] | None = field(
+        default=None, metadata=_kept("texts", table="scores", column="choice", added=True)
+    )
+    """In the place of scores, where the rubric asks for choices."""
+    expected: Mapping[str, float] = field(
+        default_factory=dict, metadata=_kept("numbers", table="scores", column="expected", added=True)
+    )
+    """Factor to the mean over the judge's own probabilities of the scores, where it gave them."""
+    mass: Mapping[str, float] = field(
+        default_factory=dict, metadata=_kept("numbers", table="scores", column="mass", added=True)
+    )
+    """Factor to the probability that the judge gave to all legal scores together."""
+    order: Order | None = field(default=None, metadata=_kept("code", values=get_args(Order), added=True))
+    """Of a pair: which output was shown first. Scores and choices speak of the pair as the manifest names it."""
 
     def __post_init__(self) -> None:
-        if (self.scores is not None) != (self.status == "ok"):
-            raise ValueError(f"a judgement that is {self.status} has {'no ' if self.scores is None else ''}scores")
+        if problem := inconsistency(self):
+            raise ValueError(f"a judgement that is {self.status} {problem}")
 
     @property
     def attempts(self) -> int:
@@ -140,35 +198,73 @@ class Task:
     judge: str
     repeat: int
     key: str
+    variant: str = ""
+    """Which of several questions of one rubric about one edit: a pair's order, the index of an element."""
 
 
-def row(judgement: Judgement, item: str, model: str | None, group: str | None) -> dict[str, Any]:
+FIELDS: tuple[Field, ...] = (
+    Field("item", "text", table="tasks"),
+    Field("model", "text", optional=True, table="items"),
+    Field("group", "text", optional=True, table="items"),
+    Field("variant", "text", table="tasks", added=True),
+    *(
+        Field(field.name, optional=str(field.type).endswith("| None"), **field.metadata)
+        for field in dataclasses.fields(Judgement)
+        if field.metadata
+    ),
+    Field("attempts", "count"),
+    Field("usage", "counts"),
+    Field("server_model", "text", optional=True),
+    Field("cached", "flag", table="computed"),
+)
+"""The one table of a judgement's fields, in the order of a row. To add one, add it to `Judgement`."""
+
+PER_FACTOR: Mapping[str, str] = {field.name: field.column for field in FIELDS if field.table == "scores"}
+"""Fields that have a value for each factor, and their columns in the table `scores`."""
+
+
+def inconsistency(judgement: Any) -> str | None:
+    """What contradicts the status: a number where there is no verdict, or a verdict without any."""
+    is_answered = judgement.scores is not None or judgement.choices is not None
+    if is_answered != (judgement.status == "ok"):
+        return "has scores" if is_answered else "has no scores"
+    if judgement.choices is not None and not judgement.choices:
+        return "has no choices: expected None in their place"
+    if not is_answered and (judgement.expected or judgement.mass):
+        return "has probabilities of scores"
+    return None
+
+
+def row(judgement: Judgement, item: str, model: str | None, group: str | None, variant: str = "") -> dict[str, Any]:
     """One judgement of one item as programs read it: `judge --json`, a line of an export."""
+    about: dict[str, Any] = {"item": item, "model": model, "group": group, "variant": variant}
+    about["cached"] = False  # a store says so of what an earlier run had asked
     return {
-        "item": item,
-        "model": model,
-        "group": group,
-        "repeat": judgement.repeat,
-        "status": judgement.status,
-        "scores": dict(judgement.scores) if judgement.scores is not None else None,
-        "justifications": dict(judgement.justifications) if judgement.justifications is not None else None,
-        "abstained": dict(judgement.abstained),
-        "evidence": dict(judgement.evidence),
-        "judge": judgement.judge,
-        "rubric": judgement.rubric,
-        "rubric_hash": judgement.rubric_hash,
-        "key": judgement.key,
-        "attempts": judgement.attempts,
-        "usage": judgement.usage.as_json(),
-        "violations": list(dict.fromkeys(remark.code for remark in judgement.violations)),
-        "reasons": [remark.as_json() for remark in judgement.reasons],
-        "notes": [remark.as_json() for remark in judgement.notes],
-        "server_model": judgement.server_model,
-        "schema_mode": judgement.schema_mode,
-        "prepared": dict(judgement.prepared),
-        "cost": judgement.cost,
-        "created": judgement.created,
-        "cached": False,  # a store says so of what an earlier run had asked
+        field.name: about[field.name] if field.name in about else _plain(field.kind, getattr(judgement, field.name))
+        for field in FIELDS
+    }
+
+
+def _plain(kind: Kind, value: Any) -> Any:
+    if kind == "codes":
+        return list(dict.fromkeys(remark.code for remark in value))
+    if kind == "remarks":
+        return [remark.as_json() for remark in value]
+    if kind == "counts":
+        return value.as_json()
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+EMPTY_ROW: Mapping[str, Any] = row(Judgement("", "invalid", "", "", ""), "", None, None)
+"""What a row has where nothing was said; those fields that an export of 0.1 does not have hold this."""
+
+
+def factor_values(row: Mapping[str, Any], factor: str) -> dict[str, Any]:
+    """What a row says of one factor, by the names of the columns of a table with a row for each factor."""
+    values = {column: (row[name] or {}).get(factor) for name, column in PER_FACTOR.items()}
+    return values | {
+        "justification": (row["justifications"] or {}).get(factor),
+        "abstained": row["abstained"].get(factor),
     }
 
 

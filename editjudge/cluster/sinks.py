@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from editjudge.cluster.shard_run import is_folder, whole
 from editjudge.cluster.splits import Split, filesystem
 from editjudge.errors import StoreError
-from editjudge.judgement import DONE, Judgement, Task, row
+from editjudge.judgement import DONE, Judgement, Task, factor_values, row
 from editjudge.run.plan import QuestionSettings
 from editjudge.store.schema import as_json
 from editjudge.store.store import PENDING, Item, RunRecord, Store, reply_rows
@@ -135,18 +135,16 @@ class SplitPart:
 
     def _row(self, position: int, task: Task, item: Item) -> dict[str, Any]:
         if judgement := self.said.get(task.key):
-            values = _plain(row(judgement, item.item, item.model, item.group))
+            values = _plain(row(judgement, item.item, item.model, item.group, task.variant))
         else:
             values = self._before.get(task.key) or _pending(task)
         about = {"item": item.item, "model": item.model, "group": item.group, "edit_type": item.edit_type}
         return {**values, **about, "position": position}
 
     def _scores(self, values: dict[str, Any]) -> Iterable[dict[str, Any]]:
-        scores, reasons, abstained = values["scores"] or {}, values["justifications"] or {}, values["abstained"]
         (rubric,) = (rubric for rubric in self.shape.rubrics if rubric.name == values["rubric"])
         for key in (factor.key for factor in rubric.factors):
-            said = {"score": scores.get(key), "justification": reasons.get(key), "abstained": abstained.get(key)}
-            yield {**values, "factor": key, **said}
+            yield {**values, "factor": key, **factor_values(values, key)}
 
     # --- files ------------------------------------------------------------------------------------------------
 
@@ -162,7 +160,8 @@ class SplitPart:
         system, path = self._path(table)
         if not system.get_file_info(path).is_file:
             return []
-        return shards.decoded(table, pq.read_table(path, filesystem=system))
+        rows = shards.decoded(table, pq.read_table(path, filesystem=system))
+        return [shards.with_added(values) for values in rows] if table == "judgements" else rows
 
     def _write(self, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
         import pyarrow as pa
@@ -184,7 +183,11 @@ def _by_judge(placed: tuple[int, Task]) -> tuple[int, str]:
 def _pending(task: Task) -> dict[str, Any]:
     """As a store shows a task that no judgement is kept of."""
     nothing = Judgement(task.key, "invalid", task.judge, task.rubric, "", task.repeat)
-    return _plain(row(nothing, task.item, None, None)) | {"status": PENDING, "rubric_hash": None, "created": None}
+    return _plain(row(nothing, task.item, None, None, task.variant)) | {
+        "status": PENDING,
+        "rubric_hash": None,
+        "created": None,
+    }
 
 
 def _replies(judgement: Judgement) -> Iterable[dict[str, Any]]:

@@ -69,7 +69,8 @@ class Work:
             return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
         return self.judgement(
             "ok",
-            scores=outcome.scores,
+            scores=None if outcome.choices else outcome.scores,
+            choices=outcome.choices or None,
             justifications=outcome.justifications,
             violations=outcome.violations,
             notes=outcome.notes,

@@ -33,7 +33,8 @@ from editjudge.store.store import PENDING, Item, RunRecord, Store
 
 _SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
 _JUDGED = tasks.join(items, _SAME_ITEM).outerjoin(judgements, judgements.c.key == tasks.c.key)
-_SCORED = tasks.join(items, _SAME_ITEM).join(scores, scores.c.key == tasks.c.key)
+_HAS_SCORE = sa.and_(scores.c.key == tasks.c.key, scores.c.score.is_not(None))
+_SCORED = tasks.join(items, _SAME_ITEM).join(scores, _HAS_SCORE)
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,7 @@ def summaries(
         edits[item].statuses.add(status or PENDING)
         edits[item].violations |= dict.fromkeys(_codes(text))
     query = sa.select(tasks.c.item, tasks.c.rubric, scores.c.factor, scores.c.score)
-    for item, rubric, factor, score in store._stream(
-        query.select_from(tasks.join(scores, scores.c.key == tasks.c.key)).where(*mine)
-    ):
+    for item, rubric, factor, score in store._stream(query.select_from(tasks.join(scores, _HAS_SCORE)).where(*mine)):
         for column in by_factor.get(factor, ()):
             if column.rubric == rubric:
                 edits[item].scores.setdefault(column.id, []).append(score)

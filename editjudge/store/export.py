@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import editjudge
 from editjudge.errors import ManifestError
+from editjudge.judgement import factor_values
 from editjudge.store import contradictions, schema
 from editjudge.store.store import ROW_FIELDS, RunRecord, Store, kept_replies
 
@@ -29,6 +30,7 @@ COLUMNS = (
     "factor",
     "score",
     "justification",
+    "choice",
 )
 """Of judgements.csv."""
 
@@ -73,11 +75,8 @@ def export_parquet(store: Store, run: RunRecord, folder: Path, replies: bool = F
             tables.add("items", dataclasses.asdict(item))
         for values in store.judgements(run):
             tables.add("judgements", values)
-            scores, reasons = values["scores"] or {}, values["justifications"] or {}
             for factor in factors.of(values):
-                row = {**values, "factor": factor or None, "score": scores.get(factor)}
-                row |= {"justification": reasons.get(factor), "abstained": values["abstained"].get(factor)}
-                tables.add("scores", row)
+                tables.add("scores", {**values, "factor": factor or None, **factor_values(values, factor)})
         for reply in kept_replies(store, run) if replies else ():
             tables.add("replies", reply)
     return [*(folder / name for name in names), _export_run(store, run, folder)]
@@ -91,9 +90,10 @@ def export_csv(store: Store, run: RunRecord, folder: Path) -> list[Path]:
         table.writerow(COLUMNS)
         for values in store.judgements(run):
             shared = [harmless(values[name]) for name in COLUMNS[:8]]
-            scores, why = values["scores"] or {}, {**values["abstained"], **(values["justifications"] or {})}
             for factor in factors.of(values):
-                table.writerow([*shared, harmless(factor), scores.get(factor, ""), harmless(why.get(factor))])
+                of_factor = factor_values(values, factor)
+                of_factor["justification"] = of_factor["justification"] or of_factor["abstained"]
+                table.writerow([*shared, harmless(factor), *(harmless(of_factor[name]) for name in COLUMNS[9:])])
     return [folder / "judgements.csv", _export_run(store, run, folder)]
 
 
@@ -162,7 +162,7 @@ class _Factors:
             self._by_name.setdefault(rubric["name"], []).append(self._by_hash[key])
 
     def of(self, values: dict[str, Any]) -> list[str]:
-        said = [*(values["scores"] or {}), *values["abstained"]]
+        said = [*(values["scores"] or {}), *(values["choices"] or {}), *values["abstained"]]
         known = self._by_hash.get(values["rubric_hash"])
         named = self._by_name.get(values["rubric"], [])
         if known is None and len(named) == 1:  # not judged yet, so only the name is known

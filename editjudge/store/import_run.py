@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import sqlalchemy as sa
 from pydantic import (
@@ -17,17 +17,19 @@ from pydantic import (
     InstanceOf,
     TypeAdapter,
     ValidationError,
+    create_model,
     model_validator,
 )
 
 from editjudge.content import Content
 from editjudge.errors import ManifestError
-from editjudge.judgement import DONE, Status
+from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Kind, Task, inconsistency
+from editjudge.judgement import Field as JudgementField
 from editjudge.rubrics.model import Rubric, Scale
 from editjudge.rubrics.prompt import LAYOUTS, Layout
 from editjudge.store import schema
 from editjudge.store.export import about_run
-from editjudge.store.schema import items, judgements, rubrics, runs, tasks, upsert
+from editjudge.store.schema import as_fields, items, judgements, rubrics, runs, tasks, upsert
 from editjudge.store.store import PENDING, RunRecord, State, Store, _at_run, _chunks, _refresh
 
 Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -37,7 +39,6 @@ Text = InstanceOf[str]
 Time = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 """Seconds since 1970, before the year 10,000, which no calendar shows."""
 Score = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
-Scores = dict[Text, Score]
 Document = dict[Text, Any]
 _BATCH = 2_000
 
@@ -46,7 +47,7 @@ class _Row(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class _Remark(_Row):
+class RemarkRow(_Row):
     code: Text
     message: Text
     factor: Text | None = None
@@ -70,44 +71,57 @@ class _Item(_Row):
         return self
 
 
-class _Judgement(_Row):
-    item: Text
-    model: Text | None
-    group: Text | None
-    edit_type: Text | None = None
-    repeat: Count
-    status: Status | Literal["pending"]
-    scores: Scores | None
-    justifications: dict[Text, Text] | None
-    abstained: dict[Text, Text]
-    evidence: Document
-    judge: Text
-    rubric: Text
-    rubric_hash: Key | None
-    key: Key
-    attempts: Count
-    usage: dict[str, int | None]
-    violations: list[Text]
-    reasons: list[_Remark]
-    notes: list[_Remark]
-    server_model: Text | None
-    schema_mode: Literal["enforced", "requested", "prompt only"] | None
-    prepared: dict[Text, Text]
-    cost: float | None
-    created: Time | None
-    cached: bool
-    position: Annotated[int, Field(ge=0)] | None = None
+_TYPES: dict[Kind, Any] = {
+    "text": Text,
+    "hash": Key,
+    "count": Count,
+    "number": float,
+    "time": Time,
+    "flag": bool,
+    "texts": dict[Text, Text],
+    "numbers": dict[Text, Score],
+    "document": Document,
+    "counts": dict[str, int | None],
+    "remarks": list[RemarkRow],
+    "codes": list[Text],
+}
+_OF_AN_ANSWER = {"rubric_hash", "created"}
+"""What a task that is pending has not."""
+
+
+def _declared(field: JudgementField) -> tuple[Any, Any]:
+    values = (*field.values, *([PENDING] if field.name == "status" else []))
+    kind = Literal[values] if values else _TYPES[field.kind]
+    return kind | None if field.optional or field.name in _OF_AN_ANSWER else kind, EMPTY_ROW[
+        field.name
+    ] if field.added else ...
+
+
+class _CheckedRow(_Row):
+    if TYPE_CHECKING:  # its fields are those of the table
+
+        def __getattr__(self, name: str) -> Any: ...
 
     @model_validator(mode="after")
-    def a_score_exists_only_in_ok(self) -> _Judgement:
-        if (self.scores is not None) != (self.status == "ok"):
-            raise ValueError(f"a row that is {self.status} has {'no ' if self.scores is None else ''}scores")
+    def a_score_exists_only_in_ok(self) -> _CheckedRow:
+        if problem := inconsistency(self):
+            raise ValueError(f"a row that is {self.status} {problem}")
         lettering = self.evidence.get("lettering", {})
         if not isinstance(lettering, dict) or not all(_is_lines(lines) for lines in lettering.values()):
             raise ValueError("evidence.lettering has to be an object with a list of lines, each with its box")
         if self.status != PENDING and (self.rubric_hash is None or self.created is None):
             raise ValueError("an answer has a rubric_hash and says when it was created")
         return self
+
+
+JudgementRow: type[_CheckedRow] = create_model(  # type: ignore[call-overload]  # fields known at run time alone
+    "JudgementRow",
+    __base__=_CheckedRow,
+    **{field.name: _declared(field) for field in FIELDS},
+    edit_type=(Text | None, None),
+    position=(Annotated[int, Field(ge=0)] | None, None),
+)
+"""A judgement as an export has it."""
 
 
 def _is_lines(value: Any) -> bool:
@@ -128,7 +142,7 @@ class _Reply(_Row):
     request_id: Text | None
     latency: float | None
     retries: Count
-    reasons: list[_Remark]
+    reasons: list[RemarkRow]
 
 
 class _Rubric(_Row):
@@ -202,11 +216,11 @@ def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = 
     )
     store._insert(_refresh(store._dialect, items), edits)
     count = 0
-    for some in _chunks(_rows(folder, "judgements", _Judgement), _BATCH):
+    for some in _chunks(_rows(folder, "judgements", JudgementRow), _BATCH):
         asked = [_task(run.id, count + n, row) for n, (_, row) in enumerate(some)]
         store._insert(_refresh(store._dialect, tasks), asked)
         answers = {row.key: _answer(row) for _, row in some if row.status != PENDING}
-        given = {row.key: row.scores for _, row in some if row.scores is not None}
+        given = {row.key: {name: getattr(row, name) for name in PER_FACTOR} for _, row in some if row.status == "ok"}
         store._write([answers[key] for key in sorted(answers)], given, [])
         count += len(some)
     for replies in _chunks(_rows(folder, "replies", _Reply), _BATCH):
@@ -216,12 +230,12 @@ def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = 
     return store.find_run(about.name), count
 
 
-def _task(run_id: int, position: int, row: _Judgement) -> Document:
-    shared = {name: getattr(row, name) for name in ("item", "rubric", "judge", "repeat", "key")}
+def _task(run_id: int, position: int, row: _CheckedRow) -> Document:
+    shared = {name: getattr(row, name) for name in Task.__slots__}
     return {"run_id": run_id, "position": position if row.position is None else row.position, **shared}
 
 
-def _answer(row: _Judgement) -> Document:
+def _answer(row: _CheckedRow) -> Document:
     values = {name: value for name, value in row.model_dump().items() if name in judgements.columns}
     # Of a violation an export has the code alone.
     return values | {"violations": [{"code": code, "message": "", "factor": None} for code in row.violations]}
@@ -287,14 +301,15 @@ def _check(store: Store | None, about: _Run, folder: Path) -> None:
     if store:
         _check_own(store, about, folder)
     seen: set[bytes] = set()
-    for some in _chunks(_rows(folder, "judgements", _Judgement), _BATCH):
+    for some in _chunks(_rows(folder, "judgements", JudgementRow), _BATCH):
         for place, row in some:
             _check_score(place, row, scales)
             _check_item(place, row, known.get(row.item))
             # Sixteen bytes a task, so that a million of them fit into memory.
             mark = hashlib.blake2b(repr(_asked(row)).encode(), digest_size=16).digest()
             if mark in seen:
-                raise _wrong(place, f"{row.item!r:.80}, {row.rubric}, {row.judge} and repeat {row.repeat} stand twice")
+                asked = f"{row.item!r:.80}, {row.rubric}, {row.judge}, repeat {row.repeat}"
+                raise _wrong(place, f"{asked} and variant {row.variant!r:.80} stand twice")
             seen.add(mark)
         if store:
             _check_kept(store, about.name, some)
@@ -318,15 +333,32 @@ def _scales(about: _Run, path: Path) -> dict[str, dict[str, Scale]]:
     return found
 
 
-def _check_score(place: tuple[Path, int], row: _Judgement, scales: Mapping[str, Mapping[str, Scale]]) -> None:
-    for factor, score in (row.scores or {}).items():
-        if (known := scales.get(row.rubric_hash or "")) is None:
-            continue
-        if factor not in known or not known[factor].accepts(score):
-            raise _wrong(place, f"{factor!r:.80}: found {score}, which is no score of the rubric {row.rubric}")
+def _check_score(place: tuple[Path, int], row: _CheckedRow, scales: Mapping[str, Mapping[str, Scale]]) -> None:
+    if (known := scales.get(row.rubric_hash or "")) is None:
+        return
+    for name, is_legal in _LEGAL.items():
+        for factor, value in (getattr(row, name) or {}).items():
+            if factor not in known or not is_legal(known[factor], value):
+                what = name.removesuffix("s")
+                raise _wrong(
+                    place, f"{factor!r:.80}: found {value!r:.80}, which is no {what} of the rubric {row.rubric}"
+                )
 
 
-def _check_item(place: tuple[Path, int], row: _Judgement, item: _Item | None) -> None:
+def _is_between(scale: Scale, mean: float) -> bool:
+    low, high = scale.low, scale.high
+    return not scale.choices and (low is None or low <= mean) and (high is None or mean <= high)
+
+
+_LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
+    "scores": Scale.accepts,
+    "choices": lambda scale, choice: choice in scale.choices,
+    "expected": _is_between,
+    "mass": lambda _, mass: 0 <= mass <= 1,
+}
+
+
+def _check_item(place: tuple[Path, int], row: _CheckedRow, item: _Item | None) -> None:
     said = {"model": row.model, "group": row.group, **({"edit_type": row.edit_type} if row.edit_type else {})}
     for name, value in said.items():
         if value != getattr(item, name, None):
@@ -344,25 +376,27 @@ def _check_own(store: Store, about: _Run, folder: Path) -> None:
             raise _wrong(place, f"{what}: import into one of its own")
 
 
-def _asked(row: Any) -> tuple[str, str, str, int]:
-    return row.item, row.rubric, row.judge, row.repeat
+def _asked(row: Any) -> tuple[str, str, str, int, str]:
+    return row.item, row.rubric, row.judge, row.repeat, row.variant
 
 
-def _check_kept(store: Store, name: str, some: Sequence[Placed[_Judgement]]) -> None:
+def _check_kept(store: Store, name: str, some: Sequence[Placed[_CheckedRow]]) -> None:
     """What the store has under the same key must be the same answer, and the run's tasks must have the same keys."""
     columns = [judgements.c[name] for name in ("key", "status", "abstained")]
     keys = {row.key for _, row in some}
     answers: dict[str, Any] = {}
     for part in _chunks(sorted(keys), 900):
         rows = store._read(sa.select(*columns).where(judgements.c.key.in_(part), judgements.c.status.in_(DONE)))
-        given = store.scores(key for key, *_ in rows)
-        answers |= {key: (status, given.get(key, {}) if status == "ok" else None, why) for key, status, why in rows}
+        given = store.factor_values(key for key, *_ in rows)
+        for key, status, abstained in rows:
+            fields = as_fields(given.get(key, {}), status)
+            answers[key] = status, fields["scores"], fields["choices"], abstained
     mine = sa.select(tasks).join(runs, runs.c.id == tasks.c.run_id).where(runs.c.name == name)
     asked: dict[Any, str] = {}
     for part in _chunks(sorted({row.item for _, row in some}), 900):
         asked |= {_asked(one): one.key for one in store._read(mine.where(tasks.c.item.in_(part)))}
     for place, row in some:
-        said = row.status, row.scores, row.abstained
+        said = row.status, row.scores, row.choices, row.abstained
         if row.status in DONE and answers.get(row.key, said) != said:
             raise _wrong(place, f"the store has another answer under key {row.key[:12]}: import into one of its own")
         if asked.get(_asked(row), row.key) != row.key:

@@ -1,9 +1,10 @@
 """The tables of a store, how values become columns, and how a file of an older version becomes one of this version.
 
     runs ──< items                   the edits of a run, in the order of the manifest: (run_id, item), by position
-         └─< tasks >── judgements    what a run asks: (run_id, item, rubric, judge, repeat) has the `key` of its answer;
-                       │             the same key in two runs is one answer. A task without a judgement is pending
-                       ├─< scores    (key, factor): one row for each factor that has a score
+         └─< tasks >── judgements    what a run asks: (run_id, item, rubric, judge, repeat, variant) has the `key` of
+                       │             its answer; the same key in two runs is one answer. A task without a judgement is
+                       │             pending
+                       ├─< scores    (key, factor): one row for each factor that has a score or a choice
                        └─< replies   every raw reply, also those of failed tries
     rubrics                          by hash; `judgements.rubric_hash` says which was asked
     ratings                          people's scores of an edit, by `items.content`, rater, factor and rubric
@@ -21,7 +22,7 @@ import functools
 import json
 import logging
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -29,6 +30,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from editjudge.content import Content
 from editjudge.errors import StoreError
+from editjudge.judgement import FIELDS, PER_FACTOR, Kind
 
 # --- values ---------------------------------------------------------------------------------------------------
 
@@ -178,34 +180,33 @@ tasks = sa.Table(
     sa.Column("rubric", EscapedText, primary_key=True),
     sa.Column("judge", EscapedText, primary_key=True),
     sa.Column("repeat", sa.Integer, primary_key=True),
+    sa.Column("variant", EscapedText, primary_key=True, server_default=""),  # empty where a rubric asks one question
     sa.Column("position", sa.BigInteger, nullable=False),
     sa.Column("key", sa.Text, nullable=False),
     sa.Index("tasks_by_key", "key"),
     sa.Index("tasks_by_position", "run_id", "position"),
 )
 
+_TYPES: dict[Kind, type[sa.types.TypeEngine[Any]]] = {
+    "text": EscapedText,
+    "code": sa.Text,
+    "hash": sa.Text,
+    "count": sa.Integer,
+    "number": sa.Double,
+    "time": sa.Double,
+}
+"""All other kinds are JSON."""
+
 judgements = sa.Table(
     "judgements",
     metadata,
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("status", sa.Text, nullable=False),
-    sa.Column("judge", EscapedText, nullable=False),
-    sa.Column("rubric", EscapedText, nullable=False),
-    sa.Column("rubric_hash", sa.Text, nullable=False),
-    sa.Column("repeat", sa.Integer, nullable=False),
-    sa.Column("justifications", JsonText),
-    sa.Column("abstained", JsonText, nullable=False),
-    sa.Column("evidence", JsonText, nullable=False),
-    sa.Column("violations", JsonText, nullable=False),
-    sa.Column("notes", JsonText, nullable=False),
-    sa.Column("reasons", JsonText, nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("usage", JsonText, nullable=False),
-    sa.Column("cost", sa.Double),
-    sa.Column("server_model", EscapedText),
-    sa.Column("schema_mode", sa.Text),
-    sa.Column("prepared", JsonText, nullable=False),
-    sa.Column("created", sa.Double, nullable=False),
+    *(
+        sa.Column(
+            field.name, _TYPES.get(field.kind, JsonText), primary_key=field.name == "key", nullable=field.optional
+        )
+        for field in FIELDS
+        if field.table == "judgements"
+    ),
     # Resuming looks up statuses alone: from here, without a page of the table for each. Unique, so that a score can
     # refer to it.
     sa.Index("judgements_by_status", "key", "status", unique=True),
@@ -217,10 +218,12 @@ scores = sa.Table(
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("factor", EscapedText, primary_key=True),
     sa.Column("position", sa.SmallInteger, nullable=False),  # of the factor among those of its judgement
-    sa.Column("score", sa.Double, nullable=False),  # a whole number is read back as an integer
-    sa.Column("expected", sa.Double),  # the mean over the judge's own probabilities, where it gave them
-    sa.Column("spread", sa.Double),  # their standard deviation
-    sa.Column("choice", EscapedText),  # the name of the level, on a scale of named levels
+    # A whole number is read back as an integer; NULL beside a choice.
+    *(
+        sa.Column(field.column, sa.Double if field.kind == "numbers" else EscapedText)
+        for field in FIELDS
+        if field.table == "scores"
+    ),
     sa.Column("status", sa.Text, nullable=False, server_default="ok"),  # always `ok`: half of the reference below
     sa.CheckConstraint("status = 'ok'", name="a_score_exists_only_in_ok"),
     sa.ForeignKeyConstraint(["key", "status"], ["judgements.key", "judgements.status"], ondelete="CASCADE"),
@@ -521,6 +524,22 @@ def _rated_in_forms(connection: sa.Connection, contents: Mapping[tuple[int, str]
         yield {**row, "item": item, "score": score, "created": created, "study_id": study}
 
 
+def _rebuild(connection: sa.Connection, table: sa.Table) -> None:
+    """Make the table anew with the rows that it has: SQLite changes neither a key nor a constraint in place."""
+    inspected = sa.inspect(connection)
+    old = {column["name"] for column in inspected.get_columns(table.name)}
+    names = ", ".join(map(connection.dialect.identifier_preparer.format_column, _present(table, old)))
+    for index in inspected.get_indexes(table.name):
+        connection.execute(sa.text(f"DROP INDEX {index['name']}"))
+    connection.execute(sa.text(f"ALTER TABLE {table.name} RENAME TO old_{table.name}"))
+    table.create(connection)
+    connection.execute(sa.text(f"INSERT INTO {table.name} ({names}) SELECT {names} FROM old_{table.name}"))  # noqa: S608
+
+
+def _present(table: sa.Table, names: Collection[str]) -> list[sa.Column[Any]]:
+    return [column for column in table.columns if column.name in names]
+
+
 def _give_scores_a_table(connection: sa.Connection) -> None:
     """Until now a judgement held its scores as JSON."""
     if "scores" not in {column["name"] for column in sa.inspect(connection).get_columns("judgements")}:
@@ -529,32 +548,78 @@ def _give_scores_a_table(connection: sa.Connection) -> None:
     old = sa.table(
         "old_judgements" if rebuild else "judgements", sa.column("key", sa.Text), sa.column("scores", JsonText)
     )
-    connection.execute(sa.text("DROP INDEX judgements_by_status"))
     if rebuild:
-        connection.execute(sa.text("ALTER TABLE judgements RENAME TO old_judgements"))
-        judgements.create(connection)
-        names = ", ".join(column.name for column in judgements.columns)
-        connection.execute(sa.text(f"INSERT INTO judgements ({names}) SELECT {names} FROM old_judgements"))  # noqa: S608
+        _rebuild(connection, judgements)
     else:
+        connection.execute(sa.text("DROP INDEX judgements_by_status"))
         for index in judgements.indexes:
             index.create(connection)
     scores.create(connection)
     query = sa.select(old.c.key, old.c.scores).where(old.c.scores.is_not(None))
     with connection.execute(query.execution_options(yield_per=1_000)) as rows:
         for some in rows.partitions():
-            if values := [row for key, given in some for row in score_rows(key, given)]:
+            if values := [row for key, given in some for row in score_rows(key, {"scores": given})]:
                 connection.execute(sa.insert(scores), values)
     drop = "DROP TABLE old_judgements" if rebuild else "ALTER TABLE judgements DROP COLUMN scores"
     connection.execute(sa.text(drop))
 
 
-def score_rows(key: str, given: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Rows of `scores` for one judgement."""
-    return [
-        {"key": key, "factor": factor, "position": position, "score": float(score)}
-        for position, (factor, score) in enumerate(given.items())
-    ]
+def _admit_choices_and_variants(connection: sa.Connection) -> None:
+    """Until now each factor had a score, and an edit was asked about once by a rubric and repeat."""
+    add_columns(connection, judgements, "order")
+    inspected = sa.inspect(connection)
+    for table, column in ((scores, "mass"), (tasks, "variant")):
+        if column in {present["name"] for present in inspected.get_columns(table.name)}:
+            continue
+        if connection.dialect.name == "sqlite":
+            _rebuild(connection, table)
+            connection.execute(sa.text(f"DROP TABLE old_{table.name}"))
+        else:
+            add_columns(connection, table, column)
+            if table is scores:
+                connection.execute(sa.text("ALTER TABLE scores ALTER COLUMN score DROP NOT NULL, DROP COLUMN spread"))
+            else:
+                key = ", ".join(part.name for part in tasks.primary_key)
+                connection.execute(sa.text(f"ALTER TABLE tasks DROP CONSTRAINT tasks_pkey, ADD PRIMARY KEY ({key})"))
 
+
+FactorValues = dict[str, dict[str, Any]]
+"""Of one judgement: values by factor, by the fields that have some."""
+
+
+def score_rows(key: str, given: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+    """Rows of `scores` for one judgement."""
+    factors = dict.fromkeys(factor for values in given.values() for factor in values or ())
+    rows = []
+    for position, factor in enumerate(factors):
+        row: dict[str, Any] = {"key": key, "factor": factor, "position": position}
+        for name, column in PER_FACTOR.items():
+            value = (given.get(name) or {}).get(factor)
+            row[column] = value if value is None or isinstance(value, str) else float(value)
+        rows.append(row)
+    return rows
+
+
+def of_factors(rows: Iterable[Sequence[Any]]) -> FactorValues:
+    """Values by field and factor, of rows of `scores`: the factor, then the columns of `PER_FACTOR` in order."""
+    given: FactorValues = {}
+    for factor, *values in rows:
+        for name, value in zip(PER_FACTOR, values, strict=True):
+            if value is not None:
+                number = as_number(value) if name == "scores" else value
+                given.setdefault(name, {})[factor] = number
+    return given
+
+
+def as_fields(given: Mapping[str, Mapping[str, Any]], status: str) -> dict[str, dict[str, Any] | None]:
+    """The fields of `PER_FACTOR` of a judgement; each has dictionaries of its own."""
+    fields = {name: dict(given[name]) if name in given else None if name in _OPTIONAL else {} for name in PER_FACTOR}
+    if status == "ok" and "scores" not in given and "choices" not in given:
+        fields["scores"] = {}  # each factor abstained
+    return fields
+
+
+_OPTIONAL = {field.name for field in FIELDS if field.optional}
 
 _EXACT = 2.0**53
 """Up to here a double holds every whole number."""
@@ -566,25 +631,36 @@ def as_number(score: float) -> float:
 
 
 def scores_as_json(dialect: str, key: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-    """The scores of a judgement in one text, for `scores_from_json`: three times as fast to read as three rows."""
-    factor = sa.type_coerce(scores.c.factor, sa.Text)
+    """The scores and choices of a judgement in one text, for `scores_from_json`: three times as fast to read as three
+    rows."""
+    factor, choice = (sa.type_coerce(scores.c[name], sa.Text) for name in ("factor", "choice"))
+    score: sa.ColumnElement[float] = scores.c.score
+    more: list[sa.ColumnElement[bool]]
+    more = [scores.c[column].is_not(None) for column in PER_FACTOR.values() if column not in ("score", "choice")]
     if dialect == "postgresql":  # which writes a double to the last digit
-        entry = sa.func.json_build_array(scores.c.position, factor, scores.c.score)
-        rows: sa.ColumnElement[str] = sa.cast(sa.func.json_agg(entry), sa.Text)
-    else:  # SQLite may lose the last one: a score that is no whole number is null there
-        whole = sa.cast(scores.c.score, sa.Integer)
-        entry = sa.func.json_array(scores.c.position, factor, sa.case((scores.c.score == whole, whole)))
-        rows = sa.func.json_group_array(entry)
+        as_array, as_list = sa.func.json_build_array, sa.func.json_agg
+    else:  # SQLite may lose the last one: a score that is no whole number is read from its row
+        score = sa.cast(scores.c.score, sa.Integer)
+        more.append(scores.c.score != score)
+        as_array, as_list = sa.func.json_array, sa.func.json_group_array
+    entry = as_array(scores.c.position, factor, score, choice, sa.case((sa.or_(*more), 1), else_=0))
+    rows = sa.cast(as_list(entry), sa.Text)
     return sa.select(rows).where(scores.c.key == key).correlate_except(scores).scalar_subquery()
 
 
 @functools.lru_cache(maxsize=4_096)
-def scores_from_json(text: str | None) -> Mapping[str, float] | None:
-    """Scores by factor; None where they have to be read from their rows."""
+def scores_from_json(text: str | None) -> FactorValues | None:
+    """Values by field and factor; None where they have to be read from their rows."""
     entries = sorted(json.loads(text or "[]"))
-    if any(score is None for _, _, score in entries):
+    if any(has_more for *_, has_more in entries):
         return None
-    return {unescaped(factor): as_number(float(score)) for _, factor, score in entries}
+    given: FactorValues = {}
+    for _, factor, score, choice, _ in entries:
+        if score is not None:
+            given.setdefault("scores", {})[unescaped(factor)] = as_number(float(score))
+        if choice is not None:
+            given.setdefault("choices", {})[unescaped(factor)] = unescaped(choice)
+    return given
 
 
 CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [
@@ -611,6 +687,7 @@ MIGRATIONS: list[Callable[[sa.Connection], None]] = [
     _add_studies,
     _migrate_to_0_2,
     _give_scores_a_table,
+    _admit_choices_and_variants,
 ]
 """The first makes a store of version 2 out of one of version 1, and so on. What was released is never changed."""
 

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from editjudge.errors import ManifestError, UsageError
+from editjudge.judgement import EMPTY_ROW, FIELDS, Field, Kind
 from editjudge.store import schema
 from editjudge.store.contradictions import Count
 from editjudge.store.export import about_run
@@ -46,31 +47,36 @@ def _json(*names: str) -> list[pa.Field]:
     return [pa.field(name, pa.string(), metadata=DOCUMENT) for name in names]
 
 
+_PLAIN: dict[Kind, pa.DataType] = {
+    "code": pa.string(),
+    "hash": pa.string(),
+    "count": pa.int32(),
+    "number": pa.float64(),
+    "time": pa.float64(),
+    "flag": pa.bool_(),
+}
+
+
+def _arrow(field: Field) -> pa.Field:
+    if field.kind in _PLAIN:
+        return pa.field(field.name, _PLAIN[field.kind])
+    return (_words if field.kind == "text" else _json)(field.name)[0]
+
+
+_FIELDS = {field.name: _arrow(field) for field in FIELDS}
 _TASK = [
-    *_words("item", "model", "group", "edit_type", "judge", "rubric"),
-    pa.field("rubric_hash", pa.string()),
-    pa.field("repeat", pa.int32()),
-    pa.field("status", pa.string()),
-    pa.field("key", pa.string()),
+    *(_FIELDS[name] for name in ("item", "model", "group")),
+    *_words("edit_type"),
+    *(_FIELDS[name] for name in ("judge", "rubric", "rubric_hash", "repeat", "variant", "status", "key")),
+]
+_OF_FACTOR = [
+    pa.field(field.column, pa.float64()) if field.kind == "numbers" else _words(field.column)[0]
+    for field in FIELDS
+    if field.table == "scores"
 ]
 TABLES: dict[str, pa.Schema] = {
-    "judgements": pa.schema(
-        [
-            *_TASK,
-            *_json("scores", "justifications", "abstained", "evidence", "violations", "reasons", "notes"),
-            pa.field("attempts", pa.int32()),
-            *_json("usage", "prepared"),
-            *_words("server_model"),
-            pa.field("schema_mode", pa.string()),
-            pa.field("cost", pa.float64()),
-            pa.field("created", pa.float64()),
-            pa.field("cached", pa.bool_()),
-            pa.field("position", pa.int64()),
-        ]
-    ),
-    "scores": pa.schema(
-        [*_TASK, *_words("factor"), pa.field("score", pa.float64()), *_words("justification", "abstained")]
-    ),
+    "judgements": pa.schema([*_FIELDS.values(), *_words("edit_type"), pa.field("position", pa.int64())]),
+    "scores": pa.schema([*_TASK, *_words("factor"), *_OF_FACTOR, *_words("justification", "abstained")]),
     "items": pa.schema(
         [
             *_words("item", "model", "edit_type", "group", "instruction", "referring_expression"),
@@ -91,6 +97,9 @@ TABLES: dict[str, pa.Schema] = {
         ]
     ),
 }
+
+_ADDED = {field.name: EMPTY_ROW[field.name] for field in FIELDS if field.added}
+"""Columns of `judgements` that shards of earlier versions do not have, and what they would hold."""
 
 
 # --- writing --------------------------------------------------------------------------------------------------
@@ -232,13 +241,14 @@ def read_table(
                 decode(row)
             except (ValueError, RecursionError) as error:
                 raise ManifestError(f"{path}:{number}: not what it claims to be: {error}") from None
-            yield (path, number), row
+            yield (path, number), row if len(row) == len(wanted) else {n: row.get(n, _ADDED.get(n)) for n in wanted}
 
 
 def _read_shard(path: Path, expected: pa.Schema, wanted: list[str]) -> Iterator[dict[str, Any]]:
     try:
         with pq.ParquetFile(path) as shard:
             _check_types(path, shard.schema_arrow, expected)
+            wanted = [name for name in wanted if name in shard.schema_arrow.names]
             for group in range(shard.num_row_groups):  # asked for all of them, Arrow holds on to most of the file
                 for batch in shard.iter_batches(batch_size=_READ, row_groups=[group], columns=wanted):
                     yield from batch.to_pylist()
@@ -249,6 +259,8 @@ def _read_shard(path: Path, expected: pa.Schema, wanted: list[str]) -> Iterator[
 def _check_types(path: Path, found: pa.Schema, expected: pa.Schema) -> None:
     for field in expected:
         index = found.get_field_index(field.name)
+        if index < 0 and field.name in _ADDED:
+            continue
         if index < 0 or found.field(index).type not in _alike(field.type):
             has = "no such column" if index < 0 else str(found.field(index).type)
             raise ManifestError(f'{path}: column "{field.name}": found {has}, expected {field.type}')
@@ -281,6 +293,11 @@ def decoded(table: str, part: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]
     return rows
 
 
+def with_added(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `judgements` with the columns that an earlier version did not write."""
+    return {**_ADDED, **row}
+
+
 # --- text columns ---------------------------------------------------------------------------------------------
 
 Codec = Callable[[Any], Any]
@@ -301,7 +318,7 @@ def _codec(kind: pa.Schema, codec_of: Mapping[bytes, Codec]) -> Callable[[dict[s
 
     def change(row: dict[str, Any]) -> None:
         for name, codec in codecs:
-            if (value := row[name]) is not None:
+            if (value := row.get(name)) is not None:
                 row[name] = codec(value)
 
     return change

@@ -10,13 +10,14 @@ import functools
 import hashlib
 import json
 import logging
+import operator
 import os
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import count, groupby, islice
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -24,18 +25,19 @@ import sqlalchemy as sa
 import editjudge
 from editjudge.content import Content, is_unread
 from editjudge.errors import StoreError, UsageError, near_miss
-from editjudge.judgement import DONE, Exchange, Judgement, Task, Usage
-from editjudge.judgement import row as shown_row
+from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Exchange, Judgement, Task, Usage
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
 from editjudge.store import location as places
 from editjudge.store import schema
 from editjudge.store.schema import (
-    as_number,
+    FactorValues,
+    as_fields,
     claims,
     digests,
     items,
     judgements,
+    of_factors,
     ratings,
     replies,
     rubrics,
@@ -432,23 +434,27 @@ class Store:
         # In the order of keys, so that two who write the same ones wait for each other and not in a circle.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
         rows = [{name: getattr(judgement, name) for name in _COLUMNS} for judgement in in_order]
-        given = {judgement.key: judgement.scores for judgement in in_order if judgement.scores is not None}
+        given = {
+            judgement.key: {name: getattr(judgement, name) for name in PER_FACTOR}
+            for judgement in in_order
+            if judgement.status == "ok"
+        }
         self._write(rows, given, [reply for judgement in in_order for reply in reply_rows(judgement)])
 
     def _write(
         self,
         rows: Sequence[dict[str, Any]],
-        given: Mapping[str, Mapping[str, float]],
+        given: Mapping[str, Mapping[str, Mapping[str, Any] | None]],
         exchanges: Sequence[dict[str, Any]],
     ) -> None:
-        """Keep rows of `judgements`, the scores of each by key, and rows of `replies`."""
+        """Keep rows of `judgements`, the values of their factors by key, and rows of `replies`."""
 
         def work(connection: sa.Connection) -> None:
             if rows:
                 written = connection.execute(upsert(self._dialect, judgements, _COLUMNS[1:], unless=_is_done), rows)
                 # One that was done before stays as it was, and so do its scores.
                 ours = given if written.rowcount == len(rows) else _written(connection, rows)
-                values = [row for key, factors in given.items() if key in ours for row in score_rows(key, factors)]
+                values = [row for key, fields in given.items() if key in ours for row in score_rows(key, fields)]
                 if values:
                     connection.execute(upsert(self._dialect, scores), values)
                 # What is answered is claimed by nobody: in the same transaction, so that nobody asks it in between.
@@ -469,16 +475,21 @@ class Store:
             del values[name]
         for name in ("violations", "notes", "reasons"):
             values[name] = _remarks(values[name])
-        values["scores"] = self.scores([key]).get(key, {}) if values["status"] == "ok" else None
+        values |= as_fields(self.factor_values([key]).get(key, {}), values["status"])
         return Judgement(exchanges=tuple(self._replies(key, at=values["created"])), **values)
 
     def scores(self, keys: Iterable[str]) -> dict[str, dict[str, float]]:
         """The scores of each of these judgements that has some, by factor."""
-        found: dict[str, dict[str, float]] = {}
+        given = self.factor_values(keys)
+        return {key: fields["scores"] for key, fields in given.items() if "scores" in fields}
+
+    def factor_values(self, keys: Iterable[str]) -> dict[str, FactorValues]:
+        """What each of these judgements says of its factors: by field, such as `scores` or `choices`, and factor."""
+        given: dict[str, FactorValues] = {}
         for some in _chunks(keys, _IN):
-            for key, factor, score in self._read(_SCORES, {"keys": some}):
-                found.setdefault(key, {})[factor] = as_number(score)
-        return found
+            for key, rows in groupby(self._read(_SCORES, {"keys": some}), operator.itemgetter(0)):
+                given[key] = of_factors(values for _, *values in rows)
+        return given
 
     def replies(self, key: str) -> list[Exchange]:
         """Every exchange ever had for a key, also those of tries that failed."""
@@ -499,26 +510,27 @@ class Store:
         """
         if unknown := [name for name in (*fields, *where) if name not in _FIELDS]:
             raise TypeError(f"judgements have no field {unknown[0]!r}{near_miss(unknown[0], _FIELDS)}")
-        columns = {**_FIELDS, "scores": scores_as_json(self._dialect, tasks.c.key)}
-        chosen = [column.label(name) for name, column in columns.items() if name in (fields or columns)]
-        query = sa.select(*chosen, tasks.c.key, _FIELDS["status"]).select_from(_EVERYTHING)
-        query = query.where(tasks.c.run_id == _id(run))
+        names = [name for name in _FIELDS if name in (fields or _FIELDS)]
+        per_factor = [name for name in names if name in PER_FACTOR]
+        texts = [scores_as_json(self._dialect, tasks.c.key)] if per_factor else []
+        query = sa.select(*(_FIELDS[name].label(name) for name in names), *texts, tasks.c.key, _FIELDS["status"])
+        query = query.select_from(_EVERYTHING).where(tasks.c.run_id == _id(run))
         for name, value in where.items():
             column = _FIELDS[name]
             query = query.where(column == value if isinstance(value, str | int | None) else column.in_(list(value)))
-        names = [column.name for column in chosen]
         rows = self._stream(query.order_by(tasks.c.position))
-        if "scores" not in names:
+        if not per_factor:
             yield from (_shown(dict(zip(names, row, strict=False)), row[-1]) for row in rows)
             return
-        at = names.index("scores")
         for some in _chunks(rows, _IN):
-            given: dict[str, Mapping[str, float] | None]
-            given = {row[-2]: scores_from_json(row[at]) for row in some if row[-1] == "ok"}
-            given.update(self.scores([key for key, factors in given.items() if factors is None]))
-            for *values, key, status in some:
-                values[at] = dict(given[key] or {}) if status == "ok" else None
-                yield _shown(dict(zip(names, values, strict=True)), status)
+            given: dict[str, FactorValues | None]
+            given = {row[-2]: scores_from_json(row[-3]) for row in some if row[-1] == "ok"}
+            given.update(self.factor_values([key for key, values in given.items() if values is None]))
+            for *values, _, key, status in some:
+                answer = as_fields(given.get(key) or {}, status)
+                shown = dict(zip(names, values, strict=True))
+                shown.update((name, answer[name]) for name in per_factor)
+                yield _shown(shown, status)
 
     # --- digests of picture files -----------------------------------------------------------------------------
 
@@ -583,35 +595,41 @@ _STATUSES = sa.select(judgements.c.key, judgements.c.status).where(
 )
 
 _SCORES = (
-    sa.select(scores.c.key, scores.c.factor, scores.c.score)
+    sa.select(scores.c.key, scores.c.factor, *(scores.c[column] for column in PER_FACTOR.values()))
     .where(scores.c.key.in_(sa.bindparam("keys", expanding=True)))
     .order_by(scores.c.key, scores.c.position)
 )
 
 _UNCLAIM = sa.delete(claims).where(claims.c.key.in_(sa.bindparam("keys", expanding=True)))
 
-_AS_ROW = shown_row(Judgement("", "invalid", "", "", ""), "", None, None)
-ROW_FIELDS = tuple(_AS_ROW)
+ROW_FIELDS = tuple(EMPTY_ROW)
 """The fields of `editjudge.judgement.row`, in its order."""
 
 # An answer that was there before the run was: it was paid for by an earlier one.
 _BEGUN = sa.select(runs.c.created).where(runs.c.id == tasks.c.run_id).correlate(tasks).scalar_subquery()
-_OF_THE_TASK: dict[str, sa.ColumnElement[Any]] = {
-    "scores": sa.null(),  # in a table of their own
+_COMPUTED: dict[str, sa.ColumnElement[Any]] = {
     "cached": sa.func.coalesce(judgements.c.created < _BEGUN, sa.false()),
-    "model": items.c.model,
-    "group": items.c.group,
     "status": sa.func.coalesce(judgements.c.status, PENDING),
-    # Names are the task's: another run may have had the same answer from the same rubric under another name.
-    **{name: tasks.c[name] for name in ("item", "rubric", "judge", "repeat", "key")},
+    **dict.fromkeys(PER_FACTOR, sa.null()),  # in a table of their own
 }
+
+
+def _column(name: str, table: str) -> sa.ColumnElement[Any]:
+    if name in _COMPUTED:
+        return _COMPUTED[name]
+    if name in tasks.c:
+        # Names are the task's: another run may have had the same answer from the same rubric under another name.
+        return tasks.c[name]
+    return items.c[name] if table == "items" else judgements.c[name]
+
+
 _FIELDS: dict[str, sa.ColumnElement[Any]] = {
-    **{name: _OF_THE_TASK[name] if name in _OF_THE_TASK else judgements.c[name] for name in ROW_FIELDS},
+    **{field.name: _column(field.name, field.table) for field in FIELDS},
     "position": tasks.c.position,
     "edit_type": items.c.edit_type,
     "metadata": items.c.metadata,
 }
-_NOTHING_SAID = {name: value for name, value in _AS_ROW.items() if isinstance(value, dict | list)} | {"attempts": 0}
+_NOTHING_SAID = {name: value for name, value in EMPTY_ROW.items() if isinstance(value, dict | list)} | {"attempts": 0}
 
 
 def _shown(values: dict[str, Any], status: str) -> dict[str, Any]:
@@ -664,7 +682,7 @@ def _run(row: Row) -> RunRecord:
 
 
 def _place(row: Item | Task) -> tuple[str | int, ...]:
-    return (row.item,) if isinstance(row, Item) else (row.item, row.rubric, row.judge, row.repeat)
+    return (row.item,) if isinstance(row, Item) else (row.item, row.rubric, row.judge, row.repeat, row.variant)
 
 
 def _at(run_id: int, position: int, row: Item | Task) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import yaml
 from pydantic.json_schema import models_json_schema
 
 import editjudge
-from editjudge.judgement import STATUSES
+from editjudge.judgement import FIELDS, STATUSES
+from editjudge.store.import_run import JudgementRow
 from editjudge.web.requests import RequestModels
 from editjudge.web.site import Site
 
@@ -18,12 +19,16 @@ def document(site: Site, models: RequestModels) -> dict[str, Any]:
     openapi: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
     openapi["info"]["version"] = editjudge.__version__
     schemas = openapi["components"]["schemas"]
-    for name in ("Reward", "Judgement"):
-        schemas[name]["properties"]["status"]["enum"] = [*STATUSES, "pending"]
-    _, requests = models_json_schema(
-        [(model, "validation") for model in models.all], ref_template="#/components/schemas/{model}"
+    schemas["Reward"]["properties"]["status"]["enum"] = [*STATUSES, "pending"]
+    _, derived = models_json_schema(
+        [(model, "validation") for model in (*models.all, JudgementRow)], ref_template="#/components/schemas/{model}"
     )
-    schemas |= requests["$defs"]
+    schemas |= derived["$defs"]
+    of_row = schemas.pop(JudgementRow.__name__)["properties"]
+    fields = {field.name: of_row[field.name] for field in FIELDS}
+    fields["key"] = {"anyOf": [fields["key"], {"type": "null"}]}  # what was never asked has none
+    schemas["Judgement"]["properties"] |= fields
+    schemas["Judgement"]["required"] += fields
     if site.token or site.service_token:
         openapi["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         openapi["security"] = [{"token": []}]

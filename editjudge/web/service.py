@@ -191,7 +191,7 @@ def _row(one: QueuedEdit, number: int, batch: RequestBatch) -> dict[str, Any]:
     work, edit = one.works[number], one.edit
     judgement: Judgement | None = one.judgements[number]
     said = judgement or work.judgement("unreachable", reasons=(_PENDING,))
-    shown = row(said, edit.id, edit.model, one.item.group)
+    shown = row(said, edit.id, edit.model, one.item.group, work.task.variant)
     shown["key"] = said.key or None
     # An answer that was there before it was asked for: from the store.
     return shown | ({"cached": said.created < batch.started} if judgement else {"status": "pending"})

@@ -17,6 +17,8 @@ from pathlib import Path
 import psycopg
 
 FROZEN = Path(__file__).parent / "version_0_1"
+SCHEMA_7 = Path(__file__).parent / "version_7"
+"""The same store in the schema before choices, probabilities and variants."""
 
 
 def picture(value: int) -> bytes:
@@ -45,11 +47,11 @@ def write_edits(folder: Path) -> None:
         (folder / name / "edits.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def make_sqlite(path: Path, folder: Path) -> Path:
+def make_sqlite(path: Path, folder: Path, frozen: Path = FROZEN) -> Path:
     """As it would be if its manifests had been in this folder."""
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("PRAGMA journal_mode = WAL")
-        raw.executescript((FROZEN / "sqlite.sql").read_text().replace("@FOLDER@", str(folder)))
+        raw.executescript((frozen / "sqlite.sql").read_text().replace("@FOLDER@", str(folder)))
         for number, spec in raw.execute("SELECT id, spec FROM runs").fetchall():
             canonical = json.dumps(json.loads(spec), sort_keys=True)
             values = (hashlib.sha256(canonical.encode()).hexdigest(), number)
@@ -58,11 +60,11 @@ def make_sqlite(path: Path, folder: Path) -> Path:
     return path
 
 
-def make_postgresql(url: str, folder: Path) -> str:
-    """The same rows in the tables that 0.1.0 made on a server."""
-    make_sqlite(folder / "rows.db", folder)
+def make_postgresql(url: str, folder: Path, frozen: Path = FROZEN) -> str:
+    """The same rows in the tables that this version made on a server."""
+    make_sqlite(folder / "rows.db", folder, frozen)
     with closing(sqlite3.connect(folder / "rows.db")) as raw, psycopg.connect(url) as connection:
-        connection.execute((FROZEN / "postgresql.sql").read_bytes())
+        connection.execute((frozen / "postgresql.sql").read_bytes())
         tables = connection.execute(
             "SELECT table_name, array_agg(column_name || ':' || data_type) FROM information_schema.columns "
             "WHERE table_schema = current_schema GROUP BY table_name"

@@ -64,6 +64,8 @@ _exchanges = st.builds(
 @st.composite
 def judgements(draw: st.DrawFn) -> Judgement:
     status = draw(st.sampled_from(STATUSES))
+    chooses = status == "ok" and draw(st.booleans())
+    probabilities = st.dictionaries(texts, _numbers, max_size=2) if status == "ok" else st.just({})
     return Judgement(
         key(draw(st.integers())),
         status,
@@ -71,7 +73,11 @@ def judgements(draw: st.DrawFn) -> Judgement:
         draw(texts),
         key(draw(st.integers())),
         repeat=draw(st.integers(0, 1000)),
-        scores=draw(st.dictionaries(texts, _scores, max_size=4)) if status == "ok" else None,
+        scores=draw(st.dictionaries(texts, _scores, max_size=4)) if status == "ok" and not chooses else None,
+        choices=draw(st.dictionaries(texts, texts, min_size=1, max_size=4)) if chooses else None,
+        expected=draw(probabilities),
+        mass=draw(probabilities),
+        order=draw(st.sampled_from([None, "ab", "ba"])),
         justifications=draw(st.none() | st.dictionaries(texts, texts, max_size=4)),
         abstained=draw(st.dictionaries(texts, texts, max_size=3)),
         evidence=draw(st.dictionaries(texts, _json, max_size=3)),

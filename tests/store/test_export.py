@@ -56,7 +56,8 @@ def test_a_score_has_a_row_and_so_has_a_factor_without_one(store: Store, run: Ru
         ("edit-1", "invalid", "", ""),
         ("edit-2", "pending", "", ""),
     ]
-    assert list(rows[0]) == ("item model group edit_type judge rubric repeat status factor score justification".split())
+    columns = "item model group edit_type judge rubric repeat status factor score justification choice"
+    assert list(rows[0]) == columns.split()
 
 
 def test_where_the_rubric_is_known_a_failure_has_a_row_for_each_of_its_factors(

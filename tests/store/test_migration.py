@@ -14,10 +14,11 @@ from postgres import Server
 from run.made import editjudge, environment
 
 from editjudge.errors import StoreError
+from editjudge.judgement import Judgement, Task
 from editjudge.store import Store, schema
 from editjudge.store.ratings import contents_in, ratings_of, read_scoped
 
-from .old_store import make_postgresql, make_sqlite, write_edits
+from .old_store import FROZEN, SCHEMA_7, make_postgresql, make_sqlite, write_edits
 
 
 @pytest.fixture
@@ -28,9 +29,18 @@ def old(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return made(request, tmp_path, FROZEN)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place_of_schema_7(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return made(request, tmp_path, SCHEMA_7)
+
+
+def made(request: pytest.FixtureRequest, folder: Path, frozen: Path) -> str:
     if request.param == "sqlite":
-        return str(make_sqlite(tmp_path / "old.db", tmp_path))
-    return make_postgresql(request.getfixturevalue("postgres").new_place(), tmp_path)
+        return str(make_sqlite(folder / "old.db", folder, frozen))
+    return make_postgresql(request.getfixturevalue("postgres").new_place(), folder, frozen)
 
 
 def dump(path: Path) -> list[str]:
@@ -54,19 +64,42 @@ def test_the_frozen_store_is_the_one_that_0_1_wrote(old: Path) -> None:
     assert schema.release_of(5) == "0.1"
 
 
-def test_a_migrated_store_has_the_tables_of_a_new_one(old_place: str, place: str) -> None:
-    def tables(place: str) -> dict[str, list[tuple[str, str, bool]]]:
-        with Store.open(place) as store, store._reading() as connection:
-            inspected = sa.inspect(connection)
-            return {
-                table: sorted((c["name"], str(c["type"]), c["nullable"]) for c in inspected.get_columns(table))
-                + sorted((name, "key", False) for name in inspected.get_pk_constraint(table)["constrained_columns"])
-                + sorted((str(index["name"]), "index", False) for index in inspected.get_indexes(table))
-                for table in inspected.get_table_names()
-            }
+def tables(place: str) -> dict[str, list[tuple[str, str, bool]]]:
+    with Store.open(place) as store, store._reading() as connection:
+        inspected = sa.inspect(connection)
+        return {
+            table: sorted((c["name"], str(c["type"]), c["nullable"]) for c in inspected.get_columns(table))
+            + sorted((name, "key", False) for name in inspected.get_pk_constraint(table)["constrained_columns"])
+            + sorted((str(index["name"]), "index", False) for index in inspected.get_indexes(table))
+            for table in inspected.get_table_names()
+        }
 
+
+def test_a_migrated_store_has_the_tables_of_a_new_one(old_place: str, place: str) -> None:
     if ("://" in old_place) == ("://" in place):
         assert tables(old_place) == tables(place)
+
+
+def test_a_store_of_schema_7_admits_choices_and_variants(place_of_schema_7: str, place: str) -> None:
+    with Store.open(place_of_schema_7) as store:
+        run = store.find_run("cats")
+        rows = list(store.judgements(run))
+        assert [(row["status"], row["variant"], row["order"], row["choices"]) for row in rows] == [
+            ("ok", "", None, None)
+        ] * 3
+        assert all(set(row["scores"]) == {"alignment", "completeness", "plausibility"} for row in rows)
+        first = rows[0]
+        both = [Task(first["item"], "preference", "j", 0, order * 32, order) for order in ("ab", "ba")]
+        store.append(run, both)
+        pair = Judgement("ab" * 32, "ok", "j", "preference", "f" * 64, choices={"overall": "a"}, order="ab")
+        store.write([pair])
+        assert store.judgement(pair.key) == pair
+        assert [(row["variant"], row["status"], row["choices"]) for row in store.judgements(run, judge="j")] == [
+            ("ab", "ok", {"overall": "a"}),
+            ("ba", "pending", None),
+        ]
+    if ("://" in place_of_schema_7) == ("://" in place):
+        assert tables(place_of_schema_7) == tables(place)
 
 
 def test_what_was_judged_is_all_there_after_the_migration(old_place: str) -> None:

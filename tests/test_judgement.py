@@ -1,0 +1,80 @@
+"""A judgement's fields are declared once: what is added there is in every table, file and document."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from editjudge.judgement import Judgement
+
+WITH_ONE_MORE = """
+import importlib.util, sys
+from pathlib import Path
+
+spec = importlib.util.find_spec("editjudge.judgement")
+source = Path(spec.origin).read_text()
+last = '    created: float = field(default=0.0, metadata=_kept("time"))\\n'
+assert source.count(last) == 1
+more = last + '    mood: str | None = field(default=None, metadata=_kept("text", added=True))\\n'
+module = importlib.util.module_from_spec(spec)
+sys.modules["editjudge.judgement"] = module
+exec(compile(source.replace(last, more), spec.origin, "exec"), module.__dict__)
+
+from editjudge.judgement import Judgement, Task, row
+from editjudge.store import Store, schema
+from editjudge.store.export import export_jsonl, export_parquet
+from editjudge.store.import_run import check_run, import_run
+from editjudge.store.shards import TABLES
+from editjudge.store.store import Item
+from editjudge.web.openapi import document
+from editjudge.web.requests import RequestModels
+from editjudge.web.site import Site
+
+folder = Path(sys.argv[1])
+said = Judgement("a" * 64, "ok", "j", "r", "f" * 64, scores={"x": 1}, mood="sunny \\ud83d", created=1.0)
+assert "mood" in schema.judgements.columns
+assert "mood" in TABLES["judgements"].names
+assert row(said, "edit", None, None)["mood"] == said.mood
+with Store.open(folder / "a.db") as store:
+    run = store.open_run("one", {})
+    store.add_items(run, [Item("edit")])
+    store.add_tasks(run, [Task("edit", "r", "j", 0, said.key)])
+    store.write([said])
+    assert store.judgement(said.key) == said
+    for export in (export_jsonl, export_parquet):
+        export(store, run, folder / export.__name__)
+        with Store.open(folder / f"{export.__name__}.db") as other:
+            import_run(other, check_run(folder / export.__name__, other), folder / export.__name__)
+            assert other.judgement(said.key).mood == said.mood
+            assert [r["mood"] for r in other.judgements(other.find_run("one"))] == [said.mood]
+    site = Site(store)
+    openapi = document(site, RequestModels(site.terms, ["j"], ["r"], ["x"]))
+    assert "mood" in openapi["components"]["schemas"]["Judgement"]["properties"]
+print("everywhere")
+"""
+
+
+def test_a_field_of_a_judgement_is_declared_in_one_place(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", WITH_ONE_MORE, str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, env=os.environ, timeout=300, check=False)
+    assert done.stdout == "everywhere\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"status": "ok"},
+        {"status": "ok", "choices": {}},
+        {"status": "invalid", "scores": {"x": 1}},
+        {"status": "invalid", "choices": {"x": "a"}},
+        {"status": "invalid", "expected": {"x": 1.5}},
+        {"status": "abstained", "mass": {"x": 0.5}},
+    ],
+)
+def test_no_verdict_has_a_number_and_no_number_is_without_a_verdict(fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"^a judgement that is"):
+        Judgement("k", judge="j", rubric="r", rubric_hash="h", **fields)  # type: ignore[arg-type]  # meant to be wrong
