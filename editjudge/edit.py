@@ -6,8 +6,10 @@ a picture, a list of pictures or a text: the pictures are in `pictures`, the tex
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,6 +29,7 @@ OUTPUT_ROLES = ("edited", "edited_a", "edited_b")
 MAX_PICTURES = 16
 """Pictures of one list: more than any published protocol shows, and few enough to fit into one request."""
 
+_LABELS = ("model", "edit_type", "group")
 _NUMBERED = re.compile(r"\[\d+\]$")
 
 
@@ -73,7 +76,29 @@ class Edit:
         usual = {role: source for role in IMAGE_ROLES if (source := getattr(self, role)) is not None}
         return {**usual, **self.pictures}
 
+    def value(self, name: str) -> Any:
+        """What a column holds; inside an object by dots, as `scene.light`. None where there is nothing."""
+        first, *rest = name.split(".")
+        value = getattr(self, first) if first in (*TEXT_ROLES, *_LABELS) else self.metadata.get(first)
+        for part in rest:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
     def text(self, name: str) -> str:
         """The text of this name; empty where there is none."""
-        value = getattr(self, name) if name in (*TEXT_ROLES, "edit_type") else self.metadata.get(name)
-        return "" if value is None else str(value)
+        value = self.value(name)
+        return str(value) if isinstance(value, str | int | float) else ""
+
+    def listed(self, name: str) -> list[Any] | None:
+        """The list that a column holds, in CSV as JSON; None where it holds none."""
+        value = self.value(name)
+        if isinstance(value, str):
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        return value if isinstance(value, list) else None
+
+    def has(self, name: str) -> bool:
+        """Whether there is a picture or a value of this name; an empty text or list is none."""
+        if any(self.picture(one) is not None for one in self.picture_names(name)):
+            return True
+        return self.value(name) not in (None, "", [], {})

@@ -176,7 +176,7 @@ def verb_exists(words: list[str]) -> None:
 
 
 def rubric_workflow_or_prices(text: str) -> str:
-    from editjudge.rubrics.files import parse
+    from editjudge.rubrics.files import parse_any
     from editjudge.rubrics.lint import lint
 
     document = yaml.safe_load(text)
@@ -184,7 +184,8 @@ def rubric_workflow_or_prices(text: str) -> str:
         opened = "import pathlib, editjudge.judges.prices as p; p.prices(pathlib.Path('prices.yaml'))"
         return f"cat > prices.yaml <<'END'\n{text}END\npython -c {shlex.quote(opened)}"
     if "jobs" not in document:
-        assert lint(parse(text)) == []
+        loaded = parse_any(text)
+        assert [finding for rubric in getattr(loaded, "rubrics", [loaded]) for finding in lint(rubric)] == []
         return ""
     (job,) = document["jobs"].values()
     assert "EDITJUDGE_STORE" in job["env"]

@@ -221,7 +221,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
         told = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
         told |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
         told |= {"cost_estimated_usd": tally.estimated} if tally.estimated else {}
-        told |= {"removed": tally.removed}
+        told |= {"removed": tally.removed, "not_applicable": tally.not_applicable}
         told |= {"left_out": tally.left_out} if tally.left_out else {}
         told |= {"budget": outcome.short._asdict()} if outcome.short else {}
         told |= {"error": str(outcome.error) if outcome.error else None}
@@ -270,6 +270,9 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
         f"{', '.join(failed) if failed else 'none failed'}; "
         f"{asked if tally.asked or tally.cached or tally.cost else 'nobody was asked'}, {seconds:.1f} s"
     )
+    if tally.not_applicable:
+        they = "question was" if tally.not_applicable == 1 else "questions were"
+        click.echo(f"{tally.not_applicable:,} {they} not asked: the rubric is not for that edit")
     if tally.removed:
         they = "edit is" if tally.removed == 1 else "edits are"
         click.echo(f"{tally.removed:,} {they} no longer in the manifest, and left out; the store keeps what was judged")
@@ -342,6 +345,8 @@ def _dry_run(job: Job, store_place: str, manner: RunOptions, as_json: bool) -> N
         )
     for status, count in todo.problems.items():
         click.echo(f"  {count:,} {status}")
+    if todo.not_applicable:
+        click.echo(f"{todo.not_applicable:,} more are not asked: the rubric is not for that edit")
     _tell_left_out(todo.left_out)
     for e in estimates:
         hint = meant(e.judge, job.options).rstrip(".") if e.price is None else ""

@@ -232,6 +232,6 @@ def total(tallies: Iterable[RunTally]) -> RunTally:
     whole = RunTally()
     for tally in tallies:
         whole.statuses.update(tally.statuses)
-        for name in ("cached", "asked", "replies", "cost", "estimated", "unpriced", "left_out"):
+        for name in ("cached", "asked", "replies", "cost", "estimated", "unpriced", "left_out", "not_applicable"):
             setattr(whole, name, getattr(whole, name) + getattr(tally, name))
     return whole

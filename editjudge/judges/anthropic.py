@@ -40,7 +40,7 @@ def request(conversation: Conversation, model: str, parameters: Parameters) -> C
 
 def _settings(conversation: Conversation, parameters: Parameters) -> dict[str, Any]:
     """There is no seed in this format, so none is sent."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"system": conversation.system} if conversation.system else {}
     output: dict[str, Any] = {}
     if parameters.temperature is not None:
         settings["temperature"] = parameters.temperature

@@ -221,7 +221,7 @@ class ChatJudge:
         mode: SchemaMode,
     ) -> tuple[Reply, float | None, int, SchemaMode]:
         schema = answer_schema(work.rubric) if mode != "prompt only" else None
-        conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name)
+        conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name, system=question.system)
         wanted = self._parameters.max_tokens or MOST_OUTPUT
         allowed = dataclasses.replace(self._parameters, max_tokens=wanted) if self._funds.bounded else self._parameters
         request = self.endpoint.request(conversation, allowed)

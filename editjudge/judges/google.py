@@ -33,7 +33,11 @@ def request(conversation: Conversation, model: str, parameters: Parameters) -> C
         "responseJsonSchema": conversation.schema,
     }
     config = {key: value for key, value in settings.items() if value is not None}
-    body = {"contents": list(_contents(conversation)), **({"generationConfig": config} if config else {})}
+    body: dict[str, Any] = {"contents": list(_contents(conversation))}
+    if conversation.system:
+        body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
+    if config:
+        body["generationConfig"] = config
     return ChatRequest(_path(model), pieces.encode(pieces.merged(body, parameters.extra, _RESERVED)))
 
 

@@ -43,6 +43,8 @@ class Conversation:
     """How many alternatives of each token are requested with their probabilities; None: none are."""
     choices: int = 1
     """Replies that one request brings, each of its own."""
+    system: str = ""
+    """A message that goes before the question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ def request(
 
 
 def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
+    if conversation.system:
+        yield {"role": "system", "content": conversation.system}
     yield {"role": "user", "content": list(_content(conversation))}
     for turn in conversation.turns:
         yield {"role": "assistant", "content": pieces.echoed(turn.reply)}

@@ -9,10 +9,13 @@ import os.path
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from editjudge.errors import RubricError, UsageError, near_miss
-from editjudge.rubrics.model import Rubric, Template
+from editjudge.rubrics.model import ASKING, Rubric, Template
+
+if TYPE_CHECKING:
+    from editjudge.rubrics.sets import RubricSet
 
 BUILTIN = Path(__file__).parent / "builtin"
 
@@ -55,21 +58,41 @@ COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
 def resolve(wanted: Sequence[str]) -> list[Rubric]:
     """Names, sets and files to rubrics; one that is named twice is asked once."""
     rubrics: dict[str, Rubric] = {}
-    for word in wanted:
-        for name in SETS.get(word, (word,)):
-            rubric = load(name)
-            if rubrics.setdefault(rubric.name, rubric).hash != rubric.hash:
-                raise RubricError(f'two different rubrics are called "{rubric.name}": rename one of them')
+    for rubric in (rubric for word in wanted for rubric in _members(word)):
+        known = rubrics.setdefault(rubric.name, rubric)
+        if known.hash != rubric.hash or any(getattr(known, name) != getattr(rubric, name) for name in ASKING):
+            raise RubricError(f'two different rubrics are called "{rubric.name}": rename one of them')
     return list(rubrics.values())
+
+
+def _members(word: str) -> Sequence[Rubric]:
+    if word in SETS:
+        return [load(name) for name in SETS[word]]
+    loaded = load_any(word)
+    return [loaded] if isinstance(loaded, Rubric) else loaded.rubrics
 
 
 def load_one(word: str) -> Rubric:
     """A single contract: a set means its fused question."""
     if word not in SETS:
-        return load(word)
+        loaded = load_any(word)
+        if isinstance(loaded, Rubric):
+            return loaded
+        if own := [rubric.name for rubric in loaded.rubrics if any(getattr(rubric, name) for name in ASKING[:3])]:
+            raise UnknownRubric(f"{word}: {own[0]} is asked on conditions, so name one rubric: {word}#{own[0]}")
     from editjudge.rubrics.fused import fuse
 
-    return fuse(word, [load(name) for name in SETS[word]])
+    return fuse(word if word in SETS else Path(word).stem, _members(word))
+
+
+def load_set(word: str) -> RubricSet | None:
+    """The set that a word names, built in or a file; None where it names a rubric."""
+    from editjudge.rubrics.sets import RubricSet
+
+    if word in SETS:
+        return RubricSet(word, tuple(_members(word)))
+    loaded = load_any(word)
+    return None if isinstance(loaded, Rubric) else loaded
 
 
 @functools.cache
@@ -78,15 +101,28 @@ def _builtin(name: str) -> Rubric:
 
 
 def load(word: str) -> Rubric:
-    """One rubric, by its built-in name or the path of a YAML file.
+    """One rubric, by its built-in name or the path of a YAML file; `FILE#NAME` is one of a set.
 
     Raises `RubricError`, an `InputError`, where there is none or the file breaks its schema, with its line.
     """
+    loaded = load_any(word)
+    if isinstance(loaded, Rubric):
+        return loaded
+    raise UnknownRubric(
+        f'"{_shown(word)}" is a set; here one rubric is wanted, such as {_shown(word)}#{loaded.rubrics[0].name}'
+    )
+
+
+def load_any(word: str) -> Rubric | RubricSet:
+    """As `load`, or the set that a file holds."""
     if word in names() or word in COMPUTED:
         return _builtin(word)
+    file, mark, member = word.rpartition("#")
+    if mark and (Path(file).suffix in (".yaml", ".yml") or os.path.isfile(file)) and not os.path.isfile(word):
+        return _member(file, member)
     path = Path(word)
     if path.suffix in (".yaml", ".yml") or os.path.isfile(path):  # unlike path.is_file(), it raises on no name
-        return read(path)
+        return read_any(path)
     if word in SETS:
         raise UnknownRubric(f'"{word}" is a set; here one rubric is wanted, such as {SETS[word][0]}')
     known = [*names(), *SETS, *COMPUTED]
@@ -96,9 +132,29 @@ def load(word: str) -> Rubric:
     )
 
 
+def _member(file: str, name: str) -> Rubric:
+    loaded = read_any(Path(file))
+    rubrics = [loaded] if isinstance(loaded, Rubric) else loaded.rubrics
+    for rubric in rubrics:
+        if rubric.name == name:
+            return rubric
+    known = [rubric.name for rubric in rubrics]
+    raise UnknownRubric(
+        f'{_shown(file)} has no rubric "{_shown(name)}"{near_miss(name, known)} It has {", ".join(known)}'
+    )
+
+
 def read(path: Path) -> Rubric:
-    """A rubric file, checked."""
-    return parse(_file_text(path), str(path))
+    """The file of one rubric, checked."""
+    loaded = read_any(path)
+    if isinstance(loaded, Rubric):
+        return loaded
+    raise RubricError(f"{path}: is a set of rubrics; here one rubric is wanted")
+
+
+def read_any(path: Path) -> Rubric | RubricSet:
+    """A file of a rubric or of a set, checked."""
+    return parse_any(_file_text(path), str(path), path.parent)
 
 
 def _file_text(path: Path) -> str:
@@ -114,10 +170,92 @@ def _file_text(path: Path) -> str:
 
 
 def parse(text: str, source: str = "rubric") -> Rubric:
-    """The text of a rubric file, checked."""
+    """The text of a rubric's file, checked."""
+    rubric = parse_any(text, source)
+    if not isinstance(rubric, Rubric):
+        raise RubricError(f"{source}: is a set of rubrics; here one rubric is wanted")
+    return rubric
+
+
+def parse_any(text: str, source: str = "rubric", folder: Path | None = None) -> Rubric | RubricSet:
+    """The text of a file of a rubric or of a set, checked; a set's `use` names files of the `folder`."""
     data, lines = _yaml(text, source)
     if not isinstance(data, dict):
         raise RubricError(f"{source}:1: expected keys such as name, images, factors and answer")
+    if "rubrics" in data:
+        return _set(data, lines, source, folder)
+    rubric = _rubric(data, lines, source)
+    if rubric.after:
+        raise RubricError(f"{source}:{lines.get(('after',), 1)}: after: only a rubric of a set has one before it")
+    return rubric
+
+
+_SET_KEYS = ("name", "description", "rubrics", "score")
+
+
+def _set(data: dict[str, Any], lines: dict[_Path, int], source: str, folder: Path | None) -> RubricSet:
+    from editjudge.rubrics.sets import RubricSet
+
+    def wrong(path: _Path, why: str) -> RubricError:
+        return RubricError(f"{source}:{lines.get(path, 1)}: {'.'.join(map(str, path))}: {why}")
+
+    for key in data:
+        if key not in _SET_KEYS:
+            raise wrong(
+                (key,), f'unknown key "{_shown(key)}"{near_miss(key, _SET_KEYS)} Expected: {", ".join(_SET_KEYS)}'
+            )
+    name, description, scores = data.get("name"), data.get("description") or "", data.get("score") or {}
+    if not isinstance(name, str) or not name or not isinstance(description, str):
+        raise wrong(("name",), "a set needs a name, and its description is text")
+    if not isinstance(data["rubrics"], list) or not data["rubrics"]:
+        raise wrong(("rubrics",), "expected a list of rubrics")
+    if not isinstance(scores, dict):
+        raise wrong(("score",), "expected formulas by name")
+    for key, score in scores.items():
+        if not isinstance(score, str) and not (isinstance(score, dict) and isinstance(score.get("formula"), str)):
+            raise wrong(("score", key), "expected a formula as text, or keys such as formula and repeats")
+    rubrics = []
+    for number, entry in enumerate(data["rubrics"]):
+        inside = {path[2:]: line for path, line in lines.items() if path[:2] == ("rubrics", number)}
+        rubrics.append(_set_member(entry, inside, source, folder))
+    try:
+        return RubricSet(name, tuple(rubrics), scores, description)
+    except RubricError as error:
+        line = next((lines[("score", key)] for key in scores if f"score {key}:" in str(error)), 1)
+        raise RubricError(f"{source}:{line}: {error}") from None
+
+
+def _set_member(entry: Any, lines: dict[_Path, int], source: str, folder: Path | None) -> Rubric:
+    """A rubric that stands in the file, or one that `use` names, with what the set says of it."""
+    entry = {"use": entry} if isinstance(entry, str) else entry
+    if not isinstance(entry, dict):
+        raise RubricError(f"{source}:{lines.get((), 1)}: rubrics: expected the keys of a rubric, or `use: NAME`")
+    if "use" not in entry:
+        return _rubric(entry, lines, source)
+    word, own = entry["use"], {key: value for key, value in entry.items() if key != "use"}
+    known = ("name", "system", *ASKING)
+    for key in own:
+        if key not in known:
+            why = f'beside `use` stand {", ".join(known)}, not "{_shown(key)}"'
+            raise RubricError(f"{source}:{lines.get((key,), 1)}: {why}")
+    if not isinstance(word, str) or (word not in (*names(), *COMPUTED) and not _lies_below(word, folder)):
+        raise RubricError(
+            f"{source}:{lines.get(('use',), 1)}: use: expected a built-in rubric ({', '.join(names())}) or a file in "
+            "the folder of the set"
+        )
+    path = word if word in (*names(), *COMPUTED) else str((folder or Path()) / word)
+    content = json.loads(json.dumps(load(path).content())) | own
+    return _validate(content, lines, source)
+
+
+def _lies_below(word: str, folder: Path | None) -> bool:
+    """A set that somebody else wrote names no file outside its own folder."""
+    if folder is None or not word.partition("#")[0].endswith((".yaml", ".yml")):
+        return False
+    return os.path.realpath(folder / word).startswith(os.path.realpath(folder) + os.sep)
+
+
+def _rubric(data: dict[str, Any], lines: dict[_Path, int], source: str) -> Rubric:
     _spread_scale(data)
     rubric = _validate(data, lines, source)
     if rubric.template:
@@ -233,7 +371,8 @@ def _fields_at(path: _Path) -> list[str]:
         "slots": model.Slot,
     }
     owner = next((inside[part] for part in reversed(path) if isinstance(part, str) and part in inside), Rubric)
-    fields = [field.name for field in dataclasses.fields(owner) if field.name != "members"]
+    hidden = {"members", "after"}  # the one is made by fusing, the other has its place in a set
+    fields = [field.name for field in dataclasses.fields(owner) if field.name not in hidden]
     return [*fields, "scale"] if owner is Rubric else fields
 
 

@@ -21,7 +21,7 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
     factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
     for other in others:
         alone = (first.template, other.template, first.consistency, other.consistency)
-        if other.answer != first.answer or any(alone):
+        if other.answer != first.answer or other.system != first.system or any(alone):
             raise RubricError(
                 f'"{first.name}" and "{other.name}" want answers of different form, so they cannot share one question'
             )
@@ -37,6 +37,7 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
         steps=_union(rubric.steps for rubric in rubrics),
         constraints=_union(rubric.constraints for rubric in rubrics),
         members=tuple(rubrics),
+        system=first.system,
     )
 
 

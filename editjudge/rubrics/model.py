@@ -41,6 +41,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
+from editjudge.rubrics.conditions import parse_when
 from editjudge.rubrics.strict_json import OtherNumber
 
 _FORBID_EXTRA: Any = {"extra": "forbid"}
@@ -51,6 +52,10 @@ Number = int | float
 
 _ADDED: Any = {"absent_at_default": True}
 """Of a field that is younger than the hashes in people's stores: while it has its default, it is not in the content."""
+
+
+_ASKING: Any = {"absent_at_default": True, "not_hashed": True}
+"""Of a field that says of which edits and how often a question is asked, and changes neither it nor its answer."""
 
 
 @dataclass(frozen=True)
@@ -372,6 +377,16 @@ class Rubric:
     computed_by: str = field(default="", metadata=_ADDED)
     """The one judge that answers it: its factors are figures that a program computes, each of its own kind, so that
     nobody is asked for them and no mean is formed of them."""
+    system: str = field(default="", metadata=_ADDED)
+    """A system message that goes before the question."""
+    when: str = field(default="", metadata=_ASKING)
+    """A condition (`editjudge.rubrics.conditions`): other edits are not asked about."""
+    for_each: str = field(default="", metadata=_ASKING)
+    """A column that holds a list: asked once for each element, which is `each` (its fields: `each.question`)."""
+    after: str = field(default="", metadata=_ASKING)
+    """A rubric of the same set, asked before: its scores and reasons are the text `earlier`."""
+    samples: int = field(default=1, metadata=_ASKING)
+    """How often it is asked in each repeat of a run."""
 
     def __post_init__(self) -> None:
         keys = [factor.key for factor in self.factors]
@@ -385,6 +400,7 @@ class Rubric:
             raise ValueError("a rubric shows at least one image, and each once")
         _check_names("images", self.images, IMAGE_ROLES, TEXT_ROLES)
         _check_names("texts", self.texts, TEXT_ROLES, IMAGE_ROLES)
+        self._check_asking()
         beside = [*([self.answer.id_key] if self.answer.id_key else []), *self.answer.texts]
         beside += [self.answer.envelope] if self.answer.envelope else keys
         if len(set(beside)) < len(beside):
@@ -394,6 +410,23 @@ class Rubric:
         scores = (rule.pass_score, rule.fail_score) if rule else ()
         if rule and not all(map(self.factor(rule.factor).scale.accepts, scores)):
             raise ValueError(f"consistency gives {rule.factor!r} a score that is not on its scale")
+
+    def _check_asking(self) -> None:
+        if self.when:
+            parse_when(self.when)
+        if self.for_each and not _DOTTED.fullmatch(self.for_each):
+            raise ValueError(f"for_each {self.for_each!r:.80}: expected a column of the manifest, such as checks")
+        if not 1 <= self.samples <= MAX_SAMPLES:
+            raise ValueError(f"samples: expected 1 to {MAX_SAMPLES}")
+        if self.after and EARLIER not in self.texts:
+            object.__setattr__(self, "texts", (*self.texts, EARLIER))
+        if EARLIER in self.texts and not self.after:
+            raise ValueError(f"texts list {EARLIER}, the answer of another rubric: name it with `after`")
+        shown = [name for name in (*self.texts, *self.images) if name.split(".")[0].endswith(EACH)]
+        if self.for_each and not shown:
+            raise ValueError(f"for_each: nothing of an element is shown; list {EACH} or {EACH}.FIELD under texts")
+        if not self.for_each and (own := [name for name in self.texts if name.split(".")[0] == EACH]):
+            raise ValueError(f"texts list {own[0]}, a part of an element: name the list with `for_each`")
 
     def __hash__(self) -> int:
         return hash(self.hash)  # so that what derives from a rubric is derived once
@@ -416,11 +449,9 @@ class Rubric:
     def hash(self) -> str:
         """Of all that can change the question or the verdict, so not of the name or the description."""
         content = self.content()
-        for key in ("name", "description", "example"):
-            del content[key]
-        for member in content["members"]:
-            for key in ("name", "description", "example"):
-                del member[key]
+        for one in (content, *content["members"]):
+            for key in ("name", "description", "example", *ASKING):
+                one.pop(key, None)
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -435,17 +466,23 @@ class Rubric:
             "envelope": self.answer.envelope,
             "justification_words": list(self.answer.words) if self.answer.words else None,
             "sections": list(self.answer.sections),
-        }
+        } | ({"system": self.system} if self.system else {})
 
 
+ASKING = tuple(f.name for f in dataclasses.fields(Rubric) if f.metadata.get("not_hashed"))
+"""The fields that say of which edits, how often and after what a rubric is asked."""
+EACH, EARLIER = "each", "earlier"
+"""The names of the element of a list, and of what an earlier rubric was answered."""
+MAX_SAMPLES = 100
 _INPUT_NAME = re.compile(r"[^\W\d][\w-]{0,63}(?:\[[1-9]\d?\])?")
+_DOTTED = re.compile(r"[^\W\d][\w-]{0,63}(?:\.[\w-]{1,64}){0,4}")
 _IDENTITY = ("id", "model", "model_a", "model_b", "group")
 """Columns that say whose an edit is, which a judge must not know."""
 
 
 def _check_names(kind: str, wanted: tuple[str, ...], usual: tuple[str, ...], others: tuple[str, ...]) -> None:
     for name in wanted:
-        if not _INPUT_NAME.fullmatch(name):
+        if not (_INPUT_NAME if kind == "images" else _DOTTED).fullmatch(name):
             raise ValueError(f"{kind} list {name!r:.80}; expected a column of the manifest, such as references")
         if name in others:
             raise ValueError(f'{kind} list "{name}", which belongs under {"texts" if kind == "images" else "images"}')

@@ -20,7 +20,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
-from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, JudgeError, UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges import batch as wire
@@ -65,13 +64,12 @@ class BatchEngine(Engine):
         super().__init__(store, planner, budget, say)
         self._store, self._run = store, run_id
 
-    async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
+    async def _drive_stage(self, judge: Judge, batches: Iterator[list[Work]]) -> None:
         if not isinstance(judge, ChatJudge):
             raise UsageError(f"{judge.spec} has no batches")
         async with HttpTransport(timeout=900.0) as transport:  # 200 MB in a quarter of an hour
             counter = _BatchSubmitter(self, judge, transport)
-            planned = self._planner.batches(judge, iter(edits))
-            while self.control.stopping is None and (works := await self._next(planned)) is not None:
+            while self.control.stopping is None and (works := await self._next(batches)) is not None:
                 await counter.take(await self._planner.not_done(works))
             await counter.finish()
             while self._planner.elsewhere(judge) and not self.control.stopped:

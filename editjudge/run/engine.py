@@ -72,7 +72,7 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as group:
                 for judge in judges:
-                    group.create_task(self._drive(judge, edits()))
+                    group.create_task(self._drive(judge, edits))
         except* EditjudgeError as errors:
             self.control.stop("failed", first_of(errors))
         finally:
@@ -82,8 +82,13 @@ class Engine:
                 await asyncio.to_thread(self._planner.close)
         return self.control.stopping or "finished"
 
-    async def _drive(self, judge: Judge, edits: Iterable[Edit]) -> None:
-        batches = self._planner.batches(judge, iter(edits))
+    async def _drive(self, judge: Judge, edits: Callable[[], Iterable[Edit]]) -> None:
+        """Rubrics that are told of an answer wait for all answers of the stage before."""
+        for stage in range(self._planner.stages):
+            if self.control.stopping is None:
+                await self._drive_stage(judge, self._planner.batches(judge, iter(edits()), stage))
+
+    async def _drive_stage(self, judge: Judge, batches: Iterator[list[Work]]) -> None:
         ahead = asyncio.create_task(self._next(batches))
         async with asyncio.TaskGroup() as group:
             window = Window(judge)

@@ -18,14 +18,14 @@ from pathlib import Path
 from editjudge import manifest
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError
-from editjudge.judgement import DONE
+from editjudge.judgement import DONE, Judgement
 from editjudge.judges.judge import Judge, Work
 from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache
 from editjudge.run.cost import Costs, Estimate
 from editjudge.run.job import Job
 from editjudge.run.pace import Pace
-from editjudge.run.plan import BATCH, QuestionSettings, look_at, works
+from editjudge.run.plan import BATCH, QuestionSettings, look_at, not_applicable, works
 from editjudge.run.where import EditFilter
 from editjudge.store.experience import mean_latency
 from editjudge.store.store import Store
@@ -57,6 +57,8 @@ class Todo:
     done: int = 0
     problems: Counter[str] = field(default_factory=Counter)
     """Tasks that no judge can be asked, by the status they will have."""
+    not_applicable: int = 0
+    """Questions of rubrics that are not for that edit."""
     left_out: int = 0
     """Edits that an earlier run, named as a condition, does not have."""
     stored_bytes: int = 0
@@ -112,7 +114,9 @@ def _ones(
         batch, absent = sieve.through(whole) if sieve else (whole, 0)
         todo.left_out += absent
         yield from itertools.repeat(costs.estimate(judge.spec), len(whole) - len(batch))
-        planned = list(works(batch, shape, judge, functools.partial(look_at, DigestCache(job.reader()))))
+        look = functools.partial(look_at, DigestCache(job.reader()))
+        planned = list(works(batch, shape, judge, look, functools.partial(_answer, store)))
+        todo.not_applicable += sum(not_applicable(edit, shape) for edit in batch)
         statuses = store.done([work.task.key for work in planned]) if store else {}
         waiting = [work for work in planned if statuses.get(work.task.key) not in DONE]
         todo.tasks += len(planned)
@@ -128,6 +132,15 @@ def _ones(
             one = costs.estimate(judge.spec)
             costs.add(one, some)
             yield one
+
+
+def _answer(store: Store | None, work: Work) -> Judgement:
+    """What a later question is told of: the answer that is kept, or one of the usual length."""
+    if store and (kept := store.judgement(work.task.key)):
+        return kept
+    keys = [factor.key for factor in work.rubric.factors]
+    words = "word " * (sum(work.rubric.answer.words) // 2 if work.rubric.answer.words else 20)
+    return work.judgement("ok", scores=dict.fromkeys(keys, 0), justifications=dict.fromkeys(keys, words))
 
 
 _SUMS = ("calls", "images", "input_tokens", "output_tokens", "price", "batch_price")
@@ -164,6 +177,7 @@ def _metered(calls: int, tokens: int, rates: Rates) -> Iterable[tuple[int, float
 def _scale(todo: Todo, factor: float) -> None:
     todo.tasks, todo.done = round(todo.tasks * factor), round(todo.done * factor)
     todo.left_out = round(todo.left_out * factor)
+    todo.not_applicable = round(todo.not_applicable * factor)
     todo.problems = Counter({status: round(count * factor) for status, count in todo.problems.items()})
 
 

@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 from editjudge import manifest
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, column_of
 from editjudge.errors import ImageError, InputError, ManifestError, UsageError, near_miss
-from editjudge.judgement import Judgement
+from editjudge.judgement import Judgement, Task
 from editjudge.judges.budget import Budget, Shortfall
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, check_answers, open_judge
 from editjudge.media.cache import DigestCache, ImageCache, PictureReader
 from editjudge.media.image import fetch, name_of
-from editjudge.rubrics.files import SETS, load_one, resolve
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.files import SETS, load_one, load_set, resolve
+from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.batch import BatchEngine
 from editjudge.run.contradicting import hold_against_evidence
@@ -87,6 +87,11 @@ class Job:
         check_answers(self.judges, rubrics)
         return rubrics
 
+    def sets(self) -> dict[str, Any]:
+        """The sets of one's own among the rubrics, as a run keeps them, by name."""
+        sets = [loaded for word in self.rubrics if word not in SETS and (loaded := load_set(word))]
+        return {one.name: one.spec() for one in sets}
+
     def edits(self) -> Iterator[Edit]:
         cached = self._cache.get(self._state())
         if cached is not None:
@@ -108,7 +113,8 @@ class Job:
         """The further columns of the manifest that the rubrics show."""
         rubrics = self.load_rubrics()
         pictures = {column_of(name) for rubric in rubrics for name in rubric.images} - {*IMAGE_ROLES}
-        texts = {name for rubric in rubrics for name in rubric.texts} - {*TEXT_ROLES}
+        texts = {name for rubric in rubrics for name in rubric.texts if "." not in name}
+        texts -= {*TEXT_ROLES, EACH, EARLIER}
         if both := sorted(pictures & texts):
             raise UsageError(f'"{both[0]}" is a picture to one rubric and a text to another')
         return manifest.NamedInputs(frozenset(pictures), frozenset(texts))
@@ -201,6 +207,7 @@ class Job:
             # One is a word and several a list, so that a run of one condition is the run it was.
             **({"where": all_of if all_of[1:] else all_of[0]} if (all_of := sorted(set(self.where))) else {}),
             **({"models": sorted(set(self.models))} if self.models else {}),
+            **({"sets": sets} if (sets := self.sets()) else {}),
         }
 
     @classmethod
@@ -391,9 +398,17 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
             if isinstance(source, Path) and not source.exists():
                 raise ImageError(f"{name_of(source)}: no such file, for the {role}")
         reader = PictureReader()
-        planned = list(works([edit], QuestionSettings(rubrics), judge, partial(look_at, DigestCache(reader))))
-        pictures = ImageCache(reader)
-        return [await judged(judge, work, pictures) for work in planned]
+        look, pictures = partial(look_at, DigestCache(reader)), ImageCache(reader)
+        settings = QuestionSettings(rubrics)
+        answers: dict[str, Judgement] = {}
+        tasks: list[tuple[Task, Judgement]] = []
+        for stage in range(len(settings.stages)):
+            planned = works([edit], settings, judge, look, lambda work: answers.get(work.task.key), stage)
+            for work in list(planned):
+                answers[work.task.key] = judgement = await judged(judge, work, pictures)
+                tasks.append((work.task, judgement))
+        order = [rubric.name for rubric in rubrics]
+        return [judgement for _, judgement in sorted(tasks, key=lambda one: order.index(one[0].rubric))]
 
 
 def _interactive_pace(spec: str) -> Pace:

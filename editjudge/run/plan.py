@@ -4,6 +4,7 @@ what is answered already. The local engine, a provider's batches and a cluster's
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -23,9 +24,11 @@ from editjudge.judgement import DONE, Judgement, Status, Task
 from editjudge.judges.judge import Judge, Work
 from editjudge.media.cache import DigestCache, KnownImage, PictureReader
 from editjudge.media.image import is_url, name_of, plan
+from editjudge.rubrics.conditions import applies
 from editjudge.rubrics.contract import Remark
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout
+from editjudge.rubrics.sets import stages
 from editjudge.run.feed import claim_tasks, item_of, unexpected
 from editjudge.run.summary import RunTally
 from editjudge.store.claims import Claims
@@ -54,19 +57,130 @@ class QuestionSettings:
     layout: Layout = "images-first"
 
     def __post_init__(self) -> None:
+        if lists := [rubric.name for rubric in self.rubrics if rubric.for_each]:
+            raise UsageError(f"{', '.join(lists)}: is asked for each element of a list, which no run can do yet")
         if words := [rubric.name for rubric in self.rubrics if rubric.chooses]:
             raise UsageError(f"{', '.join(words)}: asks for choices between outputs, which no run can ask for yet")
 
+    @functools.cached_property
+    def stages(self) -> list[list[Rubric]]:
+        """The rubrics in the order in which they can be asked: those that are told of an answer come after it."""
+        return stages(self.rubrics)
 
-def works(edits: Iterable[Edit], shape: QuestionSettings, judge: Judge, look: Look) -> Iterator[Work]:
-    """Everything to be asked of one judge, edit by edit, so that what shares pictures stands together."""
+
+Answers = Callable[[Work], Judgement | None]
+"""What is kept of a task; None where it is not answered yet."""
+
+
+def works(
+    edits: Iterable[Edit],
+    shape: QuestionSettings,
+    judge: Judge,
+    look: Look,
+    answers: Answers = lambda _: None,
+    stage: int | None = None,
+) -> Iterator[Work]:
+    """Everything to be asked of one judge, edit by edit, so that what shares pictures stands together.
+
+    `answers` knows what earlier stages were answered; a `stage` alone is for those who ask one after the other.
+    """
+    rubrics = shape.rubrics if stage is None else shape.stages[stage]
     for edit in edits:
-        seen: dict[tuple[tuple[str, ...], int], _Seen] = {}
-        for rubric in shape.rubrics:
-            which = _roles(edit, rubric, judge)
-            if which not in seen:
-                seen[which] = _see(edit, *which, judge, look)
-            yield from _of_one(edit, rubric, shape, judge, seen[which])
+        asked = _EditQuestions(edit, shape, judge, look, answers)
+        for rubric in rubrics:
+            yield from asked.of(rubric)
+
+
+def not_applicable(edit: Edit, shape: QuestionSettings, stage: int | None = None) -> int:
+    """How many rubrics are not asked about this edit, as it is none that they are for."""
+    named = {rubric.name: rubric for rubric in shape.rubrics}
+
+    def applies_to(rubric: Rubric) -> bool:
+        return bool(_views(rubric, edit)) and (not rubric.after or applies_to(named[rubric.after]))
+
+    return sum(not applies_to(rubric) for rubric in (shape.rubrics if stage is None else shape.stages[stage]))
+
+
+class _View(NamedTuple):
+    """An edit as one question is about it: with an element of its list, where the rubric is asked for each."""
+
+    variant: str
+    edit: Edit
+    problem: tuple[Status, Remark] | None = None
+
+
+def _views(rubric: Rubric, edit: Edit) -> list[_View]:
+    if not applies(rubric.when, edit):
+        return []
+    if not rubric.for_each:
+        return [_View("", edit)]
+    elements = edit.listed(rubric.for_each)
+    if elements is None or len(elements) > MAX_ELEMENTS:
+        why = "has no such list" if elements is None else f"has {len(elements):,} elements, at most {MAX_ELEMENTS}"
+        message = f'the rubric is asked for each element of "{rubric.for_each}", and the edit {why}'
+        return [_View("", edit, ("missing_input", Remark("missing_input", message)))]
+    return [
+        _View(str(number), dataclasses.replace(edit, metadata={**edit.metadata, EACH: element}))
+        for number, element in enumerate(elements)
+    ]
+
+
+MAX_ELEMENTS = 100
+"""Questions that one rubric asks about one edit: a list of thousands is a mistake that would be paid for."""
+
+
+class _EditQuestions:
+    """What one judge is asked about one edit."""
+
+    def __init__(self, edit: Edit, shape: QuestionSettings, judge: Judge, look: Look, answers: Answers) -> None:
+        self._edit, self._shape, self._judge, self._look, self._answers = edit, shape, judge, look, answers
+        self._seen: dict[tuple[tuple[str, ...], int], _Seen] = {}
+        self._before: dict[str, list[Work]] = {}
+        """The works of rubrics that others are told of, by name."""
+
+    def of(self, rubric: Rubric) -> Iterator[Work]:
+        which = _roles(self._edit, rubric, self._judge)
+        for view in _views(rubric, self._edit):
+            if which not in self._seen:
+                self._seen[which] = _see(self._edit, *which, self._judge, self._look)
+            repeats = range(self._shape.repeats * rubric.samples)
+            for some, told in self._told(rubric, view, repeats) if rubric.after else [(repeats, view)]:
+                yield from _of_one(told, rubric, self._shape, self._judge, self._seen[which], some)
+
+    def _told(self, rubric: Rubric, view: _View, repeats: range) -> Iterator[tuple[range, _View]]:
+        """With the answers to the earlier question. A repeat is told of the same repeat of it; one whose answers are
+        not there yet is left out."""
+        earlier = next(other for other in self._shape.rubrics if other.name == rubric.after)
+        if earlier.name not in self._before:
+            self._before[earlier.name] = list(self.of(earlier))
+        same_list = bool(rubric.for_each) and rubric.for_each == earlier.for_each
+        works = [w for w in self._before[earlier.name] if not same_list]
+        count = self._shape.repeats * earlier.samples
+        for repeat in repeats:
+            mine = [work for work in works if work.task.repeat == repeat % count]
+            judgements = [self._answers(work) for work in mine]
+            if mine and None not in judgements:
+                yield range(repeat, repeat + 1), _telling(view, earlier, [j for j in judgements if j])
+
+
+def _telling(view: _View, earlier: Rubric, judgements: Sequence[Judgement]) -> _View:
+    for judgement in judgements:
+        if judgement.status not in DONE:
+            why = judgement.reasons[0].message if judgement.reasons else "no reason is known"
+            message = f'"{earlier.name}", which this question is asked after, is {judgement.status}: {why}'
+            return view._replace(problem=view.problem or ("missing_input", Remark("missing_input", message)))
+    lines = [line for judgement in judgements for line in _answer_lines(earlier, judgement)]
+    return view._replace(
+        edit=dataclasses.replace(view.edit, metadata={**view.edit.metadata, EARLIER: "\n".join(lines)})
+    )
+
+
+def _answer_lines(rubric: Rubric, judgement: Judgement) -> Iterator[str]:
+    for factor in rubric.factors:
+        score = (judgement.scores or {}).get(factor.key)
+        reason = (judgement.justifications or {}).get(factor.key) or judgement.abstained.get(factor.key, "")
+        answer = "no answer" if score is None else str(score)
+        yield f"{factor.title or factor.key}: {answer}{f' ({reason})' if reason else ''}"
 
 
 class _Seen(NamedTuple):
@@ -95,8 +209,10 @@ def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Lo
     return _Seen(digests, recipes, sizes, images, problem)
 
 
-def _of_one(edit: Edit, rubric: Rubric, shape: QuestionSettings, judge: Judge, seen: _Seen) -> Iterator[Work]:
-    problem = seen.problem
+def _of_one(
+    view: _View, rubric: Rubric, shape: QuestionSettings, judge: Judge, seen: _Seen, repeats: Iterable[int]
+) -> Iterator[Work]:
+    edit, problem = view.edit, view.problem or seen.problem
     if judge.limits is not None:
         problem = problem or _texts(edit, rubric)
     question: dict[str, object] = {
@@ -109,7 +225,7 @@ def _of_one(edit: Edit, rubric: Rubric, shape: QuestionSettings, judge: Judge, s
     }
     if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
         question["problem"] = [problem[0], problem[1].message]
-    for repeat in range(shape.repeats):
+    for repeat in repeats:
         key = _key(question, judge.identity(edit, rubric, repeat), repeat)
         task = Task(edit.id, rubric.name, judge.spec, repeat, key)
         yield Work(task, edit, rubric, seen.digests, seen.recipes, seen.sizes, shape.layout, problem)
@@ -247,20 +363,24 @@ class Planner:
         self._in_flight: set[str] = set()
         """Keys that are planned or being asked: an answer that two tasks share is paid for once."""
         self._claims = claims
+        self.stages = len(settings.stages)
+        self._positions: dict[str, int] = {}
+        """Of each judge, how many tasks are stored."""
         self._elsewhere: dict[str, Work] = {}
         """Tasks that another process is asking, by key."""
 
-    def batches(self, judge: Judge, edits: Iterator[Edit]) -> Iterator[list[Work]]:
-        """All works of a judge, some edits at a time; items and tasks are stored before they are handed out.
+    def batches(self, judge: Judge, edits: Iterator[Edit], stage: int = 0) -> Iterator[list[Work]]:
+        """All works of a judge in one stage, some edits at a time; items and tasks are stored before they are handed
+        out.
 
         A batch ends early where its pictures fill half of what the reader holds, so that each is still in memory when
         it is encoded. Meant for a thread: reading and hashing pictures must not hold up answers.
         """
-        edits_before = tasks_before = 0
+        edits_before = 0
         while batch := list(itertools.islice(edits, BATCH)):
             digests = self._digests(batch)
             while batch:
-                planned, count = self._plan(judge, batch, digests)
+                planned, count = self._plan(judge, batch, digests, stage)
                 some, batch = batch[:count], batch[count:]
                 shown: dict[str, dict[str, str]] = {edit.id: {} for edit in some}
                 for work in planned:
@@ -268,19 +388,25 @@ class Planner:
                 items = [item_of(edit, digests_of(edit, digests, shown[edit.id])) for edit in some]
                 self._store.save_digests(digests.dump())
                 edits_before = self._store.add_items(self._run, items, edits_before)
-                tasks_before = self._store.add_tasks(self._run, (work.task for work in planned), tasks_before)
+                tasks = (work.task for work in planned)
+                before = self._positions.get(judge.spec, 0)
+                self._positions[judge.spec] = self._store.add_tasks(self._run, tasks, before)
                 yield planned
 
-    def _plan(self, judge: Judge, edits: Sequence[Edit], digests: DigestCache) -> tuple[list[Work], int]:
+    def _plan(self, judge: Judge, edits: Sequence[Edit], digests: DigestCache, stage: int) -> tuple[list[Work], int]:
         """The works of the first edits, and of how many."""
         look = functools.partial(look_at, digests)
         planned: list[Work] = []
         before = self.pictures.bytes_read
         for count, edit in enumerate(edits, 1):
-            planned += works([edit], self._settings, judge, look)
+            planned += works([edit], self._settings, judge, look, self._answer, stage)
+            self.tally.not_applicable += not_applicable(edit, self._settings, stage)
             if self.pictures.bytes_read - before > self.pictures.budget // 2:
                 return planned, count
         return planned, len(edits)
+
+    def _answer(self, work: Work) -> Judgement | None:
+        return self._store.judgement(work.task.key)
 
     def _digests(self, batch: list[Edit]) -> DigestCache:
         digests = DigestCache(self.pictures, rehash=self._rehash)

@@ -38,6 +38,8 @@ class RunTally:
     """Judgements whose cost is unknown."""
     left_out: int = 0
     """Edits that an earlier run, named as a condition, does not have."""
+    not_applicable: int = 0
+    """Questions of a rubric that is not for that edit: `when` does not hold, or the list is empty."""
     removed: int = 0
     """Edits that the run had and the manifest has no more."""
     started: float = field(default_factory=time.monotonic)

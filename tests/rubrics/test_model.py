@@ -13,7 +13,7 @@ from editjudge.rubrics import files, model
 from editjudge.rubrics.contract import Verdict, check
 from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.lint import lint
-from editjudge.rubrics.model import Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.model import ASKING, Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.strict_json import OtherNumber
 
 PUBLISHED = """You see a picture before and after an edit: [input image] [edited image]
@@ -263,6 +263,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "template": without(template=None),
         "members": without(members=()),
         "computed_by": without(computed_by="metrics"),
+        "system": without(system="You judge pictures."),
     },
     Factor: {
         "key": without(factors=(dataclasses.replace(RUBRIC.factors[0], key="union"),), consistency=None),
@@ -325,7 +326,12 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
 @pytest.mark.parametrize("part", READ_BY_A_JUDGE, ids=lambda part: part.__name__)
 def test_every_field_is_known_to_count_or_not(part: type) -> None:
     fields = {field.name for field in dataclasses.fields(part)}
-    assert fields - set(READ_BY_A_JUDGE[part]) == (set(FOR_PEOPLE) if part is Rubric else set())
+    assert fields - set(READ_BY_A_JUDGE[part]) == ({*FOR_PEOPLE, *ASKING} if part is Rubric else set())
+
+
+def test_of_which_edits_and_how_often_a_rubric_is_asked_does_not_change_the_hash() -> None:
+    assert set(ASKING) == {"when", "for_each", "after", "samples"}
+    assert without(when="edit_type == add", samples=3).hash == RUBRIC.hash
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""A rubric set of one's own: a YAML file with several rubrics, when each is asked, and the formulas of its scores.
+
+name: two_questions
+rubrics:
+  - use: fidelity
+    when: edit_type in [add, remove]
+  - name: naturalness
+    images: [edited]
+    scale: {range: [0, 10]}
+    factors: [{key: natural, definition: Whether the picture could be a photograph.}]
+    answer: {form: scores}
+    samples: 3
+score:
+  overall: sqrt(min(fidelity.*) * naturalness)
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from editjudge.errors import RubricError
+from editjudge.rubrics.formula import Formula, Member, formulas
+from editjudge.rubrics.model import ASKING, Rubric
+
+ScoreText = str | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RubricSet:
+    """Rubrics that belong together, and the scores that are computed from their factors."""
+
+    name: str
+    rubrics: tuple[Rubric, ...]
+    score: Mapping[str, ScoreText] = field(default_factory=dict)
+    """By name, a formula, or a mapping with `formula` and what more is to be said (`editjudge.rubrics.formula`)."""
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.rubrics:
+            raise RubricError(f"{self.name}: a set needs at least one rubric")
+        names: list[str] = []
+        for rubric in self.rubrics:
+            if rubric.name in names:
+                raise RubricError(f'{self.name}: two rubrics are called "{rubric.name}": give one of them another name')
+            if rubric.after and rubric.after not in names:
+                raise RubricError(f'{self.name}: {rubric.name} is asked after "{rubric.after}", which must come before')
+            names.append(rubric.name)
+        _ = self.formulas
+
+    @functools.cached_property
+    def formulas(self) -> list[Formula]:
+        """The scores, read; `RubricError` says which one is wrong."""
+        return formulas(self.score, [member(rubric) for rubric in self.rubrics])
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Of all that can change a question, whether it is asked, or a score."""
+        rubrics = [{"name": rubric.name, "hash": rubric.hash} | asking(rubric) for rubric in self.rubrics]
+        content = [rubrics, {name: _plain(score) for name, score in self.score.items()}]
+        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def contract(self) -> dict[str, Any]:
+        """What goes in and what must come out, of each rubric, and the names of the scores."""
+        return {
+            "name": self.name,
+            "hash": self.hash,
+            "members": [rubric.contract() | asking(rubric) for rubric in self.rubrics],
+            "scores": list(self.score),
+        }
+
+    def spec(self) -> dict[str, Any]:
+        """As a run keeps it."""
+        return {
+            "hash": self.hash,
+            "rubrics": [{"name": rubric.name} | asking(rubric) for rubric in self.rubrics],
+            "score": {name: _plain(score) for name, score in self.score.items()},
+        }
+
+
+def member(rubric: Rubric) -> Member:
+    """What a formula knows of a rubric."""
+    return Member(rubric.name, {factor.key: factor.scale for factor in rubric.factors}, bool(rubric.for_each))
+
+
+def asking(rubric: Rubric) -> dict[str, Any]:
+    """Of which edits, how often and after what a rubric is asked, as far as it says so."""
+    defaults = Rubric.__dataclass_fields__
+    return {name: value for name in ASKING if (value := getattr(rubric, name)) != defaults[name].default}
+
+
+def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
+    """In the order in which they can be asked: each rubric in a later stage than the one that it is told of."""
+    named = {rubric.name: rubric for rubric in rubrics}
+    numbers: dict[str, int] = {}
+    for rubric in rubrics:
+        if rubric.after and rubric.after not in named:
+            raise RubricError(f'{rubric.name} is asked after "{rubric.after}", which is not asked: run the whole set')
+        numbers[rubric.name] = numbers[rubric.after] + 1 if rubric.after else 0
+    return [[r for r in rubrics if numbers[r.name] == number] for number in range(1 + max(numbers.values(), default=0))]
+
+
+def _plain(score: ScoreText) -> Any:
+    return score if isinstance(score, str) else dict(score)

@@ -1,0 +1,161 @@
+"""Runs of rubric sets: of which edits each rubric is asked, how often, after what, and the scores that come of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editjudge.store.set_scores import run_set_scores
+from editjudge.store.store import Store
+
+from .made import SPECS, canned, editjudge, edits, rows_of, run, write_manifest
+
+SET = """
+name: pair
+rubrics:
+  - name: light
+    when: edit_type in [add, remove]
+    system: You judge light.
+    images: [edited]
+    scale: {values: [0, 1, 2]}
+    factors: [{key: light, definition: Light.}]
+    answer: {form: scores, texts: [why]}
+    samples: 2
+  - name: verdict
+    after: light
+    images: [edited]
+    scale: {values: [0, 1]}
+    factors: [{key: passes, definition: Whether it passes.}]
+    answer: {form: scores}
+score:
+  overall: light * verdict
+"""
+
+Say = Callable[[str], str]
+
+
+@contextmanager
+def server(say: Say) -> Iterator[list[dict[str, Any]]]:
+    """Answers what `say` makes of the question's text, and keeps what it was sent."""
+    sent: list[dict[str, Any]] = []
+
+    def reply(_: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        document = json.loads(body)
+        sent.append(document)
+        message = {"role": "assistant", "content": say(text_of(document))}
+        answer = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {}, "model": "m"}
+        return 200, {}, json.dumps(answer).encode()
+
+    with canned(reply):
+        yield sent
+
+
+def text_of(document: dict[str, Any]) -> str:
+    (question, *_) = [message["content"] for message in document["messages"] if message["role"] == "user"]
+    return "".join(part.get("text", "") for part in question)
+
+
+def as_asked(text: str) -> str:
+    return '{"passes": 1}' if "`passes`" in text else '{"why": "A lamp.", "light": 2}'
+
+
+@pytest.fixture
+def rubrics(tmp_path: Path) -> Path:
+    path = tmp_path / "pair.yaml"
+    path.write_text(SET)
+    return path
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = edits(tmp_path, 3)
+    kinds = ("add", "remove", "style")
+    rows = [row | {"edit_type": kind} for row, kind in zip(rows_of(path), kinds, strict=True)]
+    return write_manifest(tmp_path, rows)
+
+
+def test_a_rubric_is_asked_of_its_edits_alone_and_as_often_as_it_says(
+    tmp_path: Path, rubrics: Path, manifest: Path
+) -> None:
+    with server(as_asked) as sent:
+        done = run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
+        again = run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
+    asked = sorted((row["item"], row["rubric"], row["repeat"]) for row in done.rows)
+    assert asked == [(e, *q) for e in ("e0", "e1") for q in (("light", 0), ("light", 1), ("verdict", 0))]
+    assert done.statuses() == {"ok": 6}
+    assert done.outcome.tally.not_applicable == 2  # neither rubric of e2: the second has nothing to be told
+    assert again.outcome.tally.cached == 6
+    assert len(sent) == 6
+
+
+def test_a_later_question_is_told_the_earlier_answer_and_its_key_says_so(
+    tmp_path: Path, rubrics: Path, manifest: Path
+) -> None:
+    with server(as_asked) as sent:
+        done = run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
+        other = run(
+            manifest,
+            tmp_path / "t.db",
+            rubrics=(str(rubrics),),
+        )
+    with server(lambda text: as_asked(text).replace("A lamp.", "A window.")):
+        third = run(manifest, tmp_path / "u.db", rubrics=(str(rubrics),))
+    (told, *_) = [text_of(body) for body in sent if "`passes`" in text_of(body)]
+    assert "light: 2 (A lamp.)" in told
+    keys = [one.row("e0", "verdict")["key"] for one in (done, other, third)]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_system_message_is_sent(tmp_path: Path, rubrics: Path, manifest: Path) -> None:
+    with server(as_asked) as sent:
+        run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
+    systems = {body["messages"][0]["content"] for body in sent if body["messages"][0]["role"] == "system"}
+    assert systems == {"You judge light."}
+
+
+def test_what_is_asked_after_a_failure_is_a_missing_input_until_the_earlier_is_answered(
+    tmp_path: Path, rubrics: Path, manifest: Path
+) -> None:
+    with server(lambda _: "nothing to say"):
+        failed = run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
+    row = failed.row("e0", "verdict")
+    assert row["status"] == "missing_input"
+    assert '"light", which this question is asked after, is invalid' in row["reasons"][0]["message"]
+    with server(as_asked):
+        done = run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
+    assert done.statuses() == {"ok": 6}
+
+
+def test_the_scores_of_the_set_are_computed_from_the_store(tmp_path: Path, rubrics: Path, manifest: Path) -> None:
+    with server(as_asked):
+        done = run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        record = store.find_run(done.outcome.name)
+        assert record.spec["sets"]["pair"]["score"] == {"overall": "light * verdict"}
+        scores = run_set_scores(store, record)
+    assert scores
+    assert scores["e0"][SPECS["openai"]]["overall"] == 2.0
+
+
+def test_the_command_says_how_many_questions_did_not_apply(tmp_path: Path, rubrics: Path, manifest: Path) -> None:
+    with server(as_asked):
+        told = editjudge(
+            "run", manifest, "--rubric", rubrics, "--judge", SPECS["openai"], "--store", tmp_path / "s.db", "--json"
+        )
+    assert told.code == 0, told.err
+    assert told.json["not_applicable"] == 2
+
+
+def test_one_edit_is_judged_by_a_set(tmp_path: Path, rubrics: Path, manifest: Path) -> None:
+    words = ("--edited", tmp_path / "edited-0.png", "--rubric", rubrics, "--judge", SPECS["openai"])
+    rubrics.write_text(SET.replace("    when: edit_type in [add, remove]\n", ""))
+    with server(as_asked) as sent:
+        told = editjudge("judge", *words, "--json")
+    assert told.code == 0, told.err
+    assert [row["rubric"] for row in told.json["judgements"]] == ["light", "light", "verdict"]
+    assert len(sent) == 3
