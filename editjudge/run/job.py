@@ -24,6 +24,7 @@ from editjudge.judgement import Judgement, Task
 from editjudge.judges.budget import Budget, Shortfall
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, check_answers, open_judge
+from editjudge.manifest import NamedInputs
 from editjudge.media.cache import DigestCache, ImageCache, PictureReader
 from editjudge.media.image import fetch, name_of
 from editjudge.rubrics.files import SETS, load_one, load_set, resolve
@@ -109,7 +110,7 @@ class Job:
             return manifest.from_rows(self.rows, name=str(self.manifest), **settings)
         return manifest.read(self.manifest.absolute(), **settings)
 
-    def named_inputs(self) -> manifest.NamedInputs:
+    def named_inputs(self) -> NamedInputs:
         """The further columns of the manifest that the rubrics show."""
         rubrics = self.load_rubrics()
         pictures = {column_of(name) for rubric in rubrics for name in rubric.images} - {*IMAGE_ROLES}
@@ -117,7 +118,7 @@ class Job:
         texts -= {*TEXT_ROLES, EACH, EARLIER}
         if both := sorted(pictures & texts):
             raise UsageError(f'"{both[0]}" is a picture to one rubric and a text to another')
-        return manifest.NamedInputs(frozenset(pictures), frozenset(texts))
+        return NamedInputs(frozenset(pictures), frozenset(texts))
 
     def reader(self) -> PictureReader:
         """Reads pictures of the manifest's folder, and others only as far as that is allowed."""
