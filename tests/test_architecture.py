@@ -43,6 +43,7 @@ MAY_IMPORT = {
     },
     "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
     "integrations": {"api", "errors", "judgement", "judges", "rubrics", "stats", "store"},
+    "conformance": {"errors", "web"},
     "testing": {"integrations"},
     "inspection": {"integrations"},
 }

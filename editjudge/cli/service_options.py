@@ -24,6 +24,15 @@ _TERMS = (
         type=click.Choice(["null", "worst"]),
         help="Reward of an output that is no edit: null [default], or worst, which is 0.",
     ),
+    click.option(
+        "--mix",
+        "mixture",
+        multiple=True,
+        metavar="JUDGE=W",
+        help="Reward by the weighted mean of several judges; repeatable.",
+    ),
+    click.option("--fresh", is_flag=True, help="Ask again what the store has an answer to."),
+    click.option("--budget", type=Finite(min=0), metavar="USD", help="Ask judges nothing more once this is spent."),
     click.option("--max-waiting", type=click.IntRange(1), help="Edits taken in and not judged yet."),
     click.option("--deadline", type=Finite(min=0.1), help="Seconds that a request may wait."),
     click.option("--drain", type=Finite(min=0), help="Seconds to finish what was taken in when the server is stopped."),
@@ -32,7 +41,7 @@ _TERMS = (
 )
 
 _NAMES = (
-    *("judges", "rubrics", "more_rubrics", "formula", "weights", "degenerate"),
+    *("judges", "rubrics", "more_rubrics", "formula", "weights", "degenerate", "mixture", "fresh", "budget"),
     *("max_waiting", "deadline", "drain", "concurrency", "pictures"),
 )
 
@@ -43,19 +52,21 @@ def _terms(given: dict[str, Any]) -> Terms:
 
     if given["formula"] not in (None, *FORMULAS):
         raise UsageError(f"--formula {given['formula']}: expected one of {', '.join(FORMULAS)}")
-    given["weights"] = dict(_weight(text) for text in given["weights"]) or None
+    given["weights"] = dict(_weight("--weight FACTOR", text) for text in given["weights"]) or None
+    given["mixture"] = dict(_weight("--mix JUDGE", text) for text in given["mixture"]) or None
     return Terms(**{name: value for name, value in given.items() if value not in (None, ())})
 
 
-def _weight(text: str) -> tuple[str, float]:
-    factor, _, number = text.rpartition("=")
+def _weight(meant: str, text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
     try:
         weight = float(number)
     except ValueError:
         weight = 0.0
-    if not factor or not 0 < weight < float("inf"):
-        raise UsageError(f'--weight "{text}": expected FACTOR=NUMBER, with a number above 0')
-    return factor, weight
+    if not name or not 0 < weight < float("inf"):
+        option, kind = meant.split()
+        raise UsageError(f'{option} "{text}": expected {kind}=NUMBER, with a number above 0')
+    return name, weight
 
 
 terms_options = bundle(_TERMS, _NAMES, "terms", _terms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,17 @@ from editjudge.store.import_run import JudgementRow
 from editjudge.web.requests import RequestModels
 from editjudge.web.site import Site
 
+SCHEMA = Path(__file__).with_name("reward-protocol.schema.json")
+"""The reward protocol, for any server: no judge, rubric or bound of this one is in it."""
+_ANSWERS = ("Group", "Problem", "Reason", "Refusal", "Reward", "Rewards", "Run", "Uncertainty")
+
 
 def document(site: Site, models: RequestModels) -> dict[str, Any]:
     openapi: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_bytes())
     openapi["info"]["version"] = editjudge.__version__
     schemas = openapi["components"]["schemas"]
+    protocol = json.loads(SCHEMA.read_text("utf-8").replace("#/$defs/", "#/components/schemas/"))["$defs"]
+    schemas |= {name: protocol[name] for name in _ANSWERS}
     schemas["Reward"]["properties"]["status"]["enum"] = [*STATUSES, "pending"]
     _, derived = models_json_schema(
         [(model, "validation") for model in (*models.all, JudgementRow)], ref_template="#/components/schemas/{model}"

@@ -18,12 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from editjudge import measured
 from editjudge.edit import Edit
-from editjudge.errors import JudgeError, StoreError
+from editjudge.errors import BudgetReached, JudgeError, StoreError
 from editjudge.judgement import DONE, Judgement, Task
+from editjudge.judges.budget import Budget
 from editjudge.judges.judge import Judge, Work
 from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache, ImageCache, KnownImage, PictureReader
@@ -42,13 +43,20 @@ from editjudge.web.uploads import UploadFolder
 
 T = TypeVar("T")
 
-if TYPE_CHECKING:
-    from editjudge.measured.degenerate import Degenerate
-
 _PLANNING = 0.5
 """Seconds beyond a deadline that a request waits for its keys and its run, so that they can be looked up later."""
 _TRIES = 6
 """Somebody waits: a judge that is down is unreachable after some ten seconds, where a run gives it minutes."""
+
+
+class NoEdit(NamedTuple):
+    """What is wrong with an output itself."""
+
+    kind: str
+    words: str
+    """A clause with the picture as its subject: "is one flat colour ..."."""
+    set_aside: bool
+    """No judge is asked for a reward; else it is a flag on the answer."""
 
 
 @dataclass
@@ -62,8 +70,7 @@ class QueuedEdit:
     item: Item
     answers: dict[str, Judgement] = field(default_factory=dict)
     """By key."""
-    degenerate: Degenerate | None = None
-    """Why its output is no edit. Where it is `set_aside` no judge is asked; else it is a flag on the answer."""
+    degenerate: NoEdit | None = None
 
     @property
     def judgements(self) -> list[Judgement | None]:
@@ -117,6 +124,7 @@ class JudgingQueue:
         self._rate = 0.0
         """Edits a second, lately."""
         self._judged_at = time.monotonic()
+        self.budget = Budget(site.terms.budget)
 
     # --- taking in ------------------------------------------------------------------------------------------
 
@@ -147,48 +155,90 @@ class JudgingQueue:
         return Refused(429, f"{self.edits} edits are waiting already", wait=min(60, max(1, seconds)))
 
     def take(
-        self, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, hold: _Hold, *, screened: bool = False
+        self,
+        edits: Sequence[Edit],
+        rubrics: Sequence[Rubric],
+        specs: Sequence[str],
+        hold: _Hold,
+        *,
+        screened: bool = False,
+        samples: int = 1,
+        fresh: bool = False,
     ) -> RequestBatch:
-        """Begin to judge; `RequestBatch.wait` waits for the result. `screened` sets outputs aside that are no edit."""
+        """Begin to judge; `RequestBatch.wait` waits for the result. `screened` sets outputs aside that are no edit;
+        `samples` answers are asked for to each question, and `fresh` ones beside those that the store has."""
         if self.closing:
             raise Refused(503, "the server is being stopped")
         if self.edits + len(edits) > self._site.terms.max_waiting:
             raise self.full()
         self.edits += len(edits)
         hold.edits, hold.passed_on = len(edits), True
-        batch = RequestBatch(_unplanned(edits, rubrics, spec))
-        batch.task = self._start(self._serve(batch, edits, rubrics, spec, screened), self._batches)
+        batch = RequestBatch([JudgedEdits(spec, _unplanned(edits, rubrics, spec)) for spec in specs])
+        planning = _Planning(rubrics, samples, fresh or self.terms.fresh)
+        batch.task = self._start(self._serve(batch, edits, planning, screened), self._batches)
         batch.task.add_done_callback(lambda _: hold.release())
         batch.task.add_done_callback(batch.finish)
         return batch
 
-    async def _serve(
-        self, batch: RequestBatch, edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str, screened: bool
-    ) -> None:
-        line = await self._line(spec)
-        line.try_again()
-        planned = await self._on_pictures(partial(self._plan, line, edits, rubrics))
-        if screened:
-            outputs = await asyncio.gather(*(self._on_pictures(partial(_screen, edit)) for edit in edits))
-            for one, output in zip(planned, outputs, strict=True):
-                one.degenerate = output
-        batch.asked = planned
-        asked = [one for one in planned if one.degenerate is None or not one.degenerate.set_aside]
-        tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
-        batch.run = await self._keep(line, [one.item for one in planned], tasks)
-        batch.planned.set()
-        answers = await self._ask(line, [work for a in asked for work in a.works])
-        for one in asked:
-            for work in one.works:
-                answers[work.task.key].add_done_callback(_noting(one, work.task.key))
-        results = await asyncio.gather(*answers.values(), return_exceptions=True)
+    async def _serve(self, batch: RequestBatch, edits: Sequence[Edit], planning: _Planning, screened: bool) -> None:
+        outputs = asyncio.gather(*(self._on_pictures(partial(_screen, edit)) for edit in edits if screened))
+        results = await asyncio.gather(
+            *(self._serve_judge(batch, part, edits, planning, outputs) for part in batch.parts), return_exceptions=True
+        )
         self._note_rate(len(edits))
         for error in (result for result in results if isinstance(result, BaseException)):
             raise error
 
-    def _plan(self, line: JudgeQueue, edits: Sequence[Edit], rubrics: Sequence[Rubric]) -> list[QueuedEdit]:
+    async def _serve_judge(
+        self,
+        batch: RequestBatch,
+        part: JudgedEdits,
+        edits: Sequence[Edit],
+        planning: _Planning,
+        outputs: asyncio.Future[list[NoEdit | None]],
+    ) -> None:
+        line = await self._line(part.spec)
+        line.try_again()
+        planned = await self._on_pictures(partial(self._plan, line, edits, planning))
+        for one, output in zip(planned, await outputs, strict=False):  # none where nothing is screened
+            one.degenerate = output
+        part.edits = planned
+        asked = [one for one in planned if one.degenerate is None or not one.degenerate.set_aside]
+        tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
+        part.run = await self._keep(line, [one.item for one in planned], tasks)
+        batch.note_planned(part)
+        works = [work for a in asked for work in a.works]
+        answers = await self._ask(line, works)
+        for one in asked:
+            for work in one.works:
+                answers[work.task.key].add_done_callback(_noting(one, work.task.key))
+        results = await asyncio.gather(*answers.values(), return_exceptions=True)
+        for error in (result for result in results if isinstance(result, BaseException)):
+            raise error
+
+    def _plan(self, line: JudgeQueue, edits: Sequence[Edit], planning: _Planning) -> list[QueuedEdit]:
         """Meant for a thread: pictures are hashed here."""
-        return [self._planned(line.judge, edit, QuestionSettings(rubrics)) for edit in edits]
+        planned = [
+            self._planned(line.judge, edit, QuestionSettings(planning.rubrics, planning.samples)) for edit in edits
+        ]
+        return [self._unanswered(line.judge, one, planning) for one in planned] if planning.fresh else planned
+
+    def _unanswered(self, judge: Judge, queued: QueuedEdit, planning: _Planning) -> QueuedEdit:
+        """The same questions, as repeats that the store has no answer to yet."""
+        repeats = planning.samples
+        while True:
+            # Twice as many repeats each time: few edits are asked about more than a handful of times.
+            repeats *= 2
+            again = self._planned(judge, queued.edit, QuestionSettings(planning.rubrics, repeats)).works
+            statuses = self._site.store.done([work.task.key for work in again])
+            open_works = [work for work in again if statuses.get(work.task.key) not in DONE]
+            chosen = [
+                work
+                for rubric in planning.rubrics
+                for work in [w for w in open_works if w.rubric is rubric][: planning.samples]
+            ]
+            if len(chosen) == planning.samples * len(planning.rubrics):
+                return dataclasses.replace(queued, works=chosen)
 
     def _planned(self, judge: Judge, edit: Edit, settings: QuestionSettings) -> QueuedEdit:
         digests = DigestCache(self._reader)
@@ -236,7 +286,7 @@ class JudgingQueue:
 
     async def _opened(self, spec: str) -> JudgeQueue:
         pace = Pace(spec, concurrency=self._site.terms.concurrency, retry=Retry(tries=_TRIES), circuit=_circuit(spec))
-        judge = await open_judge(spec, self._site.options, lambda _: pace, self._resources)
+        judge = await open_judge(spec, self._site.options, lambda _: pace, self._resources, funds=self.budget)
         line = JudgeQueue(judge, pace)
         self._start(self._drive(line), self._tasks)
         return line
@@ -312,7 +362,8 @@ class JudgingQueue:
                 self._claimed.discard(work.task.key)  # given up with the commit
         except JudgeError as error:  # nobody was asked, so there is nothing to keep: the task stays to be judged
             line.down = True
-            answer.set_result(work.judgement("unreachable", reasons=(Remark("judge_down", str(error)),)))
+            code = "budget" if isinstance(error, BudgetReached) else "judge_down"
+            answer.set_result(work.judgement("unreachable", reasons=(Remark(code, str(error)),)))
         except Exception as error:  # raised in the requests that wait for it
             answer.set_exception(error)
         else:
@@ -391,15 +442,39 @@ class _Hold:
         self.desk.edits -= self.edits
 
 
+class _Planning(NamedTuple):
+    """What is asked about each edit of a request."""
+
+    rubrics: Sequence[Rubric]
+    samples: int
+    fresh: bool
+
+
+@dataclass
+class JudgedEdits:
+    """The edits of a request before one judge."""
+
+    spec: str
+    edits: list[QueuedEdit]
+    run: RunRecord | None = None
+    """None until they are kept."""
+
+
 class RequestBatch:
     """What is becoming of a request."""
 
-    def __init__(self, unplanned: list[QueuedEdit]) -> None:
-        self.asked = unplanned
-        self.run: RunRecord | None = None
+    def __init__(self, parts: list[JudgedEdits]) -> None:
+        self.parts = parts
+        """One for each judge."""
         self.started = time.time()
         self.planned = asyncio.Event()
         self.task: asyncio.Task[None]
+        self._unplanned = {part.spec for part in parts}
+
+    def note_planned(self, part: JudgedEdits) -> None:
+        self._unplanned.discard(part.spec)
+        if not self._unplanned:
+            self.planned.set()
 
     def finish(self, task: asyncio.Task[None]) -> None:
         self.planned.set()
@@ -417,13 +492,17 @@ class RequestBatch:
             self.task.result()
 
 
-def _screen(edit: Edit) -> Degenerate | None:
-    """None too where the extra `measured`, which has the detector, is not installed."""
+def _screen(edit: Edit) -> NoEdit | None:
+    """What the extra `measured` detects; without it, only an output that is the very file of its input."""
+    if edit.edited is not None and edit.edited == edit.input:
+        return NoEdit("unchanged", "is the file of the input", set_aside=True)
     if measured.missing():
         return None
     from editjudge.measured.degenerate import screen
 
-    return screen(edit)
+    output = screen(edit)
+    # An output that is its input again is not a good edit, however well everything is preserved.
+    return None if output is None else NoEdit(output.kind, output.words, output.set_aside or output.kind == "unchanged")
 
 
 def _unplanned(edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> list[QueuedEdit]:

@@ -1,4 +1,4 @@
-"""Requests to `/v1/judge` and `/v1/reward`: their models, and how a JSON or multipart body is read.
+"""Requests to `/v1/judge` and `/v1/reward`: their models, and how a JSON, multipart or msgpack body is read.
 
 A request cannot name a path or a URL: it contains its pictures, and it names judges and rubrics of a fixed list.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -29,8 +30,16 @@ from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.web.reduction import Formula
 from editjudge.web.service_options import Terms
 
+PROTOCOL = 1
+"""The version of the reward protocol (docs/reward-protocol.md): it grows when a client of the one before would fail."""
+_KEPT_AS_METADATA = ("session", "turn")
 BASE64 = r"^(data:image/[a-z0-9.+-]{1,40};base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 """A picture in JSON. Only for the OpenAPI document: the decoder below is as strict, and much faster."""
+_JSON, _MULTIPART, _MSGPACK = (
+    "application/json",
+    "multipart/form-data",
+    ("application/msgpack", "application/x-msgpack"),
+)
 _PREFIX = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,")
 _PART = re.compile(rf"(?:edits\.(\d{{1,4}})\.)?({'|'.join(IMAGE_ROLES)})")
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
@@ -39,6 +48,16 @@ _TOKENS = 1000
 """Tokens of a request beside those of its edits: names of rubrics, weights,"""
 _TOKENS_PER_EDIT = 500
 """and of each edit: 13 fields and 32 entries of metadata have 140 of them."""
+
+
+class Packed(NamedTuple):
+    """A msgpack body."""
+
+    data: bytes
+
+
+Body = bytes | list[tuple[str, bytes]] | Packed
+"""JSON, the parts of a multipart body, or msgpack."""
 
 
 class Refused(Exception):
@@ -81,7 +100,9 @@ class EditTexts(_Model):
     referring_expression: str = Field("", max_length=2_000)
     model: Name | None = None
     edit_type: Name | None = None
-    group: Name | None = None
+    group: Name | None = Field(None, description="Edits that are compared: the outputs of one input and instruction.")
+    session: Name | None = Field(None, description="The conversation that the edit is a turn of.")
+    turn: Annotated[int, Field(ge=0, le=10**6)] | None = None
     metadata: dict[str, str] = Field({}, max_length=32, description="Kept with the edit, such as a training step.")
 
 
@@ -101,12 +122,18 @@ class RequestModels:
 
     def __init__(self, terms: Terms, judges: Iterable[str], rubrics: Iterable[str], factors: Iterable[str]) -> None:
         self._max_edits = terms.edits
+        self.max_values = _TOKENS + _TOKENS_PER_EDIT * self._max_edits
+        """Of one request, with their separators."""
         judge, rubric, factor = (_one_of(words) for words in (judges, rubrics, factors))
         picture: Any = _picture(terms.max_picture) | None
         pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (picture, None))
         pictures["edited"] = (picture, Field(description="null: the editing model produced nothing."))
         edit: Any = create_model("Edit", __base__=EditTexts, **pictures)
         options: dict[str, Any] = {
+            "protocol": (
+                Literal[1],
+                Field(PROTOCOL, description="Version of the protocol that the client speaks."),
+            ),
             "judge": (judge | None, None),
             "rubrics": (Annotated[list[rubric], Field(min_length=1, max_length=16)] | None, None),  # type: ignore[valid-type]
             "strict": (bool, Field(False, description="Answer 503, with the same body, where anything failed.")),
@@ -114,9 +141,20 @@ class RequestModels:
                 Annotated[float, Field(gt=0, le=terms.deadline)] | None,
                 Field(None, description="Seconds; what is not judged by then is `pending`."),
             ),
+            "fresh": (bool, Field(False, description="Ask again what the store has an answer to.")),
         }
         weight = Annotated[float, Field(ge=1e-3, le=1e3)]
+        samples = Annotated[int, Field(ge=1, le=terms.max_samples)]
         reduction: dict[str, Any] = {
+            "judges": (
+                Annotated[dict[judge, weight], Field(min_length=1, max_length=8)] | None,  # type: ignore[valid-type]
+                Field(None, description="A mixture in the place of `judge`: the weighted mean of their rewards."),
+            ),
+            "samples": (samples, Field(1, description="Answers to each question; the reward is their mean.")),
+            "ranking": (
+                Literal["none", "scores"],
+                Field("none", description="`scores`: rewards are ranks in a group."),
+            ),
             "formula": (Formula | None, Field(None, description="How scores become one number.")),
             "weights": (
                 Annotated[dict[factor, weight], Field(min_length=1)] | None,  # type: ignore[valid-type]
@@ -137,9 +175,17 @@ class RequestModels:
         self.reward_words = create_model("RewardBatchWords", __base__=_Model, **many(EditTexts), **options, **reduction)
         self.all = [self.one, self.batch, self.reward, self.one_words, self.batch_words, self.reward_words]
 
-    def read(self, body: bytes | list[tuple[str, bytes]], *, rewards: bool) -> Any:
-        """The validated request of a JSON body, or of the parts of a multipart body. Slow: for a thread."""
-        values = self._json(body) if isinstance(body, bytes) else self._gathered(body)
+    def read(self, body: Body, *, rewards: bool) -> Any:
+        """The validated request of a body. Slow: for a thread."""
+        return self.validated(self._values(body), rewards=rewards)
+
+    def _values(self, body: Body) -> Any:
+        if isinstance(body, list):
+            return self._gathered(body)
+        return self._json(body) if isinstance(body, bytes) else self._msgpack(body.data)
+
+    def validated(self, values: Any, *, rewards: bool) -> Any:
+        """The request of these values; raises `Refused` with what is wrong where."""
         listed = values.get("edits") if isinstance(values, dict) else None
         if isinstance(listed, list) and len(listed) > self._max_edits:
             raise Refused(413, f"{len(listed):,} edits: at most {self._max_edits} are taken in one request")
@@ -154,7 +200,7 @@ class RequestModels:
 
     def _json(self, data: bytes) -> Any:
         # As Python objects, empty JSON objects take 120 times their size: their number is bounded before any is made.
-        most = _TOKENS + _TOKENS_PER_EDIT * self._max_edits
+        most = self.max_values
         at_most = sum(map(data.count, (b'"', b",", b"[", b"{")))  # base64 has none of these
         if at_most > most and any(count > most for count, _ in enumerate(_TOKEN.finditer(data), 1)):
             raise Refused(422, f"more than {most:,} values and separators: send smaller batches")
@@ -162,6 +208,18 @@ class RequestModels:
             return from_json(data, allow_inf_nan=False)
         except ValueError as error:
             raise Refused(422, "not JSON", [("", str(error)[:200])]) from None
+
+    def _msgpack(self, data: bytes) -> Any:
+        try:
+            import msgpack  # type: ignore[import-untyped]
+        except ModuleNotFoundError:
+            raise Refused(415, "this server reads no msgpack (the package msgpack is missing): send JSON") from None
+        if msgpack_values(data, self.max_values) > self.max_values:
+            raise Refused(422, f"more than {self.max_values:,} values: send smaller batches")
+        try:
+            return msgpack.unpackb(data, ext_hook=_no_extension)
+        except (ValueError, TypeError, RecursionError) as error:  # all that it raises are ValueErrors, but for keys
+            raise Refused(422, "not msgpack", [("", str(error)[:200] or type(error).__name__)]) from None
 
     def _gathered(self, parts: list[tuple[str, bytes]]) -> dict[str, Any]:
         """The part `request` is the JSON; every other part is a picture, named as the field that it fills."""
@@ -188,6 +246,37 @@ class RequestModels:
         return request
 
 
+def _no_extension(code: int, _: bytes) -> Any:
+    raise ValueError(f"an extension type ({code}): plain values alone are taken")
+
+
+def msgpack_values(data: bytes, most: int) -> int:
+    """How many values a msgpack body has, as far as `most` and one more: counted before any is made."""
+    at = count = 0
+    while at < len(data) and count <= most:
+        kind = data[at]
+        count += 1
+        at += 1
+        if kind in _LENGTHS:
+            width = _LENGTHS[kind]
+            at += width + int.from_bytes(data[at : at + width])
+        elif 0xA0 <= kind <= 0xBF:  # a short string
+            at += kind & 0x1F
+        else:
+            at += _FIXED.get(kind, 0)
+    return count
+
+
+_LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+"""Bytes and strings: how many bytes their length has. Extension types are refused where they are met."""
+_FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8} | {
+    0xDC: 2,
+    0xDD: 4,
+    0xDE: 2,
+    0xDF: 4,  # lists and maps: their length, and then their values
+}
+"""How many bytes follow a kind that has a size of its own."""
+
 _INVALID = "the request cannot be taken as it is"
 
 
@@ -198,8 +287,10 @@ def _one_of(words: Iterable[str]) -> Any:
 def edits_of(request: Any) -> list[Edit]:
     """The edits to judge; an edit without an id is named by its place in the batch."""
     models = request.edits if hasattr(request, "edits") else [request]
-    names = [name for name in (*EditTexts.model_fields, *IMAGE_ROLES) if name != "id"]
-    return [Edit(m.id or str(n), **{name: getattr(m, name) for name in names}) for n, m in enumerate(models)]
+    names = [name for name in (*EditTexts.model_fields, *IMAGE_ROLES) if name not in ("id", *_KEPT_AS_METADATA)]
+    edits = [Edit(m.id or str(n), **{name: getattr(m, name) for name in names}) for n, m in enumerate(models)]
+    turns = [{name: value for name in _KEPT_AS_METADATA if (value := getattr(m, name)) is not None} for m in models]
+    return [replace(edit, metadata={**edit.metadata, **turn}) for edit, turn in zip(edits, turns, strict=True)]
 
 
 def _listed(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -220,9 +311,14 @@ def _edit_at(request: dict[str, Any], number: int) -> dict[str, Any]:
 # --- bodies ---------------------------------------------------------------------------------------------------
 
 
-async def body(request: Request, terms: Terms, hold: Callable[[int], None]) -> bytes | list[tuple[str, bytes]]:
-    """The bytes of a JSON body, or the parts of a multipart body. The terms bound its size; `hold` counts the bytes
-    as they come, and refuses them where there is no room."""
+async def body(
+    request: Request,
+    terms: Terms,
+    hold: Callable[[int], None],
+    accepted: Sequence[str] = (_JSON, _MULTIPART, *_MSGPACK),
+) -> Body:
+    """The body of a request of one of the accepted types. The terms bound its size; `hold` counts the bytes as they
+    come, and refuses them where there is no room."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     size = 0
 
@@ -235,11 +331,13 @@ async def body(request: Request, terms: Terms, hold: Callable[[int], None]) -> b
             hold(len(chunk))
             yield chunk
 
-    if kind == "application/json":
-        return b"".join([chunk async for chunk in bounded()])
-    if kind == "multipart/form-data":
+    if kind not in accepted:
+        expected = " or ".join(name or "no type" for name in accepted[:3])
+        raise Refused(415, f'"{kind[:80]}" is not taken: send {expected}')
+    if kind == _MULTIPART:
         return await _parts(request, bounded(), terms)
-    raise Refused(415, f'"{kind[:80]}" is not taken: send application/json or multipart/form-data')
+    data = b"".join([chunk async for chunk in bounded()])
+    return Packed(data) if kind in _MSGPACK else data
 
 
 async def _parts(request: Request, stream: AsyncGenerator[bytes, None], terms: Terms) -> list[tuple[str, bytes]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,21 +16,17 @@ from starlette.routing import BaseRoute, Route
 
 import editjudge
 from editjudge.errors import EditjudgeError, UsageError, near_miss
-from editjudge.judgement import DONE, Judgement, row
+from editjudge.judgement import DONE
 from editjudge.judges.registry import check_answers
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Rubric
-from editjudge.web.openapi import document
-from editjudge.web.queue import JudgingQueue, QueuedEdit, RequestBatch, open_queue
-from editjudge.web.reduction import Reduction, failure, labels, names
-from editjudge.web.requests import Refused, RequestModels, body, edits_of
+from editjudge.run.cost import Costs
+from editjudge.web.openapi import SCHEMA, document
+from editjudge.web.queue import JudgingQueue, RequestBatch, open_queue
+from editjudge.web.reduction import Reduction, labels, names
+from editjudge.web.requests import PROTOCOL, Refused, RequestModels, body, edits_of
+from editjudge.web.rewards import RewardRules, compare_groups, judgement_row
 from editjudge.web.site import Site
-
-if TYPE_CHECKING:
-    from editjudge.measured.degenerate import Degenerate
-
-_PENDING = Remark("deadline", "not judged in time; it goes on, and asking again finds the answer")
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -39,6 +36,7 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/openapi.json", service.describe, methods=["GET"]),
         Route("/v1/judge", _refusing(service.judge), methods=["POST"]),
         Route("/v1/reward", _refusing(service.reward), methods=["POST"]),
+        Route("/v1/reward/schema", service.schema, methods=["GET"]),
     ]
 
 
@@ -46,7 +44,7 @@ def routes(site: Site) -> list[BaseRoute]:
 async def desk(site: Site) -> AsyncIterator[JudgingQueue]:
     """What the application keeps as `state.desk` for as long as it runs."""
     rubrics = resolve(_words(site))
-    check_answers([site.judge], rubrics)
+    check_answers([site.judge, *site.terms.mixture], rubrics)
     async with open_queue(site, rubrics) as opened:
         yield opened
 
@@ -66,7 +64,8 @@ class _Service:
         self._factors = names(list(self._rubrics.values()))
         if unknown := [name for name in terms.weights if name not in self._factors]:
             raise UsageError(f"a weight for {unknown[0]}, which no rubric has{near_miss(unknown[0], self._factors)}")
-        judges = dict.fromkeys((site.judge, *terms.judges))
+        judges = dict.fromkeys((site.judge, *terms.mixture, *terms.judges))
+        Costs(site.options, terms.budget, list(judges))  # raises where a budget cannot be kept
         words = dict.fromkeys((*(word for word in self._sets if word in SETS), *self._rubrics))
         self._models = RequestModels(terms, judges, words, self._factors)
         self._document = document(site, self._models)
@@ -74,37 +73,47 @@ class _Service:
     async def describe(self, request: Request) -> Response:
         return JSONResponse(self._document)
 
+    async def schema(self, request: Request) -> Response:
+        return Response(SCHEMA.read_bytes(), media_type="application/schema+json")
+
     async def health(self, request: Request) -> Response:
         desk: JudgingQueue = request.app.state.desk
         said = {"status": "stopping" if desk.closing else "ok", "version": editjudge.__version__, "waiting": desk.edits}
         return JSONResponse(said, 503 if desk.closing else 200)
 
     async def judge(self, request: Request) -> Response:
-        asked, batch = await self._judged(request, rewards=False)
+        asked, batch = await self._judged(request, partial(self._models.read, rewards=False))
         rows = [
-            {"id": one.edit.id, "stored_as": one.stored_as or None} | _row(one, number, batch)
-            for one in batch.asked
+            {"id": one.edit.id, "stored_as": one.stored_as or None} | judgement_row(one, number, batch)
+            for one in batch.parts[0].edits
             for number in range(len(one.works))
         ]
         failed = any(row["status"] not in DONE for row in rows)
         return JSONResponse({"judgements": rows, **_provenance(batch)}, 503 if asked.strict and failed else 200)
 
     async def reward(self, request: Request) -> Response:
-        asked, batch = await self._judged(request, rewards=True)
-        reduction = self._reduction(asked)
-        called = labels(self._asked_for(asked))
-        weights = {
-            called[rubric.name, factor.key]: weight
-            for name, weight in reduction.weights.items()
-            for rubric, factor in [self._factors[name]]
-        }
-        reduction = Reduction(reduction.formula, weights)
-        rewards = [self._rewarded(one, reduction, called, batch) for one in batch.asked]
+        asked, batch, rewards = await self.rewards(request, partial(self._models.read, rewards=True))
         failed = any(reward["reward"] is None for reward in rewards)
-        answer = {"rewards": rewards, "formula": reduction.words(), **_provenance(batch)}
+        answer = {
+            "protocol": PROTOCOL,
+            "rewards": rewards,
+            "formula": self._rules(asked).reduction.words(),
+            **_provenance(batch),
+            "judges": self._weights(asked),
+        }
         return JSONResponse(answer, 503 if asked.strict and failed else 200)
 
-    async def _judged(self, request: Request, *, rewards: bool) -> tuple[Any, RequestBatch]:
+    async def rewards(
+        self, request: Request, read: Callable[[Any], Any]
+    ) -> tuple[Any, RequestBatch, list[dict[str, Any]]]:
+        """The request as `read` understands its body, and the rewards of its edits in their order."""
+        asked, batch = await self._judged(request, read)
+        rules = self._rules(asked)
+        rewards = [rules.reward(number, batch) for number in range(len(asked.edits))]
+        compare_groups(_groups(asked, batch), rewards, ranked=asked.ranking == "scores")
+        return asked, batch, rewards
+
+    async def _judged(self, request: Request, read: Callable[[Any], Any]) -> tuple[Any, RequestBatch]:
         """The request as it was understood, and what has come of it by its deadline."""
         begun, desk, terms = time.monotonic(), request.app.state.desk, self._terms
         length = request.headers.get("content-length", "")
@@ -112,18 +121,42 @@ class _Service:
         if size > terms.max_body:
             raise Refused(413, f"{size:,} bytes: at most {terms.max_body:,} are taken; send smaller batches")
         with desk.admitted(size) as hold:
-            read = partial(self._models.read, await body(request, terms, hold.add), rewards=rewards)
+            reading = partial(read, await body(request, terms, hold.add))
             try:
                 # The deadline of the request itself is not known before it is read.
                 async with asyncio.timeout(terms.deadline - (time.monotonic() - begun)):
-                    asked = await desk.threaded(read)
+                    asked = await desk.threaded(reading)
             except TimeoutError:
                 raise desk.full() from None
-            del read
-            judge = asked.judge or self._judge
-            batch: RequestBatch = desk.take(edits_of(asked), self._asked_for(asked), judge, hold, screened=rewards)
+            del reading
+            batch: RequestBatch = desk.take(
+                edits_of(asked),
+                self._asked_for(asked),
+                list(self._weights(asked)),
+                hold,
+                screened=hasattr(asked, "ranking"),
+                samples=getattr(asked, "samples", 1),
+                fresh=asked.fresh,
+            )
         await batch.wait((asked.deadline or terms.deadline) - (time.monotonic() - begun))
         return asked, batch
+
+    def _weights(self, asked: Any) -> dict[str, float]:
+        """The judges that are asked, with their weights."""
+        if mixture := getattr(asked, "judges", None):
+            return dict(mixture)
+        default = self._terms.mixture if hasattr(asked, "judges") else {}
+        return {asked.judge: 1.0} if asked.judge else dict(default) or {self._judge: 1.0}
+
+    def _rules(self, asked: Any) -> RewardRules:
+        chosen, called = self._reduction(asked), labels(self._asked_for(asked))
+        weights = {
+            called[rubric.name, factor.key]: weight
+            for name, weight in chosen.weights.items()
+            for rubric, factor in [self._factors[name]]
+        }
+        reduction = Reduction(chosen.formula, weights)
+        return RewardRules(reduction, called, self._factors, self._weights(asked), self._terms.degenerate == "worst")
 
     def _reduction(self, asked: Any) -> Reduction:
         weights = asked.weights if asked.weights is not None else self._terms.weights if asked.rubrics is None else {}
@@ -138,71 +171,22 @@ class _Service:
         wanted = wanted or {name for word in self._terms.rubrics for name in self._sets[word]}
         return [rubric for name, rubric in self._rubrics.items() if name in wanted]
 
-    def _rewarded(self, one: QueuedEdit, reduction: Reduction, called: Any, batch: RequestBatch) -> dict[str, Any]:
-        """One number, or none with the reason why."""
-        if one.degenerate and one.degenerate.set_aside:
-            return self._set_aside(one, one.degenerate)
-        rows = [_row(one, number, batch) for number in range(len(one.works))]
-        scores = {
-            called[row["rubric"], key]: (self._factors[f"{row['rubric']}.{key}"][1], score)
-            for row in rows
-            for key, score in (row["scores"] or {}).items()
-        }
-        failed = failure(one.judgements)
-        number = None if failed else reduction.of(scores)
-        return {
-            "id": one.edit.id,
-            "reward": number,
-            "status": failed or ("abstained" if number is None else "ok"),
-            "scores": None if number is None else {name: score for name, (_, score) in scores.items()},
-            "abstained": {called[row["rubric"], key]: why for row in rows for key, why in row["abstained"].items()},
-            "reasons": [
-                *([] if one.degenerate is None else _flags(one, one.degenerate, "flagged")),
-                *({"rubric": row["rubric"], **reason} for row in rows for reason in row["reasons"]),
-            ],
-            "keys": {row["rubric"]: row["key"] for row in rows if row["key"]},
-            "cached": all(row["cached"] for row in rows),
-            "stored_as": one.stored_as or None,
-        }
 
-    def _set_aside(self, one: QueuedEdit, output: Degenerate) -> dict[str, Any]:
-        """Of an output that is no edit: nobody was asked, so that there are no scores."""
-        worst = self._terms.degenerate == "worst"
-        return {
-            "id": one.edit.id,
-            "reward": 0.0 if worst else None,
-            "status": "ok" if worst else "abstained",
-            "scores": {} if worst else None,
-            "abstained": {},
-            "reasons": _flags(one, output, "no edit"),
-            "keys": {},
-            "cached": False,
-            "stored_as": one.stored_as or None,
-        }
-
-
-def _flags(one: QueuedEdit, output: Degenerate, effect: str) -> list[dict[str, Any]]:
-    """What is wrong with the output itself, as a reason of every rubric."""
-    reason = {"code": output.kind, "factor": None, "message": f"{effect}: the output {output.words}"}
-    return [{"rubric": work.rubric.name, **reason} for work in one.works]
-
-
-def _row(one: QueuedEdit, number: int, batch: RequestBatch) -> dict[str, Any]:
-    work, edit = one.works[number], one.edit
-    judgement: Judgement | None = one.judgements[number]
-    said = judgement or work.judgement("unreachable", reasons=(_PENDING,))
-    shown = row(said, edit.id, edit.model, one.item.group, work.task.variant)
-    shown["key"] = said.key or None
-    # An answer that was there before it was asked for: from the store.
-    return shown | ({"cached": said.created < batch.started} if judgement else {"status": "pending"})
+def _groups(asked: Any, batch: RequestBatch) -> list[str | None]:
+    """The group of each edit; for ranks, edits without one are compared if they share input and instruction."""
+    if asked.ranking == "none":
+        return [edit.group for edit in asked.edits]
+    contents = (f"{one.item.group}\n{one.edit.instruction}" for one in batch.parts[0].edits)
+    shared = [hashlib.sha256(content.encode()).hexdigest()[:12] for content in contents]
+    return [edit.group or name for edit, name in zip(asked.edits, shared, strict=True)]
 
 
 def _provenance(batch: RequestBatch) -> dict[str, Any]:
-    works: Sequence[Any] = batch.asked[0].works
+    part = batch.parts[0]
     return {
-        "judge": works[0].task.judge,
-        "rubrics": {work.rubric.name: work.rubric.hash for work in works},
-        "run": {"id": batch.run.id, "name": batch.run.name} if batch.run else None,
+        "judge": " + ".join(part.spec for part in batch.parts),
+        "rubrics": {work.rubric.name: work.rubric.hash for work in part.edits[0].works},
+        "run": {"id": part.run.id, "name": part.run.name} if part.run else None,
     }
 
 

@@ -21,8 +21,16 @@ class Terms:
     formula: Formula = "mean"
     weights: Mapping[str, float] = field(default_factory=dict)
     """How scores become a reward where a request does not say."""
+    mixture: Mapping[str, float] = field(default_factory=dict)
+    """Judges whose rewards are averaged where a request names none, with their weights; the site's own without it."""
     degenerate: Literal["null", "worst"] = "null"
     """The reward of an output that is no edit, about which no judge is asked: none, or 0."""
+    fresh: bool = False
+    """Ask again what the store has an answer to; the earlier answer is kept too."""
+    budget: float | None = None
+    """US dollars that this server may spend on judges."""
+    max_samples: int = 16
+    """Answers to one question that a request may ask for."""
     max_edits: int = 64
     max_picture: int = 16 * 2**20
     max_body: int = 128 * 2**20

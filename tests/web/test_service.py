@@ -137,9 +137,11 @@ def test_an_output_that_is_no_edit_may_get_the_worst_reward(judge: Stub, tmp_pat
     assert good["reward"] is not None and good["scores"]
 
 
-def test_the_input_returned_or_mirrored_is_judged_and_flagged(served: Served) -> None:
+def test_the_input_returned_is_no_good_edit_and_the_input_mirrored_is_judged_and_flagged(
+    served: Served, judge: Stub
+) -> None:
     (same,) = served.rewards(*outputs(photograph()), rubrics=["preservation"])
-    assert same["status"] == "ok" and same["scores"]
+    assert (same["reward"], same["status"]) == (None, "abstained") and judge.ledger.requests == 0
     assert [reason["code"] for reason in same["reasons"]] == ["unchanged"]
     (mirrored,) = served.rewards(*outputs(photograph()[:, ::-1]), rubrics=["preservation"])
     assert mirrored["status"] == "ok" and [reason["code"] for reason in mirrored["reasons"]] == ["mirrored"]

@@ -1,0 +1,399 @@
+"""Hold a server against the reward protocol: `python -m editjudge.conformance URL [--token TOKEN] [--json]`.
+
+Works on any server (docs/reward-protocol.md). Exit code 0: every check passed or was skipped with a reason; 1: one
+failed, or the server cannot be reached. The server's judge is asked about a handful of small pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import io
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
+
+from editjudge.errors import InputError
+
+PATIENCE = 60.0
+"""Seconds that a judge may take for the edits of one check."""
+SLACK = 5.0
+"""Seconds by which an answer may miss its deadline: the protocol allows one, and machines are busy."""
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.data, parse_constant=_no_constant)
+        except ValueError as error:
+            raise Failed(f"the answer ({self.status}) is not JSON: {error}; it begins {self.data[:80]!r}") from None
+
+
+class Failed(Exception):
+    """A check that the server does not pass: what it did, and what was expected."""
+
+
+class Skipped(Exception):
+    """A check that says nothing about this server: why."""
+
+
+@dataclass(frozen=True)
+class Result:
+    check: str
+    outcome: Literal["passed", "failed", "skipped"]
+    message: str = ""
+
+
+class Server:
+    """The server under test."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InputError(f"{url}: expected the address of a server, such as http://127.0.0.1:8427")
+        self._url, self._token = url.rstrip("/"), token
+        self._validator = _validator()
+
+    def call(self, path: str, data: bytes | None = None, kind: str = "application/json") -> Answer:
+        headers = {"content-type": kind} if data is not None else {}
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
+        request = urllib.request.Request(self._url + path, data, headers)  # noqa: S310  (http or https, see above)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE + 30) as response:  # noqa: S310
+                return Answer(response.status, dict(response.headers.items()), response.read())
+        except urllib.error.HTTPError as error:
+            return Answer(error.code, dict(error.headers.items()), error.read())
+        except OSError as error:
+            raise Failed(f"{self._url}{path} cannot be reached: {getattr(error, 'reason', error)}") from None
+
+    def reward(self, *edits: dict[str, Any], **options: Any) -> Answer:
+        request = {"edits": list(edits), "deadline": PATIENCE} | options
+        return self.call("/v1/reward", json.dumps(request).encode())
+
+    def rewards(self, *edits: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
+        answer = self.reward(*edits, **options)
+        expect(answer.status == 200, f"status {answer.status} instead of 200: {answer.data[:300]!r}")
+        rewards: list[dict[str, Any]] = self.valid(answer.json(), "Rewards")["rewards"]
+        expect(len(rewards) == len(edits), f"{len(rewards)} rewards of {len(edits)} edits")
+        return rewards
+
+    def valid(self, value: Any, kind: str) -> Any:
+        for problem in self._validator(value, kind):
+            raise Failed(f"not a {kind} of the schema: {problem}")
+        return value
+
+    def refusal(self, answer: Answer, *statuses: int) -> None:
+        expected = " or ".join(map(str, statuses))
+        expect(answer.status in statuses, f"status {answer.status} instead of {expected}: {answer.data[:200]!r}")
+        self.valid(answer.json(), "Refusal")
+
+
+def expect(true: bool, message: str) -> None:
+    if not true:
+        raise Failed(message)
+
+
+# --- pictures -------------------------------------------------------------------------------------------------
+
+
+def picture(shift: int = 0, side: int = 160) -> bytes:
+    """A scene of shapes; `shift` paints the house in another colour."""
+    from PIL import Image, ImageDraw
+
+    image = Image.linear_gradient("L").resize((side, side)).convert("RGB")
+    draw = ImageDraw.Draw(image)
+    for n in range(600):  # grass, always the same: without texture a picture is taken for a blank one
+        x, y = n * 7919 % side, side * 3 // 5 + n * 104729 % (side * 2 // 5)
+        draw.line((x, y, x + n % 5 - 2, y - n % 9), fill=(60 + n * 13 % 90, 110 + n * 31 % 80, 40))
+    draw.ellipse((side // 8, side // 8, side // 3, side // 3), fill=(250, 220, 80))
+    house = ((200 + 37 * shift) % 256, 40, (40 + 90 * shift) % 256)
+    draw.rectangle((side // 2, side // 3, side * 7 // 8, side * 5 // 6), fill=house)
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    return data.getvalue()
+
+
+def edit(number: int, **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"edit-{number}",
+        "input": base64.b64encode(picture()).decode(),
+        "edited": base64.b64encode(picture(number + 1)).decode(),
+        "instruction": f"Paint the house in colour {number}.",
+    } | more
+
+
+# --- checks ---------------------------------------------------------------------------------------------------
+
+
+def answers_that_it_is_ready(server: Server) -> None:
+    """GET /healthz is 200."""
+    answer = server.call("/healthz")
+    expect(answer.status == 200, f"GET /healthz answers {answer.status}")
+
+
+def rewards_come_in_order(server: Server) -> None:
+    """One reward for each edit, in the order in which they were sent, each with the id of its edit."""
+    rewards = server.rewards(*(edit(n) for n in (2, 0, 1)))
+    ids = [reward["id"] for reward in rewards]
+    expect(ids == ["edit-2", "edit-0", "edit-1"], f"the order is {ids}")
+
+
+def rewards_lie_between_0_and_1(server: Server) -> None:
+    """A reward is a number from 0 to 1, or null."""
+    numbers = [reward["reward"] for reward in server.rewards(edit(0), edit(1))]
+    expect(all(n is None or 0 <= n <= 1 for n in numbers), f"the rewards are {numbers}")
+
+
+def a_missing_output_is_null(server: Server) -> None:
+    """An edit without an output has no reward and a status that is not `ok`; the others keep their places."""
+    first, missing, last = server.rewards(edit(0), edit(1, edited=None), edit(2))
+    expect(missing["reward"] is None, f"the reward of an edit without an output is {missing['reward']}")
+    expect((first["id"], last["id"]) == ("edit-0", "edit-2"), "the others changed places")
+
+
+def a_broken_picture_is_null(server: Server) -> None:
+    """Bytes that are no picture fail their own edit, and no other."""
+    broken = base64.b64encode(b"these bytes are no picture").decode()
+    answer = server.reward(edit(0, edited=broken), edit(1))
+    if answer.status in (400, 413, 422):
+        return server.refusal(answer, 400, 413, 422)
+    rewards = server.valid(answer.json(), "Rewards")["rewards"]
+    return expect(rewards[0]["reward"] is None, f"the reward of a broken picture is {rewards[0]['reward']}")
+
+
+def a_repeated_edit_has_the_same_reward(server: Server) -> None:
+    """The same edit twice in one request is one question; asked again, it is answered from the store and says so."""
+    rewards = server.rewards(edit(0), edit(0))
+    expect(rewards[0]["reward"] == rewards[1]["reward"], f"{rewards[0]['reward']} and {rewards[1]['reward']}")
+    (again,) = server.rewards(edit(0))
+    if again["reward"] is None:
+        raise Skipped(f"the judge has no answer (status {again['status']}), so that nothing can be kept")
+    expect(again["cached"] is True, "asked again, the answer does not say `cached`")
+
+
+def a_deadline_holds(server: Server) -> None:
+    """An answer comes by the deadline; what is not judged by then is null."""
+    begun = time.monotonic()
+    rewards = server.rewards(edit(0, instruction=f"Paint it {uuid.uuid4()}."), deadline=0.2)
+    took = time.monotonic() - begun
+    expect(took < 0.2 + SLACK, f"an answer with a deadline of 0.2 s took {took:.1f} s")
+    expect((rewards[0]["reward"] is None) == (rewards[0]["status"] != "ok"), "status and reward contradict each other")
+
+
+def strict_answers_503(server: Server) -> None:
+    """With `strict`, a null makes the answer 503, with the same body."""
+    answer = server.reward(edit(0), edit(1, edited=None), strict=True)
+    expect(answer.status == 503, f"status {answer.status} instead of 503")
+    server.valid(answer.json(), "Rewards")
+
+
+def groups_are_compared(server: Server) -> None:
+    """Each reward says where it stands among the edits of its group, and ranks are 0 to 1."""
+    sent = [edit(n, group="g") for n in range(3)]
+    plain, ranked = server.rewards(*sent), server.rewards(*sent, ranking="scores")
+    for reward in plain:
+        group = reward["group"]
+        expect(group is not None and group["name"] == "g" and group["size"] == 3, f"the group is {group}")
+    numbers = [reward["reward"] for reward in plain if reward["reward"] is not None]
+    if len(numbers) < 2:
+        raise Skipped("fewer than two edits of the group have a reward")
+    known = [(p["reward"], r["reward"]) for p, r in zip(plain, ranked, strict=True) if p["reward"] is not None]
+    expect(all(0 <= rank <= 1 for _, rank in known), f"the ranks are {[rank for _, rank in known]}")
+    wrong = [(a, b) for a in known for b in known if a[0] > b[0] and a[1] <= b[1]]
+    expect(not wrong, f"reward and rank disagree: {wrong[:1]}")
+
+
+def samples_say_how_certain(server: Server) -> None:
+    """With several samples, a reward has a standard error."""
+    answer = server.reward(edit(0), samples=2)
+    if answer.status == 422:
+        raise Skipped("the server takes one sample alone")
+    (reward,) = server.valid(answer.json(), "Rewards")["rewards"]
+    if reward["reward"] is None:
+        raise Skipped(f"the judge has no second answer (status {reward['status']})")
+    expect(reward["uncertainty"] is not None, "two samples, and `uncertainty` is null")
+
+
+def what_is_not_known_is_refused(server: Server) -> None:
+    """A field, a judge or a version that is not known, and a picture by its path: 422 with where and what."""
+    requests = [
+        {"edits": [edit(0)], "colour": "red"},
+        {"edits": [edit(0, colour="red")]},
+        {"edits": [edit(0)], "judge": f"nobody/{uuid.uuid4()}"},
+        {"edits": [edit(0)], "protocol": 1000},
+        {"edits": [edit(0, edited="/etc/hostname")]},
+        {"edits": [edit(0, edited="http://127.0.0.1/a.png")]},
+        {"edits": []},
+        {"edits": "all"},
+        [],
+    ]
+    for request in requests:
+        server.refusal(server.call("/v1/reward", json.dumps(request).encode()), 422)
+
+
+def what_is_not_json_is_refused(server: Server) -> None:
+    """A cut-off body, NaN, and a body of another type are 4xx, and a pickle is 415."""
+    for data in (b"", b'{"edits": [', b'{"edits": [], "deadline": NaN}', b"\xff\xfe"):
+        server.refusal(server.call("/v1/reward", data), 400, 422)
+    server.refusal(server.call("/v1/reward", b"\x80\x04N.", "application/octet-stream"), 415)
+
+
+def too_many_edits_are_refused(server: Server) -> None:
+    """More edits than a server takes are refused before anything is judged, with 413 (or 429 where it is full)."""
+    request = {"edits": [{"edited": None}] * 10_000}
+    server.refusal(server.call("/v1/reward", json.dumps(request).encode()), 413, 422, 429)
+
+
+def multipart_means_the_same(server: Server) -> None:
+    """Pictures as parts of their own mean what base64 means."""
+    sent = edit(0)
+    texts = {name: value for name, value in sent.items() if name not in ("input", "edited")}
+    parts = [("request", json.dumps({"edits": [texts], "deadline": PATIENCE}).encode())]
+    parts += [(f"edits.0.{role}", base64.b64decode(sent[role])) for role in ("input", "edited")]
+    answer = server.call("/v1/reward", *_multipart(parts))
+    _same(server, sent, answer)
+
+
+def msgpack_means_the_same(server: Server) -> None:
+    """Pictures as bytes in msgpack mean what base64 means; a server need not read it."""
+    try:
+        msgpack = import_module("msgpack")
+    except ModuleNotFoundError:
+        raise Skipped("the package msgpack is not installed here") from None
+    sent = edit(0)
+    raw = sent | {role: base64.b64decode(sent[role]) for role in ("input", "edited")}
+    answer = server.call("/v1/reward", msgpack.packb({"edits": [raw], "deadline": PATIENCE}), "application/msgpack")
+    if answer.status == 415:
+        raise Skipped("the server does not read msgpack")
+    _same(server, sent, answer)
+
+
+def the_schema_is_served(server: Server) -> None:
+    """GET /v1/reward/schema is the published schema of the same version; a server need not serve it."""
+    answer = server.call("/v1/reward/schema")
+    if answer.status == 404:
+        raise Skipped("the server does not serve the schema")
+    expect(answer.json().get("$id") == _schema()["$id"], f"another schema: {answer.json().get('$id')}")
+
+
+CHECKS: Sequence[Callable[[Server], None]] = (
+    answers_that_it_is_ready,
+    rewards_come_in_order,
+    rewards_lie_between_0_and_1,
+    a_missing_output_is_null,
+    a_broken_picture_is_null,
+    a_repeated_edit_has_the_same_reward,
+    a_deadline_holds,
+    strict_answers_503,
+    groups_are_compared,
+    samples_say_how_certain,
+    what_is_not_known_is_refused,
+    what_is_not_json_is_refused,
+    too_many_edits_are_refused,
+    multipart_means_the_same,
+    msgpack_means_the_same,
+    the_schema_is_served,
+)
+
+
+def run(url: str, token: str | None = None) -> Iterator[Result]:
+    """The result of every check, one after the other."""
+    server = Server(url, token)
+    for check in CHECKS:
+        name = check.__name__.replace("_", " ")
+        try:
+            check(server)
+        except Skipped as reason:
+            yield Result(name, "skipped", str(reason))
+        except Failed as reason:
+            yield Result(name, "failed", str(reason))
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            yield Result(name, "failed", f"an answer of another form: {type(error).__name__}: {error}")
+        else:
+            yield Result(name, "passed")
+
+
+# --- bodies, schema -------------------------------------------------------------------------------------------
+
+
+def _same(server: Server, sent: dict[str, Any], answer: Answer) -> None:
+    expect(answer.status == 200, f"status {answer.status} instead of 200: {answer.data[:200]!r}")
+    (reward,) = server.valid(answer.json(), "Rewards")["rewards"]
+    (plain,) = server.rewards(sent)
+    expect(reward["reward"] == plain["reward"], f"{reward['reward']} instead of {plain['reward']}")
+
+
+def _multipart(parts: Sequence[tuple[str, bytes]]) -> tuple[bytes, str]:
+    boundary = uuid.uuid4().hex
+    body = b"".join(
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"; filename="{name}"\r\n\r\n'.encode()
+        + data
+        + b"\r\n"
+        for name, data in parts
+    )
+    return body + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
+
+
+def _schema() -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads((files("editjudge.web") / "reward-protocol.schema.json").read_text("utf-8"))
+    return schema
+
+
+def _validator() -> Callable[[Any, str], Iterator[str]]:
+    try:
+        from jsonschema.validators import Draft202012Validator
+    except ModuleNotFoundError:
+        raise InputError("the conformance kit needs jsonschema: pip install 'editjudge[conformance]'") from None
+    schema = _schema()
+
+    def problems(value: Any, kind: str) -> Iterator[str]:
+        whole = {name: part for name, part in schema.items() if name != "anyOf"} | {"$ref": f"#/$defs/{kind}"}
+        for error in Draft202012Validator(whole).iter_errors(value):
+            yield f"{'.'.join(map(str, error.absolute_path)) or 'the answer'}: {error.message[:300]}"
+
+    return problems
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m editjudge.conformance", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("url", metavar="URL", help="the server, such as http://127.0.0.1:8427")
+    parser.add_argument("--token", help="sent as Authorization: Bearer")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    given = parser.parse_args(words)
+    results: list[Result] = []
+    try:
+        for result in run(given.url, given.token):
+            results.append(result)
+            if not given.json:
+                note = f": {result.message}" if result.message else ""
+                print(f"{result.outcome:8} {result.check}{note}", flush=True)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    failed = sum(result.outcome == "failed" for result in results)
+    if given.json:
+        print(json.dumps({"conforms": not failed, "checks": [asdict(result) for result in results]}, indent=2))
+    else:
+        print(f"{len(results) - failed} of {len(results)} checks hold" if failed else "conforms")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Rewards from judgements: one number for an edit, or none with the reason why; then what its group makes of it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from editjudge.judgement import Judgement, row
+from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.model import Factor, Rubric
+from editjudge.web.queue import NoEdit, QueuedEdit, RequestBatch
+from editjudge.web.reduction import Reduction, failure
+
+LOW_VARIANCE = 0.01
+"""Standard deviation of a group's rewards below which it is flagged: a normalised advantage would be noise. One step of
+one factor of `online` moves a reward by more than this."""
+
+_PENDING = Remark("deadline", "not judged in time; it goes on, and asking again finds the answer")
+
+
+@dataclass(frozen=True)
+class RewardRules:
+    """How the judgements of a request become rewards."""
+
+    reduction: Reduction
+    labels: Mapping[tuple[str, str], str]
+    """Rubric and factor to what the factor is called in the answer."""
+    factors: Mapping[str, tuple[Rubric, Factor]]
+    """By `rubric.factor`."""
+    weights: Mapping[str, float]
+    """Of the judges."""
+    worst: bool = False
+    """An output that is no edit has the reward 0."""
+
+    def reward(self, number: int, batch: RequestBatch) -> dict[str, Any]:
+        """The reward of the edit with that number in its request."""
+        queued = [part.edits[number] for part in batch.parts]
+        first = queued[0]
+        if first.degenerate and first.degenerate.set_aside:
+            return self._set_aside(first, first.degenerate)
+        answers = {part.spec: self._answer(one, batch) for part, one in zip(batch.parts, queued, strict=True)}
+        return self._mixed(first, answers)
+
+    def _set_aside(self, one: QueuedEdit, output: NoEdit) -> dict[str, Any]:
+        """Of an output that is no edit: nobody was asked, so that there are no scores."""
+        return {
+            "id": one.edit.id,
+            "reward": 0.0 if self.worst else None,
+            "status": "ok" if self.worst else "abstained",
+            "scores": {} if self.worst else None,
+            "uncertainty": None,
+            "abstained": {},
+            "reasons": _flags(one, output, "no edit"),
+            "keys": {},
+            "cached": False,
+            "stored_as": one.stored_as or None,
+            "group": None,
+        }
+
+    def _answer(self, one: QueuedEdit, batch: RequestBatch) -> _JudgeAnswer:
+        """What one judge said of an edit: the mean of its samples."""
+        rows = [judgement_row(one, number, batch) for number in range(len(one.works))]
+        answer = _JudgeAnswer(rows, failure(one.judgements))
+        for sample in _samples(rows):
+            scores = {
+                self.labels[row["rubric"], key]: (self.factors[f"{row['rubric']}.{key}"][1], score)
+                for row in sample
+                for key, score in (row["scores"] or {}).items()
+            }
+            answer.rewards.append(None if answer.failed else self.reduction.of(scores))
+            answer.scores.append({name: score for name, (_, score) in scores.items()})
+        return answer
+
+    def _mixed(self, one: QueuedEdit, answers: Mapping[str, _JudgeAnswer]) -> dict[str, Any]:
+        numbers = [answer.reward for answer in answers.values()]
+        failed = next((answer.failed for answer in answers.values() if answer.failed), None)
+        total = math.fsum(self.weights[spec] for spec in answers)
+        shares = [self.weights[spec] / total for spec in answers]
+        known = [number for number in numbers if number is not None]
+        number = math.fsum(w * x for w, x in zip(shares, known, strict=True)) if len(known) == len(numbers) else None
+        several = len(answers) > 1
+        rows = [(f"@{spec}" if several else "", row) for spec, answer in answers.items() for row in answer.rows]
+        first: dict[str, int] = {}
+        for at, values in rows:
+            first.setdefault(f"{values['rubric']}{at}", values["repeat"])
+        flags = [] if one.degenerate is None else _flags(one, one.degenerate, "flagged")
+        return {
+            "id": one.edit.id,
+            "reward": number,
+            "status": failed or ("abstained" if number is None else "ok"),
+            "scores": None
+            if number is None
+            else {
+                f"{name}{f'@{spec}' if several else ''}": score
+                for spec, answer in answers.items()
+                for name, score in answer.mean_scores().items()
+            },
+            "uncertainty": None if number is None else _uncertainty(shares, list(answers.values())),
+            "abstained": {
+                f"{self.labels[row['rubric'], key]}{at}": why
+                for at, row in rows
+                for key, why in row["abstained"].items()
+            },
+            "reasons": [*flags, *({"rubric": row["rubric"], **why} for _, row in rows for why in row["reasons"])],
+            "keys": {_key_name(row, at, first): row["key"] for at, row in rows if row["key"]},
+            "cached": all(row["cached"] for _, row in rows),
+            "stored_as": one.stored_as or None,
+            "group": None,
+        }
+
+
+@dataclass
+class _JudgeAnswer:
+    rows: list[dict[str, Any]]
+    failed: str | None
+    rewards: list[float | None] = field(default_factory=list)
+    """One for each sample."""
+    scores: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def reward(self) -> float | None:
+        """One sample without a number leaves none: the mean of the others would be another quantity."""
+        known = [reward for reward in self.rewards if reward is not None]
+        return math.fsum(known) / len(known) if known and len(known) == len(self.rewards) else None
+
+    def mean_scores(self) -> dict[str, float]:
+        if len(self.scores) == 1:
+            return self.scores[0]  # integers stay integers
+        names = dict.fromkeys(name for sample in self.scores for name in sample)
+        return {name: statistics.fmean(s[name] for s in self.scores if name in s) for name in names}
+
+
+def judgement_row(one: QueuedEdit, number: int, batch: RequestBatch) -> dict[str, Any]:
+    """A judgement as programs read it; `pending` where there is none yet."""
+    work, edit = one.works[number], one.edit
+    judgement: Judgement | None = one.judgements[number]
+    answered = judgement or work.judgement("unreachable", reasons=(_PENDING,))
+    values = row(answered, edit.id, edit.model, one.item.group, work.task.variant)
+    values["key"] = answered.key or None
+    # An answer that was there before it was asked for: from the store.
+    return values | ({"cached": answered.created < batch.started} if judgement else {"status": "pending"})
+
+
+def _samples(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The first answers of all rubrics, the second ones, and so on."""
+    by_rubric: dict[str, list[dict[str, Any]]] = {}
+    for one in rows:
+        by_rubric.setdefault(one["rubric"], []).append(one)
+    return [list(sample) for sample in zip(*by_rubric.values(), strict=True)]
+
+
+def _key_name(row: Mapping[str, Any], at: str, first: Mapping[str, int]) -> str:
+    """The rubric, and of further samples their number, and of several judges whose it is."""
+    name = f"{row['rubric']}{at}"
+    return name if row["repeat"] == first[name] else f"{row['rubric']}#{row['repeat']}{at}"
+
+
+def _uncertainty(shares: Sequence[float], answers: Sequence[_JudgeAnswer]) -> dict[str, Any] | None:
+    """The standard error of the reward, as far as a judge's own samples show it; None where each has one alone."""
+    samples = min(len(answer.rewards) for answer in answers)
+    if samples < 2:
+        return None
+    variances = [
+        statistics.variance([r for r in answer.rewards if r is not None]) / len(answer.rewards) for answer in answers
+    ]
+    error = math.sqrt(math.fsum(share**2 * variance for share, variance in zip(shares, variances, strict=True)))
+    return {"source": "samples", "samples": samples, "standard_error": error}
+
+
+def _flags(one: QueuedEdit, output: NoEdit, effect: str) -> list[dict[str, Any]]:
+    """What is wrong with the output itself, as a reason of every rubric."""
+    reason = {"code": output.kind, "factor": None, "message": f"{effect}: the output {output.words}"}
+    return [{"rubric": name, **reason} for name in dict.fromkeys(work.rubric.name for work in one.works)]
+
+
+# --- groups ---------------------------------------------------------------------------------------------------
+
+
+def compare_groups(groups: Sequence[str | None], rewards: Sequence[dict[str, Any]], *, ranked: bool) -> None:
+    """Note in each reward where it stands in its group; `ranked` puts the rank, 0 to 1, in the place of the reward."""
+    members: dict[str, list[dict[str, Any]]] = {}
+    for name, reward in zip(groups, rewards, strict=True):
+        if name is not None:
+            members.setdefault(name, []).append(reward)
+    for name, group in members.items():
+        numbers = [reward["reward"] for reward in group if reward["reward"] is not None]
+        spread = statistics.stdev(numbers) if len(numbers) > 1 else None
+        for reward in group:
+            number = reward["reward"]
+            reward["group"] = {
+                "name": name,
+                "size": len(group),
+                "scored": len(numbers),
+                "reward": number,
+                "rank": None if number is None else _rank(number, numbers),
+                "mean": statistics.fmean(numbers) if numbers else None,
+                "standard_deviation": spread,
+                "low_variance": spread is not None and spread < LOW_VARIANCE,
+            }
+        if ranked:
+            for reward in group:
+                _put_rank(reward)
+
+
+def _rank(number: float, numbers: Sequence[float]) -> float:
+    """1 is the best; equal ones share the mean of their ranks."""
+    better, equal = sum(other > number for other in numbers), sum(other == number for other in numbers)
+    return better + (equal + 1) / 2
+
+
+def _put_rank(reward: dict[str, Any]) -> None:
+    group = reward["group"]
+    if group["rank"] is None:
+        return
+    if group["scored"] > 1:
+        reward["reward"] = (group["scored"] - group["rank"]) / (group["scored"] - 1)
+        reward["uncertainty"] = None  # that of the scores is not that of the rank
+        return
+    rubric = next(iter(reward["keys"]), "-").partition("@")[0]
+    message = f"no other edit of the group {group['name']} has a reward, so that there is no rank"
+    reason = {"rubric": rubric, "code": "alone_in_group", "factor": None, "message": message}
+    reward.update(reward=None, status="abstained", scores=None, uncertainty=None, reasons=[*reward["reasons"], reason])
