@@ -57,8 +57,6 @@ class QuestionSettings:
     layout: Layout = "images-first"
 
     def __post_init__(self) -> None:
-        if lists := [rubric.name for rubric in self.rubrics if rubric.for_each]:
-            raise UsageError(f"{', '.join(lists)}: is asked for each element of a list, which no run can do yet")
         if words := [rubric.name for rubric in self.rubrics if rubric.chooses]:
             raise UsageError(f"{', '.join(words)}: asks for choices between outputs, which no run can ask for yet")
 
@@ -154,7 +152,7 @@ class _EditQuestions:
         if earlier.name not in self._before:
             self._before[earlier.name] = list(self.of(earlier))
         same_list = bool(rubric.for_each) and rubric.for_each == earlier.for_each
-        works = [w for w in self._before[earlier.name] if not same_list]
+        works = [w for w in self._before[earlier.name] if not same_list or w.task.variant in ("", view.variant)]
         count = self._shape.repeats * earlier.samples
         for repeat in repeats:
             mine = [work for work in works if work.task.repeat == repeat % count]
@@ -227,7 +225,7 @@ def _of_one(
         question["problem"] = [problem[0], problem[1].message]
     for repeat in repeats:
         key = _key(question, judge.identity(edit, rubric, repeat), repeat)
-        task = Task(edit.id, rubric.name, judge.spec, repeat, key)
+        task = Task(edit.id, rubric.name, judge.spec, repeat, key, view.variant)
         yield Work(task, edit, rubric, seen.digests, seen.recipes, seen.sizes, shape.layout, problem)
 
 

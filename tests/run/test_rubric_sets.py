@@ -159,3 +159,74 @@ def test_one_edit_is_judged_by_a_set(tmp_path: Path, rubrics: Path, manifest: Pa
     assert told.code == 0, told.err
     assert [row["rubric"] for row in told.json["judgements"]] == ["light", "light", "verdict"]
     assert len(sent) == 3
+
+
+# --- a question for each element of a list ----------------------------------------------------------------------
+
+CHECKS = """
+name: checks
+rubrics:
+  - name: check
+    for_each: checks
+    images: [edited]
+    texts: [each.question]
+    scale: {values: [0, 1]}
+    factors: [{key: holds, definition: Whether the answer is yes.}]
+    answer: {form: scores}
+  - name: second_look
+    for_each: checks
+    after: check
+    images: [edited]
+    texts: [each.question]
+    scale: {values: [0, 1]}
+    factors: [{key: sure, definition: Whether that is certain.}]
+    answer: {form: scores}
+score:
+  accuracy: mean(check.holds)
+"""
+
+
+def test_each_element_of_a_list_is_a_question_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "checks.yaml").write_text(CHECKS)
+    path = edits(tmp_path, 3)
+    lists: list[Any] = [[{"question": "Is it red?"}, {"question": "Is it dark?"}], [], None]
+    rows = [row | {"checks": some} for row, some in zip(rows_of(path), lists, strict=True)]
+    manifest = write_manifest(tmp_path, rows)
+
+    def say(text: str) -> str:
+        return '{"sure": 1}' if "`sure`" in text else f'{{"holds": {int("Is it red?" in text)}}}'
+
+    with server(say) as sent:
+        done = run(manifest, tmp_path / "s.db", rubrics=(str(tmp_path / "checks.yaml"),))
+    found = {(row["item"], row["rubric"], row["variant"]): row["scores"] or row["status"] for row in done.rows}
+    assert found == {
+        ("e0", "check", "0"): {"holds": 1},
+        ("e0", "check", "1"): {"holds": 0},
+        ("e0", "second_look", "0"): {"sure": 1},
+        ("e0", "second_look", "1"): {"sure": 1},
+        ("e2", "check", ""): "missing_input",
+        ("e2", "second_look", ""): "missing_input",
+    }
+    told = [text_of(body) for body in sent if "`sure`" in text_of(body)]
+    assert sorted("holds: 1" in text for text in told if "Is it red?" in text) == [True]
+    assert sorted("holds: 0" in text for text in told if "Is it dark?" in text) == [True]
+    assert done.outcome.tally.not_applicable == 2
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        scores = run_set_scores(store, store.find_run(done.outcome.name))
+    assert scores
+    assert scores["e0"][SPECS["openai"]] == {"accuracy": 0.5}
+
+
+def test_a_plan_prices_every_element_every_sample_and_what_comes_after(tmp_path: Path, rubrics: Path) -> None:
+    (tmp_path / "checks.yaml").write_text(CHECKS)
+    path = edits(tmp_path, 1)
+    manifest = write_manifest(
+        tmp_path,
+        [row | {"checks": [{"question": "a"}, {"question": "b"}], "edit_type": "add"} for row in rows_of(path)],
+    )
+    words = ("--rubric", tmp_path / "checks.yaml", "--rubric", rubrics, "--judge", SPECS["openai"], "--repeats", 2)
+    with server(as_asked) as sent:
+        told = editjudge("run", manifest, *words, "--dry-run", "--json", "--store", tmp_path / "none.db")
+    assert told.code == 0, told.err
+    assert told.json["judges"][0]["calls"] == told.json["tasks"] == 2 * (2 + 2) + 2 * (2 + 1)
+    assert not sent
