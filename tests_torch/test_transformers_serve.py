@@ -109,11 +109,11 @@ def outcome_of(raw: RawAnswer) -> str:
 def test_every_rubric_gets_the_status_that_its_raw_replies_have(tmp_path: Path, server: str, model: Path) -> None:
     chosen = [word for name in RUBRICS for word in ("--rubric", name)]
     with recorded(server) as recorder:
-        rows = judge(tmp_path, recorder.url, model, *chosen)
+        rows = judge(tmp_path, recorder.url, model, *chosen, "--read", "logprobs")
     assert {row["rubric"] for row in rows} == set(RUBRICS)
     raws = recorder.by_id()
     assert {answer.status for answer in recorder.answers} == {200}
-    assert any("response_format" in raw.request for raw in raws.values())
+    assert any("response_format" in raw.request and "logprobs" in raw.request for raw in raws.values())
     outcomes: Counter[str] = Counter()
     for row in rows:
         for exchange in row["exchanges"]:

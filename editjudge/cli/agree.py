@@ -11,14 +11,14 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.reading import as_option, load_run, need_statistics, show
+from editjudge.cli.reading import as_option, load_run, need_statistics, of_option, show
 from editjudge.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from editjudge.ratings import Origin
-    from editjudge.report.run_data import RunData
+    from editjudge.report.run_data import Of, RunData
     from editjudge.stats.columns import Ratings, Scores
 
 FILE = click.Path(path_type=Path)
@@ -47,6 +47,7 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--estimate", "estimating", is_flag=True, help="People's mean of each model, from few ratings and many scores."
 )
+@of_option
 @store_option
 @json_option
 def command(
@@ -59,6 +60,7 @@ def command(
     with_guessed: bool,
     calibrating: bool,
     estimating: bool,
+    of: Of,
     store_place: str,
     as_json: bool,
 ) -> None:
@@ -75,7 +77,7 @@ def command(
     if preferences_file is not None:
         if ratings_file or scores_file or manifest or called or with_guessed or calibrating or estimating:
             raise UsageError("--preferences goes with a RUN or alone, and with no other option of ratings and scores")
-        _preferences(run, preferences_file, store_place, as_json)
+        _preferences(run, preferences_file, of, store_place, as_json)
         return
     if (run is None) == (scores_file is None):
         raise UsageError("name either a RUN or a file of --scores")
@@ -83,11 +85,13 @@ def command(
         raise UsageError("--scores needs --ratings to be held against")
     if run is not None and manifest is not None:
         raise UsageError("--manifest goes with --scores; a run knows its own")
+    if run is None and of != "scores":
+        raise UsageError(f"--of {of} is of a RUN; a file has no more than its scores")
     need_statistics()
     from editjudge.report.agreement import agreed, tables
     from editjudge.report.people import renamed
 
-    judged = load_run(store_place, run, pairing=True) if run is not None else None
+    judged = load_run(store_place, run, pairing=True, of=of) if run is not None else None
     ratings, origins = _ratings(ratings_file, store_place, judged)
     guesses: Scores | None = None
     scales: Mapping[str, Sequence[float]] | None = None
@@ -111,19 +115,19 @@ def command(
         estimating=estimating,
     )
     if as_json:
-        emit({**found.as_json(), "pending": judged.pending if judged else 0})
+        emit({**found.as_json(), "of": of, "pending": judged.pending if judged else 0})
     else:
         show(lead, tables(found))
 
 
-def _preferences(run: str | None, file: Path, store_place: str, as_json: bool) -> None:
+def _preferences(run: str | None, file: Path, of: Of, store_place: str, as_json: bool) -> None:
     need_statistics()
     from editjudge.ratings import read_preferences
     from editjudge.report.preference import preferred, tables
 
     rows = list(read_preferences(file, of_run=run is not None))
     pairs, lead = [one for _, one in rows], []
-    judged = load_run(store_place, run) if run is not None else None
+    judged = load_run(store_place, run, of=of) if run is not None else None
     if judged is not None:
         known, lead = {*judged.scores.item.present()}, judged.lead()
         pairs = [one for one in pairs if known.issuperset(one.pair)]

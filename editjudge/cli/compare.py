@@ -10,11 +10,11 @@ import click
 from editjudge.cli import completion
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option
-from editjudge.cli.reading import load_run, show
+from editjudge.cli.reading import load_run, of_option, show
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.report.run_data import RunData
+    from editjudge.report.run_data import Of, RunData
 
 
 @click.command(epilog="\b\nExample: editjudge compare mine --a old --b new")
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     help="What is compared.",
 )
 @click.option("--factor", "factors", multiple=True, help="Only this factor or aggregate (overall ...); repeatable.")
+@of_option
 @store_option
 @json_option
 def command(
@@ -39,6 +40,7 @@ def command(
     b: str | None,
     by: Any,
     factors: tuple[str, ...],
+    of: Of,
     store_place: str,
     as_json: bool,
 ) -> None:
@@ -55,9 +57,10 @@ def command(
     if other is not None:
         if a is not None or b is not None:
             raise UsageError("--a and --b are of one run; RUN_B is a side of its own")
-        _runs(load_run(store_place, run, pairing=True), load_run(store_place, other, pairing=True), factors, as_json)
+        first, second = (load_run(store_place, name, pairing=True, of=of) for name in (run, other))
+        _runs(first, second, factors, as_json)
         return
-    judged = load_run(store_place, run)
+    judged = load_run(store_place, run, of=of)
     from editjudge.report.comparison import compare_tables, differences
 
     found = differences(judged, by, a, b, factors=factors)
@@ -66,6 +69,7 @@ def command(
             {
                 "run": judged.run.name,
                 "by": by,
+                "of": of,
                 "pending": judged.pending,
                 "comparisons": [one.as_json() for one in found],
             }
@@ -84,7 +88,7 @@ def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None
     found, match = run_differences(a, b, factors=factors)
     if as_json:
         pending = {"pending": a.pending + b.pending, "pending_a": a.pending, "pending_b": b.pending}
-        names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run"}
+        names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run", "of": a.of}
         emit({**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in found]})
         return
     show([*a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)], compare_tables(found, "run"))

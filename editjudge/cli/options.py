@@ -165,6 +165,20 @@ _ASKING = (
     click.option(
         "--prices", type=click.Path(path_type=Path), help="Your own price file (EDITJUDGE_PRICES): docs/running.md."
     ),
+    click.option(
+        "--read",
+        type=click.Choice(["text", "logprobs"]),
+        default="text",
+        show_default=True,
+        help="logprobs: also the mean over all scores that the model might have written, by their probabilities.",
+    ),
+    click.option(
+        "--min-mass",
+        type=Finite(0, 1),
+        default=0.9,
+        show_default=True,
+        help="With --read logprobs: the least probability of all legal scores; a factor below it abstains.",
+    ),
     click.option("--strict", is_flag=True, help="Reject replies whose reasons are outside their word limits."),
 )
 
@@ -201,7 +215,7 @@ asking_options = bundle(
     _ASKING,
     (
         *("base_url", "temperature", "seed", "max_tokens", "reasoning_effort", "extra"),
-        *("schema", "reasks", "timeout", "prices", "strict"),
+        *("schema", "reasks", "timeout", "prices", "read", "min_mass", "strict"),
     ),
     "options",
     _options,

@@ -17,7 +17,7 @@ from editjudge.cli.output import safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.report.run_data import RunData
+    from editjudge.report.run_data import Of, RunData
     from editjudge.report.tables import Table
     from editjudge.store.shards import Shards
     from editjudge.store.store import Store
@@ -39,13 +39,22 @@ def need_statistics() -> None:
         raise UsageError(f"{' and '.join(missing)} not installed: pip install 'editjudge[stats]'")
 
 
-def load_run(place: str, word: str, by: Sequence[str] = (), *, pairing: bool = False) -> RunData:
+of_option = click.option(
+    "--of",
+    type=click.Choice(["scores", "expected"]),
+    default="scores",
+    show_default=True,
+    help="expected: the means over token probabilities, of a run with --read logprobs, in the place of scores.",
+)
+
+
+def load_run(place: str, word: str, by: Sequence[str] = (), *, pairing: bool = False, of: Of = "scores") -> RunData:
     """A run of the store, or in a folder of shards."""
     need_statistics()
     from editjudge.report.run_data import load
 
     with open_source(place, word) as source:
-        return load(source, word, by, pairing=pairing)
+        return load(source, word, by, pairing=pairing, of=of)
 
 
 def open_source(place: str, word: str) -> Store | Shards:

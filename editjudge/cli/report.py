@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from editjudge.cli.options import NewFile, open_store, run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.reading import as_option, load_run, names_folder, show
+from editjudge.cli.reading import as_option, load_run, names_folder, of_option, show
 from editjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from editjudge.report.run_data import Of
 
 FORMS = {".html": "html", ".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
 """The format that a file's name stands for."""
@@ -26,6 +30,7 @@ FORMS = {".html": "html", ".md": "md", ".tex": "latex", ".csv": "csv", ".json": 
     help="Also say how many edits or repeats would narrow a mean's interval to this width.",
 )
 @as_option
+@of_option
 @store_option
 @json_option
 def command(
@@ -35,6 +40,7 @@ def command(
     by: tuple[str, ...],
     width: float | None,
     called: tuple[str, ...],
+    of: Of,
     store_place: str,
     as_json: bool,
 ) -> None:
@@ -53,7 +59,7 @@ def command(
             f"{safe(run)}: an HTML report needs a store, and this is a folder of shards: "
             f"import it with `editjudge import-run`, then report from there"
         )
-    judged = load_run(store_place, run, by)
+    judged = load_run(store_place, run, by, of=of)
     from editjudge.report.forms import rendered
     from editjudge.report.summary import document, measure, tables
 

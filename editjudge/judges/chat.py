@@ -27,6 +27,8 @@ from editjudge.rubrics.schema import answer_schema
 
 REASKS = 2
 """How often a reply that was no answer is answered with the reasons."""
+TOP_LOGPROBS = 20
+"""Alternatives of each token that are requested: the most that OpenAI, and vLLM unless it is told otherwise, give."""
 _QUOTED = 4_000
 """Characters of a useless reply that are shown to the model again; a runaway reply would cost more each time."""
 
@@ -95,6 +97,7 @@ class ChatJudge:
         reasks: int = REASKS,
         strict: bool = False,
         want_schema: bool = True,
+        min_mass: float | None = None,
         price: Price | None = None,
         funds: BudgetProtocol | None = None,
     ) -> None:
@@ -107,6 +110,9 @@ class ChatJudge:
         self._reasks = reasks
         self._strict = strict
         self._want_schema = want_schema
+        self._min_mass = min_mass
+        """Of legal scores, to read them from token probabilities; None where only the text is read."""
+        self._logprobs_refused: CallFailed | None = None
         self._schema_mode: SchemaMode = endpoint.schema_mode if want_schema else "prompt only"
         self._schema_refused: set[str] = set()
         """Keys of the tasks whose question was taken without the schema, and only so."""
@@ -119,6 +125,8 @@ class ChatJudge:
             "parameters": dataclasses.asdict(parameters),
             "schema": want_schema,
             "strict": strict,
+            # Without it a key is what it was before there were probabilities.
+            **({} if min_mass is None else {"read": "logprobs", "min_mass": min_mass}),
         }
 
     def through(self, transport: Transport, pace: Pacing, funds: BudgetProtocol) -> Self:
@@ -157,6 +165,7 @@ class ChatJudge:
         exchanges = bill.exchanges
         turns: tuple[Message, ...] = ()
         outcome: Verdict | Failure | None = None
+        readings: dict[str, Any] = {}
         mode = self._mode(work.rubric)
         mismatches = 0
         for ask in range(1 + self._reasks):
@@ -164,8 +173,9 @@ class ChatJudge:
             free = mismatches > 1 or (mismatches and ask == self._reasks)
             mode = "prompt only" if free else self._mode(work.rubric)
             try:
-                outcome, mode = await self._exchange(work, question, pictures, turns, bill, mode)
+                outcome, reply, mode = await self._exchange(work, question, pictures, turns, bill, mode)
                 if isinstance(outcome, Verdict):
+                    readings = self._readings(work.rubric, reply)
                     break
                 if text := exchanges[-1].text:  # an empty turn is refused by some servers, and says nothing
                     turns = (*turns, Message(text[:_QUOTED], reask(outcome, question)))
@@ -180,7 +190,18 @@ class ChatJudge:
                     raise  # nothing was said, so that the task stays to be judged
                 bill.unasked = True  # what was said is paid for; the next run asks again
                 break
-        return work.verdict(cast("Verdict | Failure", outcome), exchanges, schema_mode=mode)
+        return work.verdict(cast("Verdict | Failure", outcome), exchanges, schema_mode=mode, **readings)
+
+    def _readings(self, rubric: Rubric, reply: Reply) -> dict[str, Any]:
+        """What the probabilities of an accepted reply say, as fields of the judgement."""
+        if self._min_mass is None:
+            return {}
+        from editjudge.judges.probabilities import score_probabilities
+
+        read = score_probabilities(rubric, reply, self._min_mass)
+        if self._logprobs_refused and not reply.tokens:
+            read.abstained = dict.fromkeys(read.abstained, f"the server refuses logprobs: {self._logprobs_refused}")
+        return {"expected": read.expected, "mass": read.mass, "abstained": read.abstained}
 
     async def _exchange(
         self,
@@ -190,7 +211,7 @@ class ChatJudge:
         turns: tuple[Message, ...],
         bill: _Bill,
         mode: SchemaMode,
-    ) -> tuple[Verdict | Failure, SchemaMode]:
+    ) -> tuple[Verdict | Failure, Reply, SchemaMode]:
         """Ask once more. The reply is on the bill before it is looked at: it is paid for, whatever comes."""
         reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill, mode)
         exchange = Exchange(
@@ -209,7 +230,7 @@ class ChatJudge:
         )
         reasons = outcome.reasons if isinstance(outcome, Failure) else ()
         bill.exchanges[-1] = dataclasses.replace(exchange, outcome=outcome.status, reasons=reasons)
-        return outcome, mode
+        return outcome, reply, mode
 
     async def _send(
         self,
@@ -219,9 +240,21 @@ class ChatJudge:
         turns: tuple[Message, ...],
         bill: _Bill,
         mode: SchemaMode,
+        *,
+        logprobs: bool = True,
     ) -> tuple[Reply, float | None, int, SchemaMode]:
         schema = answer_schema(work.rubric) if mode != "prompt only" else None
-        conversation = Conversation(question.parts, pictures, turns, schema, work.rubric.name, system=question.system)
+        wants_logprobs = logprobs and self._min_mass is not None and self._logprobs_refused is None
+        top_logprobs = TOP_LOGPROBS if wants_logprobs else None
+        conversation = Conversation(
+            question.parts,
+            pictures,
+            turns,
+            schema,
+            work.rubric.name,
+            top_logprobs=top_logprobs,
+            system=question.system,
+        )
         wanted = self._parameters.max_tokens or MOST_OUTPUT
         allowed = dataclasses.replace(self._parameters, max_tokens=wanted) if self._funds.bounded else self._parameters
         request = self.endpoint.request(conversation, allowed)
@@ -257,8 +290,12 @@ class ChatJudge:
             (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
         except CallFailed as problem:
             if problem.kind == "schema" and schema is not None:
-                answered = await self._send(work, question, pictures, turns, bill, "prompt only")
+                answered = await self._send(work, question, pictures, turns, bill, "prompt only", logprobs=logprobs)
                 self._refuse_schema(work, problem)
+                return answered
+            if problem.kind == "request" and top_logprobs:
+                answered = await self._send(work, question, pictures, turns, bill, mode, logprobs=False)
+                self._logprobs_refused = problem  # the same question is taken without them
                 return answered
             raise
         except BudgetReached:

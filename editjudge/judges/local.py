@@ -196,6 +196,7 @@ async def open_local(
         reasks=options.reasks,
         strict=options.strict,
         want_schema=options.schema,
+        min_mass=options.mass_to_read,
         price=Price(0.0, 0.0),
         funds=funds,
     )

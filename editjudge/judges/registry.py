@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from editjudge.errors import UsageError
 from editjudge.judges.budget import BudgetProtocol
@@ -29,6 +30,23 @@ class Options:
     reasks: int = 2
     timeout: float = 300.0
     prices: Path | None = None
+    read: Literal["text", "logprobs"] = "text"
+    """`logprobs`: also the mean over the scores that a model might have written, by their probabilities."""
+    min_mass: float = 0.9
+    """The least probability of all legal scores with which such a mean is formed."""
+
+    def frozen(self) -> dict[str, Any]:
+        """What is stored with a run: all that can change an answer. Options that are younger than the runs in people's
+        stores are left out at their defaults, so that a run is the run it was."""
+        options = dataclasses.asdict(self)
+        for name in ("timeout", "prices", *(("read", "min_mass") if self.read == "text" else ())):
+            del options[name]
+        return options
+
+    @property
+    def mass_to_read(self) -> float | None:
+        """As judges take it; None where only the text is read."""
+        return self.min_mass if self.read == "logprobs" else None
 
 
 METRICS = "metrics"
@@ -80,6 +98,8 @@ async def open_judge(
         from editjudge.judges.batch import desk
 
         desk(spec)  # says so where there are none
+    if options.read == "logprobs" and not _gives_logprobs(spec):
+        raise UsageError(f"--read logprobs: {spec} gives no token probabilities; leave the option out")
     if spec.startswith("replay:"):
         from editjudge.judges.replay import Replay
 
@@ -107,9 +127,19 @@ async def open_judge(
         reasks=options.reasks,
         strict=options.strict,
         want_schema=options.schema,
+        min_mass=options.mass_to_read,
         price=prices(options.prices).of(spec, batch=batch),
         funds=funds,
     )
+
+
+def _gives_logprobs(spec: str) -> bool:
+    """Whether there is a place for them in its wire format."""
+    if spec.startswith(GGUF) or is_local(spec):
+        return spec.startswith(GGUF)
+    from editjudge.judges.providers import PROVIDERS, split
+
+    return PROVIDERS[split(spec)[0]].wire == "openai"
 
 
 def _embedded(spec: str, extra: Mapping[str, Any]) -> Judge:

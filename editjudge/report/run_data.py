@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -36,6 +36,9 @@ FALLS = "\u2193"
 FALLS_NOTE = f"{FALLS}: lower is better"
 SPEC = "spec"
 """The slice that holds a judge's own name, without the rubric that tells it apart."""
+
+Of = Literal["scores", "expected"]
+"""What statistics are about: the scores that judges wrote, or their means by token probabilities."""
 
 _FIELDS = (
     "item", "model", "group", "repeat", "status", "scores", "abstained", "judge", "rubric", "rubric_hash", "key",
@@ -72,6 +75,7 @@ class RunData:
     """What its edits are, where the run is to be paired with another one."""
     formulas: Sequence[Formula] = ()
     """The scores of its rubric sets, which stand among its scores as factors do."""
+    of: Of = "scores"
 
     @property
     def set_scores(self) -> frozenset[str]:
@@ -132,10 +136,14 @@ class RunData:
             lines.append(f"{self.pending:,} judgements are pending and count as failed: finish the run with {how}")
         if words := unread(self.scores.judge.present()):
             lines.append(words)
+        if self.of == "expected":
+            lines.append("of expected scores: the means over what each judge might have written, by its probabilities")
         return lines
 
 
-def load(store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: bool = False) -> RunData:
+def load(
+    store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: bool = False, of: Of = "scores"
+) -> RunData:
     """The run of this name or id; `by` names metadata to slice by."""
     run = store.find_run(word)
     words = {item.item: item.instruction for item in store.items(run)}
@@ -144,9 +152,15 @@ def load(store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: b
     gathered = _Gathered(scorer=scorer)
     parts = [
         Scores.from_judgements(done, factors=factors, slices=(*OWN, *by))
-        for done in gathered.through(store.judgements(run, fields=_FIELDS), words, by)
+        for done in gathered.through(_rows(store, run, of), words, by)
     ]
     _check_slices(gathered.metadata, by)
+    if of == "expected":  # a mean is any number between the ends of its scale
+        scales = {
+            factor: replace(scale, values=(), range=(scale.low, scale.high), step=None, labels={})
+            for factor, scale in scales.items()
+            if not scale.choices
+        }
     scores = _told_apart(stacked(parts) if parts else Scores.from_judgements([], slices=(*OWN, *by)))
     formulas = scorer.formulas if scorer else ()
     legal_scores = {factor: legal for factor, scale in scales.items() if (legal := _legal(scale))}
@@ -165,6 +179,7 @@ def load(store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: b
         computed,
         Side.of(store.items(run) if pairing else (), run.spec.get("manifest")),
         formulas,
+        of,
     )
 
 
@@ -182,6 +197,22 @@ def _as_factors(found: Sequence[SetScore], scores: Scores) -> Scores:
         judge=judge, status=[one.reason for one in found], model=row.model, group=row.group, pair=row.pair,
         repeat=[one.repeat for one in found], slices={**row.slices, "rubric": none, SPEC: judge},
     )  # fmt: skip
+
+
+def _rows(store: Store | Shards, run: RunRecord, of: Of) -> Iterator[dict[str, Any]]:
+    """The judgements; with `expected`, what was read from probabilities stands in the place of the scores."""
+    if of == "scores":
+        yield from store.judgements(run, fields=_FIELDS)
+        return
+    has_any = False
+    for row in store.judgements(run, fields=(*_FIELDS, "expected")):
+        has_any = has_any or bool(row["expected"])
+        yield {**row, "scores": row["expected"] if row["scores"] is not None else None}
+    if not has_any:
+        raise InputError(
+            f"run {run.name} has no expected scores: judge it with --read logprobs, by a server that gives token "
+            "probabilities"
+        )
 
 
 def common_judges(a: RunData, b: RunData) -> dict[str, str]:

@@ -124,6 +124,7 @@ def document(means: SummaryReport) -> dict[str, Any]:
         "id": judged.run.id,
         "state": judged.run.state,
         "pending": judged.pending,
+        "of": judged.of,
         "judgements": counted,
         "factors": plain(means.factors),
         "slices": plain(means.slices),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import json
 import math
@@ -190,9 +189,6 @@ class Job:
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
         """What is stored with the run: enough to repeat it, and nothing secret."""
-        options = dataclasses.asdict(self.options)
-        for name in ("timeout", "prices"):
-            del options[name]
         return {
             "manifest": str(self.manifest.resolve()),
             "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
@@ -204,7 +200,7 @@ class Job:
             "limit": self.limit,
             "allow_outside": self.allow_outside,
             "allow_urls": self.allow_urls,
-            "options": options,
+            "options": self.options.frozen(),
             # One is a word and several a list, so that a run of one condition is the run it was.
             **({"where": all_of if all_of[1:] else all_of[0]} if (all_of := sorted(set(self.where))) else {}),
             **({"models": sorted(set(self.models))} if self.models else {}),

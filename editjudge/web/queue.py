@@ -293,9 +293,6 @@ class JudgingQueue:
 
     def _run(self, spec: str) -> RunRecord:
         """The same for the same judge, options and rubrics, so that a server that starts again goes on with it."""
-        options = dataclasses.asdict(self._site.options)
-        for name in ("timeout", "prices"):
-            del options[name]
         rubrics = {rubric.name: rubric.hash for rubric in self._rubrics}
         frozen = {
             "service": "v1",
@@ -304,7 +301,7 @@ class JudgingQueue:
             "repeats": 1,
             "layout": QuestionSettings(()).layout,
         }
-        frozen |= {"options": options}
+        frozen |= {"options": self._site.options.frozen()}
         if self._album:
             frozen["manifest"] = str(self._album.folder)  # where the run's pictures are
         digest = hashlib.sha256(json.dumps(frozen, sort_keys=True).encode()).hexdigest()

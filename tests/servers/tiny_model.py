@@ -46,17 +46,40 @@ def _escaped(piece: str) -> str:
     return "".join(c if 32 <= ord(c) < 127 and c != "\\" else f"\\x{ord(c):02x}" for c in piece)
 
 
-def write(folder: Path, *, seed: int = 0, biases: Mapping[str, float] | None = None) -> tuple[Path, Path]:
-    """The text model and the projector, in a folder of their own; the same seed gives the same bytes."""
+def write(
+    folder: Path, *, seed: int = 0, biases: Mapping[str, float] | None = None, flat: bool = False
+) -> tuple[Path, Path]:
+    """The text model and the projector, in a folder of their own; the same seed gives the same bytes.
+
+    The logits of a `flat` model are its biases at every place, whatever was asked and written before.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     model, projector = folder / "tiny.gguf", folder / "mmproj-tiny.gguf"
-    _write_text(model, rng, {**_LIKELY, **(biases or {})})
+    _write_text(model, rng, {**_LIKELY, **(biases or {})}, flat)
     _write_projector(projector, rng)
     return model, projector
 
 
-def _write_text(path: Path, rng: np.random.Generator, biases: Mapping[str, float]) -> None:
+def logits(biases: Mapping[str, float]) -> dict[str, float]:
+    """Of a flat model, by token."""
+    tokens = vocabulary()
+    column = _biases(tokens, {**_LIKELY, **biases}, _CONSTANT / (_CONSTANT**2 / WIDTH) ** 0.5)
+    normed = np.float32(_CONSTANT / (_CONSTANT**2 / WIDTH + 1e-5) ** 0.5)
+    return dict(zip(tokens, (column * normed).tolist(), strict=True))
+
+
+def _biases(tokens: list[str], biases: Mapping[str, float], normed: float) -> NDArray[np.float32]:
+    """The first column of the output matrix, which meets the constant."""
+    column = np.zeros(len(tokens), np.float32)
+    odd = [number for number, token in enumerate(tokens) if len(token) == 1 and not 32 <= ord(token) < 127]
+    column[odd] = -2.0  # bytes that are no text are rare, as in a trained model
+    for piece, bias in biases.items():
+        column[tokens.index(piece)] = bias / normed
+    return column
+
+
+def _write_text(path: Path, rng: np.random.Generator, biases: Mapping[str, float], flat: bool) -> None:
     tokens = vocabulary()
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("tiny")
@@ -82,16 +105,15 @@ def _write_text(path: Path, rng: np.random.Generator, biases: Mapping[str, float
     embeddings = _random(rng, len(tokens), WIDTH)
     embeddings[:, 0] = _CONSTANT
     output = _random(rng, len(tokens), WIDTH, scale=1 / WIDTH**0.5)
-    output[:, 0] = 0.0
-    odd = [number for number, token in enumerate(tokens) if len(token) == 1 and not 32 <= ord(token) < 127]
-    output[odd, 0] = -2.0  # bytes that are no text are rare, as in a trained model
     # After the norm the constant is about _CONSTANT / sqrt(mean square).
-    normed = _CONSTANT / ((_CONSTANT**2 + WIDTH - 1) / WIDTH) ** 0.5
-    for piece, bias in biases.items():
-        output[tokens.index(piece), 0] = bias / normed
+    normed = _CONSTANT / ((_CONSTANT**2 + (0 if flat else WIDTH - 1)) / WIDTH) ** 0.5
+    output[:, 0] = _biases(tokens, biases, normed)
+    if flat:
+        embeddings[:, 1:] = output[:, 1:] = 0.0
     writer.add_tensor("token_embd.weight", embeddings.astype(np.float16))
     writer.add_tensor("output_norm.weight", np.ones(WIDTH, np.float32))
-    writer.add_tensor("output.weight", output.astype(np.float16))
+    # With weights in half precision the engine would round what they are multiplied with.
+    writer.add_tensor("output.weight", output if flat else output.astype(np.float16))
     for layer in range(LAYERS):
         for name, rows, columns in (
             *((f"attn_{part}", WIDTH, WIDTH) for part in ("q", "k", "v", "output")),
@@ -99,7 +121,7 @@ def _write_text(path: Path, rng: np.random.Generator, biases: Mapping[str, float
         ):
             weight = _random(rng, rows, columns, scale=0.5 / columns**0.5)
             if name in ("attn_output", "ffn_down"):
-                weight[0] = 0.0  # the constant stays what it is
+                weight[slice(None) if flat else 0] = 0.0  # the constant stays what it is
             writer.add_tensor(f"blk.{layer}.{name}.weight", weight)
         for name in ("attn_norm", "ffn_norm"):
             writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(WIDTH, np.float32))

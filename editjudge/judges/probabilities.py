@@ -1,0 +1,154 @@
+"""Scores from token probabilities: the mean over the numbers that a model might have written in a score's place.
+
+A number of several tokens is followed along the reply: P(10) = P("1") P("0" after "1"). A token that the reply did not
+take, and that begins several legal numbers, is of none of them: how it would have gone on is not known. What the listed
+tokens do not explain is missing from the mass, and with too little mass there is a reason and no mean.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from editjudge.judges.messages import Reply, TokenChoice
+from editjudge.rubrics.model import Number, Rubric, Scale
+from editjudge.rubrics.score_places import score_places
+from editjudge.rubrics.strict_json import NotStrict, decode
+
+
+@dataclass
+class ScoreProbabilities:
+    """What the probabilities say of each factor: a mean with its mass, or the reason why there is none."""
+
+    expected: dict[str, float] = field(default_factory=dict)
+    mass: dict[str, float] = field(default_factory=dict)
+    abstained: dict[str, str] = field(default_factory=dict)
+
+
+def score_probabilities(rubric: Rubric, reply: Reply, min_mass: float) -> ScoreProbabilities:
+    """Of a reply that the contract accepted. Choices have no mean, and are left out."""
+    result = ScoreProbabilities()
+    factors = [factor for factor in rubric.factors if not factor.scale.choices]
+    start = _offset(reply)
+    places = score_places(rubric, reply.text) if isinstance(start, int) else {}
+    for factor in factors:
+        if isinstance(start, str):
+            result.abstained[factor.key] = start
+        elif not factor.scale.steps:
+            result.abstained[factor.key] = f"{factor.scale.words}: too many values for probabilities of each"
+        elif factor.key not in places:
+            result.abstained[factor.key] = "its number was not found again in the reply"
+        else:
+            at = start + len(reply.text[: places[factor.key][0]].encode())
+            _read(factor.key, distribution(factor.scale, reply.tokens, at), min_mass, result)
+    return result
+
+
+def _read(key: str, values: dict[Number, float], min_mass: float, result: ScoreProbabilities) -> None:
+    mass = math.fsum(values.values())
+    if mass > 1.001:
+        result.abstained[key] = f"the probabilities of the server add up to {mass:.4g}"
+    elif mass < min_mass or not mass:
+        result.abstained[key] = f"legal scores have a probability of {mass:.3g}, less than --min-mass {min_mass:g}"
+    else:
+        result.expected[key] = math.fsum(value * share for value, share in values.items()) / mass
+        result.mass[key] = min(mass, 1.0)
+
+
+def _offset(reply: Reply) -> int | str:
+    """Where the text begins among the bytes of all tokens, which may hold thoughts before it and an end after it; the
+    reason where the two do not fit."""
+    if not reply.tokens:
+        return "the server gave no token probabilities"
+    whole, text = b"".join(token.data for token in reply.tokens), reply.text.encode()
+    start = whole.find(text)
+    if start < 0:
+        return "the tokens of the server do not spell the reply"
+    if whole.find(text, start + 1) >= 0:
+        return "the tokens of the server spell the reply more than once"
+    return start
+
+
+def distribution(scale: Scale, tokens: Sequence[TokenChoice], at: int) -> dict[Number, float]:
+    """The probability of each number that may begin at this byte, where the tokens listed there decide it."""
+    values: dict[Number, float] = defaultdict(float)
+    written, reached = b"", 1.0
+    spellings = _spellings(scale)
+    for token, lead in _from(tokens, at):
+        onward = 0.0
+        for data, logprob in _choices(token):
+            rest = _after(data, lead)
+            if rest is None:
+                continue
+            probability = reached * math.exp(min(logprob, 0.0))
+            number, open_end = _number(scale, spellings, written + rest)
+            if open_end and data == token.data:
+                onward += probability
+            elif number is not None and not open_end:
+                values[number] += probability
+        if not onward:
+            break
+        written, reached = written + token.data[len(lead) :], onward
+    return dict(values)
+
+
+def _from(tokens: Sequence[TokenChoice], at: int) -> Iterator[tuple[TokenChoice, bytes]]:
+    """The tokens from this byte on, each with its own bytes that stand before it."""
+    place = 0
+    for token in tokens:
+        end = place + len(token.data)
+        if end > at:
+            yield token, token.data[: max(0, at - place)]
+        place = end
+
+
+def _choices(token: TokenChoice) -> list[tuple[bytes, float]]:
+    listed = any(data == token.data for data, _ in token.alternatives)
+    return [*token.alternatives, *([] if listed else [(token.data, token.logprob)])]
+
+
+def _after(data: bytes, lead: bytes) -> bytes | None:
+    """What a token writes after `lead`, such as a colon, whatever the space between; None where it writes another."""
+    wanted, place = b"".join(lead.split()), 0
+    for index in range(len(data)):
+        if place == len(wanted):
+            return data[index:]
+        if data[index : index + 1].isspace():
+            continue
+        if data[index] != wanted[place]:
+            return None
+        place += 1
+    return b"" if place == len(wanted) else None
+
+
+_WRITTEN = re.compile(rb'\s*("?)([-+.\deE]*)(.*)', re.DOTALL)
+
+
+def _number(scale: Scale, spellings: Mapping[str, Number], written: bytes) -> tuple[Number | None, bool]:
+    """The legal number that this spells, with space or a quotation mark before it, and whether it may go on as another
+    or is yet to begin."""
+    match = _WRITTEN.match(written)
+    assert match  # noqa: S101  (all of it is optional)
+    quote, digits, rest = match[1], match[2].decode(), match[3]
+    number = _legal(scale, digits)
+    if rest:
+        ends = rest.startswith(b'"') if quote else rest[:1] in (b",", b"}", b"]") or rest[:1].isspace()
+        return (number if ends else None), False
+    longer = {value for spelling, value in spellings.items() if spelling.startswith(digits)}
+    return number, bool(longer - {number})
+
+
+def _legal(scale: Scale, digits: str) -> Number | None:
+    try:
+        return scale.read(decode(digits))
+    except NotStrict:
+        return None
+
+
+def _spellings(scale: Scale) -> dict[str, Number]:
+    """Every legal number as it is written, whole ones of a scale of decimals also as 3.0."""
+    plain = {str(value): value for value in scale.steps}
+    return plain | ({} if scale.values else {f"{value}.0": value for value in scale.steps if isinstance(value, int)})
