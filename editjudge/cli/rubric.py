@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,7 @@ from editjudge.errors import UsageError
 if TYPE_CHECKING:
     from editjudge.rubrics.model import Rubric
     from editjudge.rubrics.prompt import Layout
+    from editjudge.rubrics.sets import RubricSet
 
 MAX_PROMPT = 200_000
 """A fifth of what a rubric file may have: escaped and folded, a character can take more than four times its room."""
@@ -59,46 +60,87 @@ def list_(as_json: bool) -> None:
 @json_option
 def show(rubric: str, prompt: bool, layout: Layout, as_json: bool) -> None:
     """What a rubric takes in and what it accepts as an answer."""
-    from editjudge.rubrics.files import load_one
-    from editjudge.rubrics.schema import answer_schema
+    from editjudge.rubrics.files import SETS, load_one, load_set
 
+    members = load_set(rubric)
+    if members is not None and rubric not in SETS:
+        _show_set(members, prompt, layout, as_json)
+        return
     found = load_one(rubric)
     if prompt and found.computed_by:
         raise UsageError(f"{found.name} has no question: its figures are computed by --judge {found.computed_by}")
     if prompt:
-        _show_prompt(found, layout, as_json)
+        text, content = _question(found, layout)
+        emit(content) if as_json else click.echo(safe(text))
+    elif as_json:
+        contract = members.contract() if members else {}
+        emit(found.contract() | {name: contract[name] for name in ("members", "scores") if name in contract})
+    else:
+        _show_contract(found)
+
+
+def _show_set(found: RubricSet, prompt: bool, layout: Layout, as_json: bool) -> None:
+    from editjudge.rubrics.sets import asking
+
+    if prompt and as_json:
+        emit({"questions": [{"rubric": r.name} | _question(r, layout)[1] for r in found.rubrics]})
+    elif prompt:
+        for rubric in found.rubrics:
+            click.echo(f"--- {safe(rubric.name)} ---\n{safe(_question(rubric, layout)[0])}\n")
     elif as_json:
         emit(found.contract())
+    if prompt or as_json:
+        return
+    click.echo(f"{safe(found.name)}: {safe(found.description)}")
+    click.echo(f"hash     {found.hash}")
+    for formula in found.formulas:
+        click.echo(f"score    {safe(formula.words)}")
+    for rubric in found.rubrics:
+        click.echo("")
+        for name, value in asking(rubric).items():
+            click.echo(f"{name:<8} {safe(str(value))}")
+        _show_contract(rubric)
+
+
+def _show_contract(found: Rubric) -> None:
+    from editjudge.rubrics.schema import answer_schema
+
+    contract = found.contract()
+    click.echo(f"{safe(found.name)}: {safe(found.description)}")
+    click.echo(f"hash     {contract['hash']}")
+    click.echo(f"images   {', '.join(found.images)}")
+    click.echo(f"texts    {', '.join(found.texts) or 'none'}")
+    click.echo(f"envelope {safe(found.answer.envelope) or '(top level)'}")
+    if found.answer.words:
+        click.echo(f"reasons  {found.answer.words[0]} to {found.answer.words[1]} words")
+    if found.answer.sections:
+        click.echo(f"sections {safe(', '.join(found.answer.sections))}")
+    for factor in found.factors:
+        click.echo(f"factor   {safe(factor.key)}: {factor.scale.words}")
+    if found.computed_by:
+        click.echo(f"computed by --judge {found.computed_by}: nobody is asked")
     else:
-        contract = found.contract()
-        click.echo(f"{safe(found.name)}: {safe(found.description)}")
-        click.echo(f"hash     {contract['hash']}")
-        click.echo(f"images   {', '.join(found.images)}")
-        click.echo(f"texts    {', '.join(found.texts) or 'none'}")
-        click.echo(f"envelope {safe(found.answer.envelope) or '(top level)'}")
-        if found.answer.words:
-            click.echo(f"reasons  {found.answer.words[0]} to {found.answer.words[1]} words")
-        if found.answer.sections:
-            click.echo(f"sections {safe(', '.join(found.answer.sections))}")
-        for factor in found.factors:
-            click.echo(f"factor   {safe(factor.key)}: {factor.scale.words}")
-        if found.computed_by:
-            click.echo(f"computed by --judge {found.computed_by}: nobody is asked")
-        else:
-            emit(answer_schema(found))
+        emit(answer_schema(found))
 
 
-def _show_prompt(rubric: Rubric, layout: Layout, as_json: bool) -> None:
-    from editjudge.edit import Edit
+def _question(rubric: Rubric, layout: Layout) -> tuple[str, dict[str, Any]]:
+    """For an example edit: as text, and as data."""
+    from editjudge.edit import TEXT_ROLES, Edit
     from editjudge.rubrics.prompt import ImagePart, ask
 
-    edit = Edit("example", instruction="Make the left car blue.", referring_expression="the car nearest the tree")
+    texts = {name: f"(the {name} of the edit)" for name in rubric.texts if name not in TEXT_ROLES and "." not in name}
+    each = {name.partition(".")[2]: f"(the {name} of the edit)" for name in rubric.texts if "." in name}
+    edit = Edit(
+        "example",
+        instruction="Make the left car blue.",
+        referring_expression="the car nearest the tree",
+        metadata=texts | ({"each": each} if each else {}),
+    )
     question = ask(rubric, edit, {role: f"digest of the {role}" for role in rubric.images}, layout)
-    if as_json:
-        parts = [{"image": p.role} if isinstance(p, ImagePart) else {"text": p.text} for p in question.parts]
-        emit({"identifier": question.identifier, "layout": question.layout, "parts": parts})
-    else:
-        click.echo(safe(str(question).replace("\r\n", "\n")))
+    parts = [{"image": p.role} if isinstance(p, ImagePart) else {"text": p.text} for p in question.parts]
+    system = {"system": rubric.system} if rubric.system else {}
+    content = {"identifier": question.identifier, "layout": question.layout, **system, "parts": parts}
+    return str(question).replace("\r\n", "\n"), content
 
 
 @command.command(epilog="\b\nExample: editjudge rubric check mine.yaml")
@@ -119,8 +161,56 @@ def check(file: str, as_json: bool) -> None:
     sys.exit(1 if findings else 0)
 
 
-@command.command("import", epilog="\b\nExample: editjudge rubric import prompt.txt -o mine.yaml")
-@click.argument("prompt", metavar="PROMPT.txt")
+@command.command(epilog="\b\nExample: editjudge rubric recipes")
+@json_option
+def recipes(as_json: bool) -> None:
+    """The benchmarks whose questions can be imported from a checkout of their repository."""
+    from editjudge.rubrics.recipe import load_recipe, recipe_names
+
+    known = [load_recipe(name) for name in recipe_names()]
+    if as_json:
+        emit({"recipes": [recipe.summary for recipe in known]})
+        return
+    for recipe in known:
+        click.echo(f"{recipe.name:<16} {recipe.title}, from {recipe.repository} ({recipe.commit})")
+        click.echo(f"{'':<16} {recipe.description}")
+    click.echo("import one with `editjudge rubric import NAME --from CHECKOUT -o FILE`", err=True)
+
+
+def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | None, as_json: bool) -> None:
+    from dataclasses import replace
+
+    from editjudge.rubrics.files import dump_plain, parse_any
+    from editjudge.rubrics.recipe import import_checkout, load_recipe
+
+    recipe = load_recipe(word)
+    text = dump_plain(import_checkout(replace(recipe, name=name) if name else recipe, checkout))
+    imported = parse_any(text, recipe.name)
+    if output:
+        output.write_text(text, "utf-8", newline="")
+    if as_json:
+        emit({"contract": imported.contract(), "notes": list(recipe.notes)})
+        return
+    for note in recipe.notes:
+        click.echo(f"note     {note}", err=True)
+    if output:
+        click.echo(f"wrote {output}: {', '.join(recipe.summary['rubrics'])}", err=True)
+    else:
+        click.echo(safe(text) if sys.stdout.isatty() else text, nl=False)
+
+
+@command.command(
+    "import",
+    epilog="\b\nExamples: editjudge rubric import prompt.txt -o mine.yaml\n"
+    "          editjudge rubric import gedit --from Step1X-Edit -o gedit.yaml",
+)
+@click.argument("prompt", metavar="PROMPT.txt|RECIPE")
+@click.option(
+    "--from",
+    "checkout",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A checkout of the benchmark that the recipe is for: a name of `rubric recipes`, or a recipe file.",
+)
 @click.option(
     "-o",
     "--output",
@@ -156,6 +246,7 @@ def check(file: str, as_json: bool) -> None:
 @json_option
 def import_(
     prompt: str,
+    checkout: Path | None,
     output: Path | None,
     name: str | None,
     factors: tuple[str, ...],
@@ -171,7 +262,15 @@ def import_(
 
     What the text says is inferred and told on standard error; what it does not say is asked for by name, and then
     nothing is written and the exit code is 1.
+
+    With --from it makes a rubric set of a benchmark's own prompts, scales and formula, read word for word out of a
+    checkout of its repository, which is never executed.
     """
+    if checkout is not None:
+        if factors or scales or images or texts or slots or words or example is not None:
+            raise UsageError("a recipe says what the prompts leave open: --from goes with -o, --name and --json alone")
+        _import_recipe(prompt, checkout, name, output, as_json)
+        return
     from editjudge.rubrics.files import dump
     from editjudge.rubrics.importing import Hints, import_prompt
 

@@ -49,6 +49,7 @@ class Condition:
         asked = set(run.spec.get("rubrics", {}).values())
         contents = [rubric["content"] for key, rubric in store.rubrics().items() if key in asked or not asked]
         factors = sorted({factor["key"] for content in contents for factor in content["factors"]})
+        factors += [name for one in run.spec.get("sets", {}).values() for name in one["score"]]
         if self.factor not in factors:
             hint = near_miss(self.factor, factors)
             raise UsageError(
@@ -116,6 +117,13 @@ def scores_of(store: Store, run: RunRecord, items: Sequence[str]) -> dict[str, d
         said = found.setdefault(row["item"], {})
         for factor, score in (row["scores"] or {}).items():
             said.setdefault(factor, []).append(score)
+    if run.spec.get("sets"):
+        from editjudge.store.set_scores import run_set_scores  # numpy, which only formulas need here
+
+        for item, judges in (run_set_scores(store, run, items) or {}).items():
+            for name, value in ((name, value) for scores in judges.values() for name, value in scores.items()):
+                if value is not None:
+                    found.setdefault(item, {}).setdefault(name, []).append(value)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -180,11 +180,13 @@ def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], kept: Mapping[s
 _FIELDS = ("item", "judge", "rubric", "repeat", "status", "scores", "edit_type", "metadata")
 
 
-def run_set_scores(store: Store, run: RunRecord) -> dict[str, dict[str, dict[str, float | None]]] | None:
-    """Item, judge and name of a score to its value; None where the run has no set with scores."""
+def run_set_scores(
+    store: Store, run: RunRecord, items: Collection[str] | None = None
+) -> dict[str, dict[str, dict[str, float | None]]] | None:
+    """Item, judge and name of a score to its value, of all edits or of some; None where the run has no such score."""
     scorer = scorer_of(run.spec, store.rubrics())
     if scorer is None:
         return None
-    for row in store.judgements(run, fields=_FIELDS):
+    for row in store.judgements(run, fields=_FIELDS, **({} if items is None else {"item": items})):
         scorer.add(row)
     return by_item(scorer.scores())

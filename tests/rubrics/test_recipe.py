@@ -1,0 +1,181 @@
+"""Recipes: a tiny benchmark of our own words becomes a rubric set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editjudge.errors import RubricError
+from editjudge.rubrics.files import dump_plain, parse_any
+from editjudge.rubrics.recipe import import_checkout, load_recipe, read_recipe, recipe_names
+from editjudge.rubrics.sets import RubricSet
+
+RECIPE = r"""
+name: mybench
+title: MyBench
+repository: someone/mybench
+commit: 0123abc
+texts:
+  rules: {file: prompts.py, constant: RULES}
+  looks: {file: prompts.json, key: [looks]}
+  clause: {file: prompts.py, constant: CLAUSE}
+  who: {file: prompts.py, constant: WHO}
+rubrics:
+  - name: deed
+    system: [who]
+    prompt: [rules, {text: "Asked for: "}, {input: instruction}, {picture: edited}]
+    join: "\n"
+    removes: [clause]
+    slots: {<before>: input}
+    expects: ['"score"']
+    when: edit_type in [add, remove]
+    images: [input, edited]
+    texts: [instruction]
+    factors: [{key: done}, {key: kept}]
+    scale: {values: [0, 1, 2, 3]}
+    answer: {form: list, envelope: score, texts: [why]}
+  - name: looks
+    prompt: [looks]
+    slots: {<picture>: [input, edited]}
+    images: [input, edited]
+    factors: [{key: pretty}]
+    scale: {values: [0, 1, 2, 3]}
+    answer: {form: scores}
+score:
+  overall: sqrt(min(deed.*) * pretty)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "mybench"
+    folder.mkdir()
+    constants = ['RULES = "Before: <before> Sloppy. Say {\\"score\\": [a, b], \\"why\\": \\"\\"}"']
+    constants += ['CLAUSE = "Sloppy. "', 'WHO = "You look closely."']
+    (folder / "prompts.py").write_text("\n".join(constants), "utf-8")
+    (folder / "prompts.json").write_text(json.dumps({"looks": 'One <picture>, two <picture>. {"pretty": 0}'}), "utf-8")
+    return folder
+
+
+def recipe_file(tmp_path: Path, text: str = RECIPE) -> Path:
+    path = tmp_path / "mybench.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_a_checkout_becomes_a_set_that_keeps_its_words(tmp_path: Path, checkout: Path) -> None:
+    data = import_checkout(read_recipe(recipe_file(tmp_path)), checkout)
+    imported = parse_any(dump_plain(data), "mybench")
+    assert isinstance(imported, RubricSet)
+    deed, looks = imported.rubrics
+    assert deed.template
+    assert deed.template.text == (
+        'Before: <before> Say {"score": [a, b], "why": ""}\nAsked for: \n<input: instruction>\n<picture: edited>'
+    )
+    assert deed.system == "You look closely."
+    assert {slot.mark: slot.role for slot in deed.template.slots} == {
+        "<before>": "input",
+        "<input: instruction>": "instruction",
+        "<picture: edited>": "edited",
+    }
+    assert looks.template
+    assert looks.template.text == 'One <picture: input>, two <picture: edited>. {"pretty": 0}'
+    assert imported.contract()["scores"] == ["overall"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("<before>: input", "<after>: input"), "'<after>' is not in the text of prompts.py"),
+        (("constant: RULES", "constant: RULE"), 'prompts.py: the constant "RULE"'),
+        (("[input, edited]}\n    images", "[input]}\n    images"), "'<picture>' stands 2 times"),
+        (("""expects: ['"score"']""", """expects: ['"grade"']"""), "was expected there"),
+        (("prompt: [looks]", "prompt: [look]"), 'no text is called "look"; did you mean "looks"'),
+        (("removes: [clause]", "removes: [who]"), "the text of `who` is not in that of prompts.py"),
+    ],
+)
+def test_a_checkout_that_is_not_as_expected_is_refused(
+    tmp_path: Path, checkout: Path, change: tuple[str, str], why: str
+) -> None:
+    assert change[0] in RECIPE
+    recipe = read_recipe(recipe_file(tmp_path, RECIPE.replace(*change)))
+    with pytest.raises(RubricError) as refusal:
+        import_checkout(recipe, checkout)
+    assert why in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("title: MyBench", "tittle: MyBench"), r"mybench\.yaml:"),
+        (("prompt: [looks]", "prompt: 5"), r"mybench\.yaml:26: rubrics\.1\.prompt"),
+        (("{picture: edited}]", "{pictures: edited}]"), r"mybench\.yaml:14"),
+        (("{file: prompts.py, constant: WHO}", "{constant: WHO}"), r"mybench\.yaml:10: texts\.who"),
+    ],
+)
+def test_a_recipe_with_a_mistake_is_refused_with_its_line(tmp_path: Path, change: tuple[str, str], why: str) -> None:
+    assert change[0] in RECIPE
+    with pytest.raises(RubricError, match=why):
+        read_recipe(recipe_file(tmp_path, RECIPE.replace(*change)))
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_each_recipe_of_the_package_is_sound(name: str, tmp_path: Path) -> None:
+    """Its set is read whole, from a checkout that has every text, with the marks that the recipe expects in it."""
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.commit
+    checkout = tiny_checkout(tmp_path, recipe)
+    imported = parse_any(dump_plain(import_checkout(recipe, checkout)), name)
+    assert isinstance(imported, RubricSet)
+    assert [rubric.name for rubric in imported.rubrics] == recipe.summary["rubrics"]
+
+
+def tiny_checkout(folder: Path, recipe: Any) -> Path:
+    """A repository of the recipe's layout, with words of its own: each text holds what the recipe looks for."""
+    words: dict[str, list[str]] = {name: [f"Our own {name}."] for name in recipe.texts}
+    for rubric in recipe.rubrics:
+        first = next(part for part in rubric["prompt"] if isinstance(part, str))
+        marks = [*rubric.get("expects", ())]
+        for mark, roles in rubric.get("slots", {}).items():
+            marks += [mark] * (1 if isinstance(roles, str) else len(roles))
+        words[first] += [mark for mark in marks if mark not in words[first] or mark == "<image>"]
+        words[first] += [text for name in rubric.get("removes", ()) for text in words[name]]
+    texts = {name: " ".join([*some, *recipe.texts[name].replace]) for name, some in words.items()}
+    files: dict[str, Any] = {}
+    for name, source in recipe.texts.items():
+        place = files.setdefault(source.file, {})
+        if source.key:
+            _put(place, source.key, texts[name])
+        elif source.constant:
+            place[source.constant] = f"{source.constant} = {texts[name]!r}\n"
+        elif source.function:
+            body = (
+                f"{source.variable} = {texts[name]!r}\n    return ''" if source.variable else f"return {texts[name]!r}"
+            )
+            place[source.function] = f"def {source.function}():\n    {body}\n"
+        else:
+            files[source.file] = texts[name]
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        python = path.suffix == ".py"
+        text = content if isinstance(content, str) else "".join(content.values()) if python else json.dumps(content)
+        path.write_text(text, "utf-8")
+    return folder
+
+
+def _put(place: Any, key: tuple[str | int, ...], text: str) -> None:
+    """Into dictionaries and lists that grow as they are needed; JSON is YAML too."""
+    for part, following in zip(key, (*key[1:], None), strict=True):
+        if isinstance(part, int):
+            place.extend({} for _ in range(len(place), part + 1))
+        if following is None:
+            place[part] = text
+        elif isinstance(part, int):
+            place = place[part]
+        else:
+            place = place.setdefault(part, [] if isinstance(following, int) else {})
