@@ -26,6 +26,7 @@ VERBS = {
     "import-run": "Bring an exported run into a store.",
     "judge": "Judge one edit and print the answer.",
     "manifest": "Make a manifest of the results of GEdit-Bench or ImgEdit-Bench.",
+    "pairs": "Make pairs of edits to ask which of two is better.",
     "parse": "Hold one raw reply against its rubric's contract.",
     "probe": "Judge a judge: known-answer edits, and whether each factor falls with its own defect.",
     "ratings": "Bring people's ratings into the store.",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from editjudge.errors import UsageError
+from editjudge.orders import CHOICES, decide
 from editjudge.stats.bootstrap import DRAWS, IntervalEnds, mean_interval, tail, weights
 from editjudge.stats.columns import Column, Floats, Ints
 from editjudge.stats.preference import (
@@ -28,54 +28,12 @@ from editjudge.stats.preference import (
 )
 from editjudge.stats.statistic import Interval, Statistic
 
-Choice: TypeAlias = Literal["a", "b", "tie"]
-CHOICES: tuple[Choice, ...] = ("a", "b", "tie")
-
 COIN = 0.5
 """How often a judge that throws a coin in each order contradicts itself."""
 LEAST_LEFT = 0.05
 """Share of answers that must depend on what is shown for strengths to be given: below, noise is divided by it."""
 FARTHEST = 12.0
 """Log odds beyond which a fitted strength is infinite for all that the games say: one upset in 160,000."""
-
-
-class Decision(NamedTuple):
-    """What two answers to one question, in both orders, come to."""
-
-    verdict: Choice | None
-    """None where an order has no answer."""
-    flipped: bool = False
-    """One order says a, the other b: the judge goes by the place."""
-    half: bool = False
-    """One order says tie, the other a or b."""
-
-
-def decide(ab: str | None, ba: str | None) -> Decision:
-    """Both answers in the item's own naming, whatever the order that was shown."""
-    first, second = _choice(ab), _choice(ba)
-    if first is None or second is None:
-        return Decision(None)
-    if first == second:
-        return Decision(first)
-    half = "tie" in (first, second)
-    return Decision("tie", flipped=not half, half=half)
-
-
-def majority(answers: Iterable[str | None]) -> Choice | None:
-    """One answer for several repeats of one order: of a and b the more frequent, a tie where neither is; None where no
-    repeat was answered."""
-    given = [choice for answer in answers if (choice := _choice(answer)) is not None]
-    if not given:
-        return None
-    lead = given.count("a") - given.count("b")
-    ties = given.count("tie")
-    return "tie" if lead == 0 or ties >= max(given.count("a"), given.count("b")) else "a" if lead > 0 else "b"
-
-
-def _choice(answer: str | None) -> Choice | None:
-    if answer is None or answer in CHOICES:
-        return answer  # type: ignore[return-value]  # one of the three
-    raise UsageError(f"an answer is 'a', 'b' or 'tie', or None where there is none; found {answer!r}")
 
 
 @dataclass(frozen=True)

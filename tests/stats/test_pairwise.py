@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.errors import UsageError
+from editjudge.orders import CHOICES, decide, majority
 from editjudge.stats.active import next_games
-from editjudge.stats.pairwise import CHOICES, PairwiseSummary, decide, majority, summarise
+from editjudge.stats.pairwise import PairwiseSummary, summarise
 
 from .made import valid_json
 

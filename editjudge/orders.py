@@ -1,0 +1,51 @@
+"""Two outputs shown in both orders: what the two answers come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
+
+from editjudge.errors import UsageError
+
+Choice: TypeAlias = Literal["a", "b", "tie"]
+CHOICES: tuple[Choice, ...] = ("a", "b", "tie")
+SWAPPED: dict[str, Choice] = {"a": "b", "b": "a", "tie": "tie"}
+"""The answer in the item's own naming, where b was shown as the first output."""
+
+
+class Decision(NamedTuple):
+    """What two answers to one question, in both orders, come to."""
+
+    verdict: Choice | None
+    """None where an order has no answer."""
+    flipped: bool = False
+    """One order says a, the other b: the judge goes by the place."""
+    half: bool = False
+    """One order says tie, the other a or b."""
+
+
+def decide(ab: str | None, ba: str | None) -> Decision:
+    """Both answers in the item's own naming, whatever the order that was shown."""
+    first, second = _choice(ab), _choice(ba)
+    if first is None or second is None:
+        return Decision(None)
+    if first == second:
+        return Decision(first)
+    half = "tie" in (first, second)
+    return Decision("tie", flipped=not half, half=half)
+
+
+def majority(answers: Iterable[str | None]) -> Choice | None:
+    """One answer for several repeats of one order: of a and b the more frequent, a tie where neither is; None where no
+    repeat was answered."""
+    given = [choice for answer in answers if (choice := _choice(answer)) is not None]
+    if not given:
+        return None
+    a, b, ties = (given.count(choice) for choice in CHOICES)
+    return "tie" if a == b or ties >= max(a, b) else "a" if a > b else "b"
+
+
+def _choice(answer: str | None) -> Choice | None:
+    if answer is None or answer in CHOICES:
+        return answer  # type: ignore[return-value]  # one of the three
+    raise UsageError(f"an answer is 'a', 'b' or 'tie', or None where there is none; found {answer!r}")

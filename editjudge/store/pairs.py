@@ -1,0 +1,109 @@
+"""The pairs of a run: what each judge answered in each order, and what the answers come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from editjudge.errors import UsageError, near_miss
+from editjudge.orders import Choice, Decision, decide, majority
+
+if TYPE_CHECKING:
+    from editjudge.store.shards import Shards
+    from editjudge.store.store import RunRecord, Store
+
+ORDERS = ("ab", "ba")
+"""Variants of a pair's question: which output is shown first."""
+_FIELDS = ("item", "judge", "rubric", "rubric_hash", "status", "choices", "variant")
+
+
+@dataclass(frozen=True)
+class PairAnswers:
+    """One judge's answers to one pair, in the item's own naming."""
+
+    item: str
+    judge: str
+    """`SPEC@RUBRIC` where the judge was asked by several rubrics of pairs."""
+    orders: tuple[str, ...]
+    """Those that were asked."""
+    answers: Mapping[str, Mapping[str, Choice | None]]
+    """By factor and order; None where no repeat of the order was answered."""
+    statuses: Mapping[str, tuple[str, ...]]
+    """By order, those of all repeats."""
+
+    def decision(self, factor: str) -> Decision:
+        """With one order, its answer is the verdict."""
+        given = self.answers[factor]
+        if len(self.orders) == 1:
+            return Decision(given[self.orders[0]])
+        return decide(*(given[order] for order in ORDERS))
+
+
+def pair_answers(store: Store | Shards, run: RunRecord) -> list[PairAnswers]:
+    """Of every judge and pair of a run, in the order of the manifest; none where the run asks for scores alone."""
+    rows = [row for row in store.judgements(run, fields=_FIELDS) if row["variant"] in ORDERS]
+    return gathered(rows, _factors(store, run)) if rows else []
+
+
+def gathered(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, tuple[str, ...]]) -> list[PairAnswers]:
+    """Rows of judgements as answers to pairs; `factors` are those of each rubric, by its name."""
+    groups: dict[tuple[str, str, str], dict[str, list[Mapping[str, Any]]]] = {}
+    for row in rows:
+        place = row["judge"], row["rubric"], row["item"]
+        groups.setdefault(place, {}).setdefault(row["variant"], []).append(row)
+    rubrics: dict[str, set[str]] = {}
+    for judge, rubric, _ in groups:
+        rubrics.setdefault(judge, set()).add(rubric)
+    pairs = []
+    for (judge, rubric, item), orders in groups.items():
+        said = {key for members in orders.values() for row in members for key in row["choices"] or ()}
+        keys = factors.get(rubric) or tuple(sorted(said))
+        answers = {
+            factor: {
+                order: majority((row["choices"] or {}).get(factor) for row in members)
+                for order, members in orders.items()
+            }
+            for factor in keys
+        }
+        pairs.append(
+            PairAnswers(
+                item,
+                f"{judge}@{rubric}" if len(rubrics[judge]) > 1 else judge,
+                tuple(order for order in ORDERS if order in orders),
+                answers,
+                {order: tuple(row["status"] for row in members) for order, members in orders.items()},
+            )
+        )
+    return pairs
+
+
+def _factors(store: Store | Shards, run: RunRecord) -> dict[str, tuple[str, ...]]:
+    """The factors of each rubric of a run, by its name."""
+    hashes: Mapping[str, str] = run.spec.get("rubrics", {})
+    contents = store.rubrics()
+    return {
+        name: tuple(factor["key"] for factor in contents[hash_]["content"]["factors"])
+        for name, hash_ in hashes.items()
+        if hash_ in contents
+    }
+
+
+def item_verdicts(pairs: Iterable[PairAnswers]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What `items.jsonl` says of each pair, by its id: verdicts, what flipped with the order, and half ties."""
+    by_item: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        entry = by_item.setdefault(pair.item, {"verdict": {}, "flipped": {}, "half": {}})
+        decisions = {factor: pair.decision(factor) for factor in pair.answers}
+        entry["verdict"][pair.judge] = {factor: one.verdict for factor, one in decisions.items()}
+        entry["flipped"][pair.judge] = [factor for factor, one in decisions.items() if one.flipped]
+        entry["half"][pair.judge] = [factor for factor, one in decisions.items() if one.half]
+    yield from by_item.items()
+
+
+def ranking_factor(pairs: Iterable[PairAnswers], wanted: str | None = None) -> str:
+    """The factor that ranks: the one that is wanted, else `overall`, else the last of the rubric."""
+    factors = list(dict.fromkeys(factor for pair in pairs for factor in pair.answers))
+    if wanted is not None and wanted not in factors:
+        raise UsageError(f"no factor {wanted!r} in this run{near_miss(wanted, factors)} There are {', '.join(factors)}")
+    return wanted or ("overall" if "overall" in factors else factors[-1])
