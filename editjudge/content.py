@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple, Protocol
 Same = Literal["edit", "task"]
 """The very same edit; or the same thing to do, whoever did it."""
 
+_PAIR = ("edited_a", "edited_b")
+"""The outputs of a pair, which has no other."""
 _UNREAD = "unread:"
 """Opens the key of an edit of which some picture is known by its place alone."""
 
@@ -55,12 +57,14 @@ class Content:
 
     @classmethod
     def of(cls, item: StoredEdit) -> Content:
-        named = {"input": PictureDigest("group", item.group or item.item), "edited": PictureDigest("id", item.item)}
         pictures = {role: _picture(entry) for role, entry in item.images.items()}
+        named = {"input": PictureDigest("group", item.group or item.item)}
+        if not pictures.keys() & {*_PAIR}:
+            named["edited"] = PictureDigest("id", item.item)
         return cls({**named, **pictures}, item.instruction, item.model or "")
 
     def key(self, same: Same = "edit") -> str:
-        roles = ("input", "edited") if same == "edit" else ("input", "ground_truth", "mask")
+        roles = ("input", "edited", *_PAIR) if same == "edit" else ("input", "ground_truth", "mask")
         pictures = {role: self.pictures[role][:2] for role in roles if role in self.pictures}
         digest = hashlib.sha256(json.dumps([pictures, self.instruction], sort_keys=True).encode()).hexdigest()
         return _UNREAD + digest if any(how == "source" for how, _ in pictures.values()) else digest

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +25,9 @@ TEXT_ROLES = ("instruction", "referring_expression")
 
 OUTPUT_ROLES = ("edited", "edited_a", "edited_b")
 """Pictures that an editing model made: where one is missing, the model produced nothing."""
+
+PAIR_ROLES = ("edited_a", "edited_b")
+"""The two outputs of a pair."""
 
 MAX_PICTURES = 16
 """Pictures of one list: more than any published protocol shows, and few enough to fit into one request."""
@@ -83,6 +86,13 @@ class Edit:
         for part in rest:
             value = value.get(part) if isinstance(value, Mapping) else None
         return value
+
+    def with_outputs_swapped(self) -> Edit:
+        """The same pair with b in the place of a."""
+        a, b = PAIR_ROLES
+        others = {name: source for name, source in self.pictures.items() if name not in PAIR_ROLES}
+        turned = {a: self.pictures.get(b), b: self.pictures.get(a)}
+        return replace(self, pictures=others | {name: source for name, source in turned.items() if source is not None})
 
     def text(self, name: str) -> str:
         """The text of this name; empty where there is none."""

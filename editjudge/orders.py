@@ -1,4 +1,4 @@
-"""Two outputs shown in both orders: what the two answers come to."""
+"""Two outputs shown in both orders: whose answer a word is, and what two answers come to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,22 @@ from editjudge.errors import UsageError
 
 Choice: TypeAlias = Literal["a", "b", "tie"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "tie")
-SWAPPED: dict[str, Choice] = {"a": "b", "b": "a", "tie": "tie"}
+SWAPPED: dict[Choice, Choice] = {"a": "b", "b": "a", "tie": "tie"}
 """The answer in the item's own naming, where b was shown as the first output."""
+ORDERS = ("ab", "ba")
+"""Which output of a pair is shown first: variants of its question."""
+
+_SPELLINGS: dict[str, Choice] = {
+    **dict.fromkeys(("a", "a>b", "a is better", "image a", "output a", "edit a", "first", "1", "left"), "a"),
+    **dict.fromkeys(("b", "b>a", "b is better", "image b", "output b", "edit b", "second", "2", "right"), "b"),
+    **dict.fromkeys(("tie", "equal", "same", "neither", "both", "a=b", "draw", "0"), "tie"),
+    **dict.fromkeys(("both good", "both bad", "a=b=good", "a=b=bad"), "tie"),
+}
+
+
+def read_choice(word: str) -> Choice | None:
+    """Which of two outputs a word names, as people and published judges write it; None where that is unknown."""
+    return _SPELLINGS.get(word.strip().strip("[]").replace("_", " ").casefold())
 
 
 class Decision(NamedTuple):

@@ -270,13 +270,26 @@ def test_beside_the_field_itself_the_same_name_is_metadata(tmp_path: Path) -> No
     assert edits(jsonl(tmp_path, row))[0].metadata == {"prompt": "p", "edited_image": "e", "edited_at": "today"}
 
 
+def test_a_pair_has_two_outputs_and_two_models(tmp_path: Path) -> None:
+    said: list[str] = []
+    row = {"id": "a|b", "input": "a.png", "instruction": "x", "edited_b": "2.png", "edited_a": "1.png"}
+    (edit,) = edits(jsonl(tmp_path, row | {"model_a": "m", "model_b": "n"}), notify=said.append)
+    assert [(name, Path(str(source)).name) for name, source in edit.pictures.items()] == [
+        ("edited_a", "1.png"),
+        ("edited_b", "2.png"),
+    ]
+    assert edit.edited is None and edit.metadata == {"model_a": "m", "model_b": "n"} and said == []
+    turned = edit.with_outputs_swapped()
+    assert turned.picture("edited_a") == edit.picture("edited_b") and turned.with_outputs_swapped() == edit
+
+
 def test_what_may_be_meant_otherwise_is_only_asked(tmp_path: Path) -> None:
     said: list[str] = []
-    row = {"id": "a", "input": "a.png", "instruction": "x", "edited_a": "1.png", "edited_b": "2.png", "gt": "g.png"}
+    row = {"id": "a", "input": "a.png", "instruction": "x", "edited_x": "1.png", "edited_y": "2.png", "gt": "g.png"}
     (edit,) = edits(jsonl(tmp_path, row), notify=said.append)
-    assert edit.metadata == {"edited_a": "1.png", "edited_b": "2.png", "gt": "g.png"}
+    assert edit.metadata == {"edited_x": "1.png", "edited_y": "2.png", "gt": "g.png"}
     assert [message.split(": ", 1)[1] for message in said] == [
-        '"edited_a" is kept as metadata; did you mean "edited"?',
+        '"edited_x" is kept as metadata; did you mean "edited"?',
         '"gt" is kept as metadata; did you mean "ground_truth"?',
     ]
 

@@ -32,9 +32,9 @@ def command(shell: str, as_json: bool) -> None:
 
 def rubrics(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Built-in names and sets; files where none fits, which bash wants to hear of first."""
-    from editjudge.rubrics.files import COMPUTED, SETS, names
+    from editjudge.rubrics.files import COMPUTED, PAIRWISE, SETS, names
 
-    return [CompletionItem(incomplete, type="file"), *_items((*names(), *SETS, *COMPUTED), incomplete)]
+    return [CompletionItem(incomplete, type="file"), *_items((*names(), *SETS, *PAIRWISE, *COMPUTED), incomplete)]
 
 
 def judges(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -34,9 +34,9 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """The built-in rubrics and sets."""
-    from editjudge.rubrics.files import COMPUTED, SETS, load, names
+    from editjudge.rubrics.files import COMPUTED, PAIRWISE, SETS, load, names
 
-    rubrics = [load(name) for name in (*names(), *COMPUTED)]
+    rubrics = [load(name) for name in (*names(), *PAIRWISE, *COMPUTED)]
     if as_json:
         emit(
             {

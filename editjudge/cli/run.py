@@ -39,6 +39,13 @@ TOO_MANY_FAILED = 3
 @click.argument("manifest", type=click.Path(path_type=Path))
 @click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Times each question is asked.")
 @click.option("--fuse", is_flag=True, help="Ask a set in one question instead of rubric by rubric.")
+@click.option(
+    "--order",
+    type=click.Choice(["both", "given"]),
+    default="both",
+    show_default=True,
+    help="Of pairs: ask with a first and with b first, or once as the manifest names them.",
+)
 @click.option("--name", help="Name of the run; made from its contents without it.")
 @click.option("--rpm", type=Finite(min=0, min_open=True), help="Most requests per minute and judge.")
 @click.option("--tpm", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
@@ -73,6 +80,7 @@ def command(
     judges: tuple[str, ...],
     repeats: int,
     fuse: bool,
+    order: Any,
     layout: Any,
     store_place: str,
     name: str | None,
@@ -112,6 +120,7 @@ def command(
         repeats=repeats,
         layout=layout,
         fuse=fuse,
+        order=order,
         models=models,
         limit=limit,
         allow_outside=allow_outside,
@@ -178,7 +187,10 @@ def watched(job: Job, store: Store | Callable[[], Store], manner: RunOptions, *,
     edits = None if job.models else edits_in(job.manifest)
     if edits is not None and job.limit is not None:
         edits = min(edits, job.limit)
-    tasks = edits and edits * len(job.load_rubrics()) * len(job.judges) * job.repeats
+    rubrics = job.load_rubrics()
+    settings = job.question_settings(rubrics)
+    questions = sum(len(settings.orders_of(rubric)) for rubric in rubrics)
+    tasks = edits and edits * questions * len(job.judges) * job.repeats
     shown = watcher(tasks, quiet=quiet)
     manner = dataclasses.replace(manner, say=shown.say, observe=shown, control=lambda c: _on_interrupt(c, shown.say))
     try:

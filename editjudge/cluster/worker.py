@@ -25,7 +25,7 @@ from editjudge.rubrics.model import Rubric
 from editjudge.run.engine import Engine
 from editjudge.run.job import Job
 from editjudge.run.pace import JudgeDown, Permit, Persistence
-from editjudge.run.plan import Planner, QuestionSettings
+from editjudge.run.plan import Planner
 from editjudge.run.summary import RunTally
 from editjudge.store.batches import awaited
 from editjudge.store.claims import Claims
@@ -62,7 +62,7 @@ class Worker:
 
     def __init__(self, order: Order) -> None:
         self._order, self._id, self._conductor = order, uuid.uuid4().hex, order.conductor
-        self._shape = QuestionSettings(order.rubrics, order.job.repeats, order.job.layout)
+        self._shape = order.job.question_settings(order.rubrics)
         self._budget = ClusterBudget(order.budget, order.conductor, self._id)
         self._open_shelf = shelves(order.place, order.run, self._shape)
         self._engines: dict[int, _Engine] = {}

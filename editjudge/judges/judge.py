@@ -6,15 +6,18 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
-from editjudge.edit import Edit
+from editjudge.edit import PAIR_ROLES, Edit
 from editjudge.judgement import Exchange, Judgement, Status, Task
 from editjudge.media.cache import Encoded
 from editjudge.media.image import ImageLimits
+from editjudge.orders import ORDERS, SWAPPED, read_choice
 from editjudge.rubrics.contract import Failure, Remark, Verdict
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout, Question, ask
+
+T = TypeVar("T")
 
 Load = Callable[[str], Awaitable[Encoded]]
 """A picture of the edit by role, prepared for the judge that asks."""
@@ -48,8 +51,22 @@ class Work:
     def question(self) -> Question:
         return ask(self.rubric, self.edit, self.digests, self.layout)
 
+    @property
+    def order(self) -> Literal["ab", "ba"] | None:
+        """Of a pair: which output is shown first. The edit of this work has its outputs in that order."""
+        return self.task.variant if self.task.variant in ORDERS else None  # type: ignore[return-value]  # one of the two
+
+    def by_own_name(self, by_role: Mapping[str, T]) -> dict[str, T]:
+        """By the roles of the manifest, whatever the order shown."""
+        if self.order != "ba":
+            return dict(by_role)
+        turned = dict(zip(PAIR_ROLES, reversed(PAIR_ROLES), strict=True))
+        return {turned.get(role, role): value for role, value in by_role.items()}
+
     def judgement(self, status: Status, **fields: Any) -> Judgement:
-        """A judgement of this task with further fields."""
+        """A judgement of this task with further fields; choices between two outputs are given as they were shown."""
+        if self.order and (choices := fields.get("choices")):
+            fields["choices"] = {factor: self._own_choice(choice) for factor, choice in choices.items()}
         return Judgement(
             key=self.task.key,
             status=status,
@@ -57,10 +74,16 @@ class Work:
             rubric=self.task.rubric,
             rubric_hash=self.rubric.hash,
             repeat=self.task.repeat,
-            prepared=self.recipes,
+            prepared=self.by_own_name(self.recipes),
+            order=self.order,
             created=time.time(),
             **fields,
         )
+
+    def _own_choice(self, word: str) -> str:
+        choice = read_choice(word)
+        assert choice is not None, word  # noqa: S101  (a run takes no rubric with other words)
+        return SWAPPED[choice] if self.order == "ba" else choice
 
     def verdict(self, outcome: Verdict | Failure, exchanges: Iterable[Exchange], **fields: Any) -> Judgement:
         """The judgement that the last reply decides."""
@@ -84,9 +107,6 @@ class JudgingFailed(Exception):
     def __init__(self, error: Exception, **fields: Any) -> None:
         super().__init__(str(error))
         self.error, self.fields = error, fields
-
-
-T = TypeVar("T")
 
 
 class Pacing(Protocol):

@@ -13,16 +13,20 @@ from editjudge.errors import ManifestError
 from editjudge.judgement import Exchange, Judgement
 from editjudge.judges.judge import Load, Work
 from editjudge.media.image import ImageLimits
+from editjudge.orders import ORDERS
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
 from editjudge.rubrics.model import Rubric
 
 _Place = tuple[str, str, int]
+_ANY = ""
+"""The order of a line that names none."""
 
 
 class Replay:
-    """Repeats what a file of `{"item", "rubric", "reply", "repeat"?}` lines recorded.
+    """Repeats what a file of `{"item", "rubric", "reply", "repeat"?, "order"?}` lines recorded.
 
-    A further line for the same item, rubric and repeat is the next attempt.
+    A further line for the same item, rubric, repeat and order is the next attempt. The order is that of a pair, `ab`
+    (as without one) or `ba`; a reply names the outputs as they were shown.
     """
 
     limits: ImageLimits | None = None
@@ -33,15 +37,19 @@ class Replay:
         self._replies = _read(Path(path))
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
-        replies = self._replies.get((edit.id, rubric.name, repeat), [])
+        by_order = self._replies.get((edit.id, rubric.name, repeat), {})
+        replies = by_order.get(_ANY, []) if by_order.keys() <= {_ANY} else sorted(by_order.items())
         digest = hashlib.sha256(json.dumps(replies).encode()).hexdigest()
         # The item's id is what a recorded answer must echo, so here it can change the verdict.
         return {"judge": "replay", "item": edit.id, "replies": digest, "strict": self._strict}
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        replies = self._replies.get((work.edit.id, work.task.rubric, work.task.repeat))
+        by_order = self._replies.get((work.edit.id, work.task.rubric, work.task.repeat), {})
+        replies = by_order.get(work.order or _ANY) or by_order.get(_ANY if work.order == "ab" else "none")
         if not replies:
-            reason = Remark("no_recorded_reply", f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}')
+            shown = f", order {work.order}" if work.order else ""
+            message = f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}{shown}'
+            reason = Remark("no_recorded_reply", message)
             return work.judgement("unreachable", reasons=(reason,))
         exchanges: list[Exchange] = []
         for reply in replies:
@@ -53,21 +61,22 @@ class Replay:
         return work.verdict(outcome, exchanges)
 
 
-def _read(path: Path) -> dict[_Place, list[str]]:
-    replies: dict[_Place, list[str]] = {}
+def _read(path: Path) -> dict[_Place, dict[str, list[str]]]:
+    """By item, rubric and repeat, and then by order."""
+    replies: dict[_Place, dict[str, list[str]]] = {}
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    place, reply = _line(line, f"{path}:{number}")
-                    replies.setdefault(place, []).append(reply)
+                    place, order, reply = _line(line, f"{path}:{number}")
+                    replies.setdefault(place, {}).setdefault(order, []).append(reply)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise ManifestError(f"{path}: cannot be read as recorded replies: {why}") from None
     return replies
 
 
-def _line(line: str, where: str) -> tuple[_Place, str]:
+def _line(line: str, where: str) -> tuple[_Place, str, str]:
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -81,4 +90,7 @@ def _line(line: str, where: str) -> tuple[_Place, str]:
     repeat = row.get("repeat", 0)
     if type(repeat) is not int or repeat < 0:
         raise ManifestError(f'{where}: "repeat" must be a whole number from 0, found {repeat!r:.60}')
-    return (row["item"], row["rubric"], repeat), row["reply"]
+    order = row.get("order") or _ANY
+    if order not in (_ANY, *ORDERS):
+        raise ManifestError(f'{where}: "order" must be ab or ba, found {order!r:.60}')
+    return (row["item"], row["rubric"], repeat), order, row["reply"]

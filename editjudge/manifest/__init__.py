@@ -25,11 +25,12 @@ from editjudge.errors import ManifestError, near_miss
 from editjudge.manifest import columnar
 from editjudge.manifest.folder import folder_rows
 from editjudge.manifest.lines import csv_rows, jsonl
-from editjudge.manifest.reader import FIELDS, LABELS, LineError, NamedInputs, Notify, Reader, Row
+from editjudge.manifest.reader import FIELDS, LABELS, PAIR_LABELS, LineError, NamedInputs, Notify, Reader, Row
 
 __all__ = [
     "FIELDS",
     "LABELS",
+    "PAIR_LABELS",
     "LineError",
     "NamedInputs",
     "Notify",

@@ -7,15 +7,16 @@ import json
 import os
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from editjudge import measured
-from editjudge.edit import IMAGE_ROLES, Edit, ImageSource
+from editjudge.edit import OUTPUT_ROLES, PAIR_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError
-from editjudge.manifest import LABELS, LineError, Reader, Row, rows
+from editjudge.manifest import LABELS, PAIR_LABELS, LineError, Reader, Row, rows
 from editjudge.media import image as images
 
 if TYPE_CHECKING:
@@ -121,11 +122,10 @@ class _Facts:
         self._files: OrderedDict[Path, Future[_Fact]] = OrderedDict()
 
     def of(self, edit: Edit) -> dict[str, Future[_Fact]]:
-        sources = {role: getattr(edit, role) for role in IMAGE_ROLES}
-        return {role: self._fact(source) for role, source in sources.items() if source is not None}
+        return {role: self._fact(source) for role, source in edit.all_pictures().items()}
 
     def oddities(self, edit: Edit) -> Future[_Oddities]:
-        return self._threads.submit(_oddities, edit if self._pixels and self.measuring else None)
+        return self._threads.submit(_oddities, edit if self._pixels and self.measuring else None, _outputs(edit))
 
     def _fact(self, source: ImageSource) -> Future[_Fact]:
         if not isinstance(source, Path):
@@ -160,20 +160,27 @@ _Oddities: TypeAlias = list[tuple[str, str, str]]
 """Kind, field and words of what makes a picture no input or no edit."""
 
 
-def _oddities(edit: Edit | None) -> _Oddities:
+def _outputs(edit: Edit) -> tuple[str, ...]:
+    """The names of what models made: one output, or the two of a pair."""
+    return PAIR_ROLES if edit.edited is None and edit.pictures.keys() & {*PAIR_ROLES} else ("edited",)
+
+
+def _oddities(edit: Edit | None, outputs: Sequence[str]) -> _Oddities:
     """Of an edit whose pictures can be read; those that cannot are findings already."""
-    if edit is None or edit.edited is None:
+    if edit is None or all(edit.picture(role) is None for role in outputs):
         return []
     from editjudge.measured.degenerate import find_degenerate, find_flat, glance
 
-    try:
-        before, edited = glance(edit.input), glance(edit.edited)
-    except ImageError:
-        return []
-    blank = None if before is None else find_flat(before)
-    output = None if edited is None else find_degenerate(before, edited, edit.instruction)
-    odd = [("flat", "input", blank)] if blank else []
-    return odd + ([(output.kind, "edited", output.words)] if output else [])
+    odd: _Oddities = []
+    with suppress(ImageError):
+        before = glance(edit.input)
+        blank = None if before is None else find_flat(before)
+        for role in outputs:
+            edited = None if (source := edit.picture(role)) is None else glance(source)
+            output = None if edited is None else find_degenerate(before, edited, edit.instruction)
+            odd += [(output.kind, role, output.words)] if output else []
+        odd[:0] = [("flat", "input", blank)] if blank else []
+    return odd
 
 
 class _Look:
@@ -198,31 +205,40 @@ class _Look:
             self.add("empty_instruction", line, edit.id, "instruction", "is empty")
         if edit.input is None:
             self.add("missing_input", line, edit.id, "input", "is absent: most rubrics look at it")
-        if edit.edited is None:
-            self.add("missing_output", line, edit.id, "edited", "is absent: the model produced nothing")
+        outputs = _outputs(edit)
+        for role in outputs:
+            if edit.picture(role) is None:
+                self.add("missing_output", line, edit.id, role, "is absent: the model produced nothing")
         for role, fact in facts.items():
             self._file(line, edit, role, fact)
-        source, edited = facts.get("input"), facts.get("edited")
-        if edited and edited.digest:
-            self._repeated(line, edit, edited)
-            if source and source.digest:
-                self._pair(line, edit, source, edited)
+        if len(outputs) > 1:
+            self._two_outputs(line, edit, [facts.get(role) for role in outputs])
+        source = facts.get("input")
+        for role in outputs:
+            edited = facts.get(role)
+            if edited and edited.digest:
+                if len(outputs) == 1:  # of pairs, every output stands in several
+                    self._repeated(line, edit, edited)
+                if source and source.digest:
+                    self._pair(line, edit, role, source, edited)
         for kind, name, words in oddities.result():
             self.add(kind, line, edit.id, name, words)
 
     def _count(self, edit: Edit) -> None:
         self._audit.edits += 1
-        for counts, label in ((self._audit.models, edit.model), (self._audit.edit_types, edit.edit_type)):
-            counts[label or ""] = counts.get(label or "", 0) + 1
+        named = [edit.metadata.get(name) for name in PAIR_LABELS] if len(_outputs(edit)) > 1 else [edit.model]
+        for counts, labels in ((self._audit.models, named), (self._audit.edit_types, [edit.edit_type])):
+            for label in labels:
+                counts[str(label or "")] = counts.get(str(label or ""), 0) + 1
 
     def _file(self, line: int, edit: Edit, role: str, fact: _Fact) -> None:
-        name = images.name_of(getattr(edit, role))
-        if fact.missing and role == "edited":
+        name = images.name_of(edit.all_pictures()[role])
+        if fact.missing and role in OUTPUT_ROLES:
             self.add("missing_output", line, edit.id, role, f"{name} is not there: the model produced nothing")
         elif fact.missing:
             self.add("missing_file", line, edit.id, role, f"{name} is not there")
         elif fact.problem:
-            kind = "not_fetched" if isinstance(getattr(edit, role), str) else "broken_file"
+            kind = "not_fetched" if isinstance(edit.picture(role), str) else "broken_file"
             self.add(kind, line, edit.id, role, fact.problem)
 
     def _repeated(self, line: int, edit: Edit, edited: _Fact) -> None:
@@ -231,14 +247,24 @@ class _Look:
             message = f"the same picture as the output on {self._reader.unit} {first}"
             self.add("duplicate_output", line, edit.id, "edited", message)
 
-    def _pair(self, line: int, edit: Edit, source: _Fact, edited: _Fact) -> None:
+    def _two_outputs(self, line: int, edit: Edit, outputs: Sequence[_Fact | None]) -> None:
+        """What makes a pair no question."""
+        a, b = outputs
+        if a and b and a.pixels and a.pixels == b.pixels:
+            message = "shows the same picture as edited_a: neither can be better"
+            self.add("same_outputs", line, edit.id, "edited_b", message)
+        if (model := edit.metadata.get("model_a")) and model == edit.metadata.get("model_b"):
+            self.add("same_model", line, edit.id, "model_b", f"is {model!r:.80}, like model_a")
+
+    def _pair(self, line: int, edit: Edit, role: str, source: _Fact, edited: _Fact) -> None:
         if source.pixels == edited.pixels:
             how = "the same file" if source.digest == edited.digest else "another file with the same pixels"
-            self.add("no_op", line, edit.id, "edited", f"{how} as the input: nothing was edited")
+            self.add("no_op", line, edit.id, role, f"{how} as the input: nothing was edited")
         if source.shown != edited.shown:
             (width, height), (wide, high) = source.shown, edited.shown
-            self.add("size_change", line, edit.id, "edited", f"{width} x {height} became {wide} x {high}")
-        self._contradiction(line, edit, source, edited)
+            self.add("size_change", line, edit.id, role, f"{width} x {height} became {wide} x {high}")
+        if role == "edited":
+            self._contradiction(line, edit, source, edited)
 
     def _contradiction(self, line: int, edit: Edit, source: _Fact, edited: _Fact) -> None:
         labels = {name: getattr(edit, name) for name in LABELS} | dict(edit.metadata)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, TEXT_ROLES, Edit, ImageSource
+from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, PAIR_ROLES, TEXT_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError, ManifestError
 from editjudge.media import image as images
 
@@ -23,6 +23,8 @@ Notify = Callable[[str], None]
 
 LABELS = ("model", "edit_type", "group")
 FIELDS = ("id", *IMAGE_ROLES, *TEXT_ROLES, *LABELS)
+PAIR_LABELS = ("model_a", "model_b")
+"""Whose the two outputs of a pair are; kept as metadata."""
 _TEXTS = (*TEXT_ROLES, *LABELS)
 
 _MAX_ID = 512
@@ -86,7 +88,8 @@ class Reader:
         """What the numbers count."""
         self.notify = notify or _log
         self._allow_outside, self._allow_urls = allow_outside, allow_urls
-        self._named = named or NamedInputs()
+        named = named or NamedInputs()
+        self._named = named._replace(pictures=named.pictures | {*PAIR_ROLES})
         self.pictures = frozenset({*IMAGE_ROLES, *self._named.pictures})
         """Columns that hold pictures."""
         self._ids: dict[bytes, int] = {}
@@ -116,7 +119,7 @@ class Reader:
                 for name in _TEXTS
             ]
             further: dict[str, ImageSource] = {}
-            for name in self._named.pictures:
+            for name in sorted(self._named.pictures):
                 if (value := take(name, None)) is not None:
                     further |= self._images(line, name, value)
             for name in self._named.texts:
@@ -147,7 +150,8 @@ class Reader:
     def _look_at_names(self, line: int, shape: tuple[str, ...]) -> None:
         """A misspelt `edited` would be a model that produced nothing, a thousand times over."""
         self._seen.update(shape)
-        others = [key for key in shape if key not in FIELDS and key not in self.pictures | self._named.texts]
+        known = {*FIELDS, *PAIR_LABELS, *self.pictures, *self._named.texts}
+        others = [key for key in shape if key not in known]
         absent = [name for name in FIELDS if name not in self._seen]
         for name in absent:
             if name in _MUST_NOT_BE_MISSPELT and (wrote := _meant(name, others)):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from editjudge.edit import Edit, ImageSource
+from editjudge.edit import PAIR_ROLES, Edit, ImageSource
 from editjudge.judgement import Judgement
 from editjudge.judges.judge import Load, Work
 from editjudge.judges.pixels import READABLE, cores, opened
@@ -59,6 +59,8 @@ class Measured:
         }
 
     async def judge(self, work: Work, load: Load) -> Judgement:
+        if work.rubric.pairwise:
+            return await self._compared(work, load)
         key, pixels = _key(work), sum(width * height for width, height in work.sizes.values())
         self._wanted[key] += 1
         try:
@@ -85,24 +87,51 @@ class Measured:
             return work.judgement("abstained", **said)
         return work.judgement("ok", scores=found.scores, justifications=found.justifications, **said)
 
-    async def _subject(self, work: Work, load: Load) -> Subject:
+    async def _compared(self, work: Work, load: Load) -> Judgement:
+        """Which of two outputs has the better scores; the same in both orders, since each is measured alone."""
+        from editjudge.measured.preference import compare
+
+        subjects = [await self._subject(work, load, role) for role in PAIR_ROLES]
+        for subject, role in zip(subjects, PAIR_ROLES, strict=True):
+            for shown in ("input", "edited"):
+                if shown in subject.broken:
+                    raise subject.broken[shown]
+            if not {"input", "edited"} <= subject.pictures.keys():
+                absent = role if "input" in subject.pictures else "input"
+                reason = f"the {absent} is needed to measure, and is absent"
+                return work.judgement("abstained", abstained={f.key: reason for f in work.rubric.factors})
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._pool, compare, work.rubric, *subjects, self._calibration)
+        kept = {"abstained": found.abstained, "evidence": {"scores": found.scores_by(work.order)}}
+        if not found.choices:
+            return work.judgement("abstained", **kept)
+        return work.judgement("ok", choices=found.choices, justifications=found.justifications, **kept)
+
+    async def _subject(self, work: Work, load: Load, output: str = "edited") -> Subject:
         """The measured pictures, once for all rubrics that ask about the same edit at about the same time."""
-        key = _key(work)
+        key = _key(work, output)
         if key not in self._subjects:
-            self._subjects[key] = asyncio.ensure_future(self._measure(work, load))
+            self._subjects[key] = asyncio.ensure_future(self._measure(work, load, output))
             while len(self._subjects) > _KEPT:
                 self._subjects.popitem(last=False)
         # A caller that is cancelled must not cancel what others wait for.
         return await asyncio.shield(self._subjects[key])
 
-    async def _measure(self, work: Work, load: Load) -> Subject:
-        encoded = {role: await load(role) for role in work.digests}
+    async def _measure(self, work: Work, load: Load, output: str) -> Subject:
+        encoded = {name: await load(role) for role, name in _roles(work, output).items()}
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, _decoded, encoded, work.edit.instruction)
 
 
-def _key(work: Work) -> tuple[Any, ...]:
-    return tuple(sorted(work.digests.items())), work.edit.instruction
+def _roles(work: Work, output: str) -> dict[str, str]:
+    """The pictures of one output, and what they are to it: the others of a pair are none of its business."""
+    others = {*PAIR_ROLES} - {output} if output in PAIR_ROLES else set()
+    return {role: "edited" if role == output else role for role in work.digests if role not in others}
+
+
+def _key(work: Work, output: str = "edited") -> tuple[Any, ...]:
+    pictures = {name: work.digests[role] for role, name in _roles(work, output).items()}
+    return tuple(sorted(pictures.items())), work.edit.instruction
 
 
 def _decoded(encoded: Mapping[str, Encoded], instruction: str) -> Subject:

@@ -51,6 +51,8 @@ def names() -> list[str]:
     return ["preservation", "quality", "fidelity", "reference", "lighting", "compliance"]
 
 
+PAIRWISE = ("preference",)
+"""Built-in rubrics that ask which of two edits is better."""
 COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
 """Built-in rubrics that nobody is asked: a program computes what they name."""
 
@@ -115,7 +117,7 @@ def load(word: str) -> Rubric:
 
 def load_any(word: str) -> Rubric | RubricSet:
     """As `load`, or the set that a file holds."""
-    if word in names() or word in COMPUTED:
+    if word in names() or word in (*PAIRWISE, *COMPUTED):
         return _builtin(word)
     file, mark, member = word.rpartition("#")
     if mark and (Path(file).suffix in (".yaml", ".yml") or os.path.isfile(file)) and not os.path.isfile(word):
@@ -125,7 +127,7 @@ def load_any(word: str) -> Rubric | RubricSet:
         return read_any(path)
     if word in SETS:
         raise UnknownRubric(f'"{word}" is a set; here one rubric is wanted, such as {SETS[word][0]}')
-    known = [*names(), *SETS, *COMPUTED]
+    known = [*names(), *SETS, *PAIRWISE, *COMPUTED]
     raise UnknownRubric(
         f'no rubric is called "{_shown(word)}"{near_miss(word, known)} '
         f"Built in: {', '.join(known)}; or give the path of a YAML file."

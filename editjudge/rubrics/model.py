@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
+from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES
 from editjudge.rubrics.conditions import parse_when
 from editjudge.rubrics.strict_json import OtherNumber
 
@@ -434,6 +434,11 @@ class Rubric:
     def factor(self, key: str) -> Factor:
         """The factor of this key; raises `StopIteration` where there is none."""
         return next(factor for factor in self.factors if factor.key == key)
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether it shows two outputs and asks which of them is better."""
+        return {*PAIR_ROLES} <= {*self.images}
 
     @property
     def chooses(self) -> bool:

@@ -75,7 +75,7 @@ def forecast(
 
 async def _forecast(job: Job, store_place: str, rates: Rates, needs_keys: bool) -> tuple[list[Estimate], Todo]:
     job.check(whole=False)
-    shape = QuestionSettings(job.load_rubrics(), job.repeats, job.layout)
+    shape = job.question_settings(job.load_rubrics())
     costs = Costs(job.options, None, job.judges)
     exists = "://" in store_place or Path(store_place).exists()
     drawn, total = _draw(job)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from editjudge import manifest
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, column_of
@@ -26,6 +26,7 @@ from editjudge.judges.registry import Options, check_answers, open_judge
 from editjudge.manifest import NamedInputs
 from editjudge.media.cache import DigestCache, ImageCache, PictureReader
 from editjudge.media.image import fetch, name_of
+from editjudge.orders import ORDERS
 from editjudge.rubrics.files import SETS, load_one, load_set, resolve
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import Layout
@@ -43,6 +44,8 @@ from editjudge.store.store import RunRecord, Store
 
 T = TypeVar("T")
 
+Order = Literal["both", "given"]
+
 _FIRST = 1_000
 """Edits among which a picture must exist before anything is stored: many may share one that is missing."""
 _CACHED = 10_000
@@ -59,6 +62,8 @@ class Job:
     repeats: int = 1
     layout: Layout = "images-first"
     fuse: bool = False
+    order: Order = "both"
+    """In which pairs are shown: both ways, or as the manifest names them alone."""
     models: tuple[str, ...] = ()
     """Only edits of these; all where none is named."""
     limit: int | None = None
@@ -91,6 +96,9 @@ class Job:
         """The sets of one's own among the rubrics, as a run keeps them, by name."""
         sets = [loaded for word in self.rubrics if word not in SETS and (loaded := load_set(word))]
         return {one.name: one.spec() for one in sets}
+
+    def question_settings(self, rubrics: Sequence[Rubric]) -> QuestionSettings:
+        return QuestionSettings(rubrics, self.repeats, self.layout, ORDERS[: 1 if self.order == "given" else 2])
 
     def edits(self) -> Iterator[Edit]:
         cached = self._cache.get(self._state())
@@ -203,6 +211,7 @@ class Job:
             "options": self.options.frozen(),
             # One is a word and several a list, so that a run of one condition is the run it was.
             **({"where": all_of if all_of[1:] else all_of[0]} if (all_of := sorted(set(self.where))) else {}),
+            **({"order": self.order} if self.order == "given" else {}),
             **({"models": sorted(set(self.models))} if self.models else {}),
             **({"sets": sets} if (sets := self.sets()) else {}),
         }
@@ -219,6 +228,7 @@ class Job:
             repeats=spec["repeats"],
             layout=spec["layout"],
             fuse=spec["fuse"],
+            order=spec.get("order", "both"),
             models=tuple(spec.get("models", ())),
             limit=spec["limit"],
             where=(where,) if isinstance(where := spec.get("where", ()), str) else tuple(where),
@@ -290,7 +300,7 @@ async def execute(job: Job, store: Store | Callable[[], Store], options: RunOpti
 
         return await execute_on(options.cluster, job, store, options)
     rubrics = job.load_rubrics()
-    settings = QuestionSettings(rubrics, job.repeats, job.layout)
+    settings = job.question_settings(rubrics)
     Costs(job.options, options.budget, job.judges, batch=options.batch)  # raises where a budget cannot be kept
     budget = Budget(options.budget)
     async with AsyncExitStack() as resources:
@@ -333,7 +343,9 @@ def conclude(store: Store, run: RunRecord, rubrics: Sequence[Rubric], control: R
     if isinstance(store, Store):  # and no folder of shards, which is held against nothing before it is imported
         hold_against_evidence(store, run)
     rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
-    summary = summarise(rows, {rubric.name: [factor.key for factor in rubric.factors] for rubric in rubrics})
+    # No mean is formed of choices.
+    factors = {rubric.name: [] if rubric.chooses else [factor.key for factor in rubric.factors] for rubric in rubrics}
+    summary = summarise(rows, factors)
     if failed := [status for status in summary.statuses if is_failure(status)]:
         summary.reasons = commonest(store.judgements(run, fields=("item", "status", "reasons"), status=failed))
     ending = control.stopping or "finished"

@@ -24,6 +24,7 @@ from editjudge.judgement import DONE, Judgement, Status, Task
 from editjudge.judges.judge import Judge, Work
 from editjudge.media.cache import DigestCache, KnownImage, PictureReader
 from editjudge.media.image import is_url, name_of, plan
+from editjudge.orders import ORDERS, read_choice
 from editjudge.rubrics.conditions import applies
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
@@ -55,15 +56,35 @@ class QuestionSettings:
     rubrics: Sequence[Rubric]
     repeats: int = 1
     layout: Layout = "images-first"
+    orders: tuple[str, ...] = ORDERS
+    """In which pairs are shown."""
 
     def __post_init__(self) -> None:
-        if words := [rubric.name for rubric in self.rubrics if rubric.chooses]:
-            raise UsageError(f"{', '.join(words)}: asks for choices between outputs, which no run can ask for yet")
+        for rubric in self.rubrics:
+            if rubric.pairwise:
+                _check_choices(rubric)
+            elif rubric.chooses:
+                raise UsageError(f"{rubric.name}: asks for choices about one output, which no run can ask for yet")
+
+    def orders_of(self, rubric: Rubric) -> tuple[str, ...]:
+        """The orders in which a rubric is asked: of one output there is one, without a name."""
+        return self.orders if rubric.pairwise else ("",)
 
     @functools.cached_property
     def stages(self) -> list[list[Rubric]]:
         """The rubrics in the order in which they can be asked: those that are told of an answer come after it."""
         return stages(self.rubrics)
+
+
+def _check_choices(rubric: Rubric) -> None:
+    for factor in rubric.factors:
+        choices = [read_choice(word) for word in factor.scale.choices]
+        if not {"a", "b"} <= {*choices} or None in choices:
+            found = ", ".join(factor.scale.choices) or factor.scale.words
+            raise UsageError(
+                f"{rubric.name}: shows two outputs, and {factor.key} asks for {found}; expected the choices a and b, "
+                "and tie where it may be one"
+            )
 
 
 Answers = Callable[[Work], Judgement | None]
@@ -107,9 +128,11 @@ class _View(NamedTuple):
     problem: tuple[Status, Remark] | None = None
 
 
-def _views(rubric: Rubric, edit: Edit) -> list[_View]:
+def _views(rubric: Rubric, edit: Edit, orders: Sequence[str] = ORDERS) -> list[_View]:
     if not applies(rubric.when, edit):
         return []
+    if rubric.pairwise:
+        return [_View(order, edit.with_outputs_swapped() if order == "ba" else edit) for order in orders]
     if not rubric.for_each:
         return [_View("", edit)]
     elements = edit.listed(rubric.for_each)
@@ -132,15 +155,16 @@ class _EditQuestions:
 
     def __init__(self, edit: Edit, shape: QuestionSettings, judge: Judge, look: Look, answers: Answers) -> None:
         self._edit, self._shape, self._judge, self._look, self._answers = edit, shape, judge, look, answers
-        self._seen: dict[tuple[tuple[str, ...], int], _Seen] = {}
+        self._seen: dict[tuple[tuple[str, ...], int, bool], _Seen] = {}
         self._before: dict[str, list[Work]] = {}
         """The works of rubrics that others are told of, by name."""
 
     def of(self, rubric: Rubric) -> Iterator[Work]:
-        which = _roles(self._edit, rubric, self._judge)
-        for view in _views(rubric, self._edit):
+        for view in _views(rubric, self._edit, self._shape.orders):
+            roles, needed = _roles(view.edit, rubric, self._judge)
+            which = roles, needed, view.variant == "ba"
             if which not in self._seen:
-                self._seen[which] = _see(self._edit, *which, self._judge, self._look)
+                self._seen[which] = _see(view.edit, roles, needed, self._judge, self._look)
             repeats = range(self._shape.repeats * rubric.samples)
             for some, told in self._told(rubric, view, repeats) if rubric.after else [(repeats, view)]:
                 yield from _of_one(told, rubric, self._shape, self._judge, self._seen[which], some)
@@ -221,6 +245,9 @@ def _of_one(
         "images": seen.images,
         "texts": {role: edit.text(role) for role in rubric.texts},
     }
+    if rubric.pairwise:
+        # B|A with B first shows what A|B with A second does, and names it otherwise.
+        question["order"] = view.variant
     if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
         question["problem"] = [problem[0], problem[1].message]
     for repeat in repeats:
@@ -382,7 +409,7 @@ class Planner:
                 some, batch = batch[:count], batch[count:]
                 shown: dict[str, dict[str, str]] = {edit.id: {} for edit in some}
                 for work in planned:
-                    shown[work.edit.id].update(work.digests)
+                    shown[work.edit.id].update(work.by_own_name(work.digests))
                 items = [item_of(edit, digests_of(edit, digests, shown[edit.id])) for edit in some]
                 self._store.save_digests(digests.dump())
                 edits_before = self._store.add_items(self._run, items, edits_before)

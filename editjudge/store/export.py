@@ -16,6 +16,7 @@ import editjudge
 from editjudge.errors import ManifestError
 from editjudge.judgement import factor_values
 from editjudge.store import contradictions, schema
+from editjudge.store.pairs import item_verdicts, pair_answers
 from editjudge.store.store import ROW_FIELDS, RunRecord, Store, kept_replies
 
 COLUMNS = (
@@ -53,8 +54,10 @@ def _items(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
     from editjudge.store.set_scores import run_set_scores
 
     scores = run_set_scores(store, run)
+    verdicts = dict(item_verdicts(pair_answers(store, run)))
     for item in store.items(run):
-        yield dataclasses.asdict(item) | ({} if scores is None else {"set_scores": scores.get(item.item, {})})
+        published = {} if scores is None else {"set_scores": scores.get(item.item, {})}
+        yield dataclasses.asdict(item) | published | verdicts.get(item.item, {})
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:

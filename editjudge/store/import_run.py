@@ -53,6 +53,10 @@ class RemarkRow(_Row):
     factor: Text | None = None
 
 
+DERIVED = ("verdict", "flipped", "half")
+"""Of items.jsonl: what follows from the judgements, and is worked out anew."""
+
+
 class _Item(_Row):
     item: Text
     model: Text | None
@@ -62,6 +66,11 @@ class _Item(_Row):
     referring_expression: Text
     images: dict[Text, dict[Text, Text | None]]
     metadata: Document
+
+    @model_validator(mode="before")
+    @classmethod
+    def without_what_is_derived(cls, row: Any) -> Any:
+        return {name: row[name] for name in row if name not in DERIVED} if isinstance(row, dict) else row
 
     @model_validator(mode="after")
     def a_picture_lies_somewhere(self) -> _Item:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from editjudge.errors import UsageError, near_miss
-from editjudge.orders import Choice, Decision, decide, majority
+from editjudge.orders import ORDERS, Choice, Decision, decide, majority
 
 if TYPE_CHECKING:
     from editjudge.store.shards import Shards
     from editjudge.store.store import RunRecord, Store
 
-ORDERS = ("ab", "ba")
-"""Variants of a pair's question: which output is shown first."""
 _FIELDS = ("item", "judge", "rubric", "rubric_hash", "status", "choices", "variant")
 
 

@@ -69,13 +69,13 @@ def test_list_names_every_rubric_and_set(rubric: Call) -> None:
     done = rubric("list")
     assert done.code == 0 and not done.err
     starts = [line.split()[0] for line in done.out.splitlines() if not line.startswith(" ")]
-    assert starts == [*files.names(), *files.COMPUTED, *files.SETS]
+    assert starts == [*files.names(), *files.PAIRWISE, *files.COMPUTED, *files.SETS]
 
 
 def test_list_as_json_has_each_contract_and_the_sets(rubric: Call) -> None:
     document = rubric("list", "--json").document
     assert document["sets"] == {"online": ["preservation", "quality", "fidelity"], "offline": ["reference"]}
-    assert [one["name"] for one in document["rubrics"]] == [*files.names(), *files.COMPUTED]
+    assert [one["name"] for one in document["rubrics"]] == [*files.names(), *files.PAIRWISE, *files.COMPUTED]
     for one in document["rubrics"]:
         assert one == {**files.load(one["name"]).contract(), "description": files.load(one["name"]).description}
 

@@ -59,7 +59,7 @@ def test_every_builtin_loads_and_accepts_its_own_example(name: str) -> None:
 
 
 def test_the_folder_and_the_list_name_the_same_builtins() -> None:
-    assert {path.stem for path in files.BUILTIN.glob("*.yaml")} == {*files.names(), *files.COMPUTED}
+    assert {path.stem for path in files.BUILTIN.glob("*.yaml")} == {*files.names(), *files.PAIRWISE, *files.COMPUTED}
 
 
 def test_a_users_file_works_wherever_a_name_does(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_two_different_rubrics_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_an_unknown_name_gets_the_nearest_one_and_the_list() -> None:
     with pytest.raises(RubricError, match=r'no rubric is called "qualty"; did you mean "quality"\?.*online') as caught:
         files.load("qualty")
-    assert all(name in str(caught.value) for name in [*files.names(), *files.SETS, *files.COMPUTED])
+    assert all(name in str(caught.value) for name in [*files.names(), *files.SETS, *files.PAIRWISE, *files.COMPUTED])
 
 
 def test_a_set_where_one_rubric_is_wanted_is_called_a_set() -> None:

@@ -49,7 +49,7 @@ def template(text: str, *slots: Slot, braces: Any = "literal") -> dict[str, Any]
     return {"template": Template(text, slots, braces=braces)}
 
 
-@pytest.mark.parametrize("name", [*files.names(), *files.SETS, *files.COMPUTED])
+@pytest.mark.parametrize("name", [*files.names(), *files.SETS, *files.PAIRWISE, *files.COMPUTED])
 def test_the_builtins_are_clean(name: str) -> None:
     assert lint(files.load_one(name)) == []
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editjudge.errors import UsageError
@@ -172,6 +172,7 @@ def test_no_pair_is_no_error() -> None:
     valid_json(nothing)
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("xyz"), answers, answers), max_size=25))
 def test_any_answers_give_valid_json_and_counts_that_add_up(
     rows: list[tuple[str, str, str | None, str | None]],
