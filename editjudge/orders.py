@@ -17,7 +17,7 @@ ORDERS = ("ab", "ba")
 _SPELLINGS: dict[str, Choice] = {
     **dict.fromkeys(("a", "a>b", "a is better", "image a", "output a", "edit a", "first", "1", "left"), "a"),
     **dict.fromkeys(("b", "b>a", "b is better", "image b", "output b", "edit b", "second", "2", "right"), "b"),
-    **dict.fromkeys(("tie", "equal", "same", "neither", "both", "a=b", "draw", "0"), "tie"),
+    **dict.fromkeys(("tie", "equal", "same", "a=b", "draw"), "tie"),
     **dict.fromkeys(("both good", "both bad", "a=b=good", "a=b=bad"), "tie"),
 }
 

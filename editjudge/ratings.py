@@ -20,9 +20,10 @@ RATING = ("item", "rater", "factor", "score")
 SCORE = ("item", "judge", "factor", "score")
 VOTES = {
     "a": "A", "b": "B", "tie": "tie",
+    "both_bad": "tie", "both bad": "tie",
     "[[a>b]]": "A", "[[b>a]]": "B", "[[a=b=good]]": "tie", "[[a=b=bad]]": "tie",
 }  # fmt: skip
-"""How a vote is written, in any case: plainly, or as arenas have their judges answer."""
+"""How a vote is written, in any case: plainly, or as arenas have their judges answer. That both are bad is a tie."""
 GUESSED = "guessed"
 """The status of a score that the source says it made up where it could not read an answer."""
 
@@ -141,6 +142,26 @@ def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Prefere
         votes |= {name.removeprefix("vote:"): cell for name, cell in row.items() if name.startswith("vote:")}
         pair = file.word(line, row, names[0]), file.word(line, row, names[1])
         yield line, Preference(pair, human, _origin(row).group, {judge: _vote(said) for judge, said in votes.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class PairRating:
+    """Which output of a pair one person prefers."""
+
+    item: str
+    rater: str
+    vote: str
+
+
+def read_pair_ratings(path: Path) -> Iterator[tuple[int, PairRating]]:
+    """Line by line: `item` (or `id`, as in a manifest of pairs), `preference` and, if it is known, `rater`."""
+    for line, row, file in _table(path, ()):
+        name = "item" if "item" in row else "id"
+        people = "human_preference" if "human_preference" in row else "preference"
+        vote = _vote(row.get(people))
+        if vote is None:
+            raise file.reader.wrong(line, people, f"found {row.get(people)!r:.80}, expected A, B, tie or both_bad")
+        yield line, PairRating(file.word(line, row, name), str(row.get("rater") or ""), vote)
 
 
 def _vote(said: object) -> str | None:

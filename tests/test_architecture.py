@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "judges": {"edit", "errors", "judgement", "measured", "media", "metrics", "orders", "rubrics"},
     "measured": {"edit", "errors", "judgement", "judges", "media", "rubrics"},
     "metrics": {"edit", "errors", "judgement", "judges", "measured", "media", "rubrics"},
-    "store": {"content", "errors", "judgement", "orders", "rubrics"},
+    "store": {"content", "edit", "errors", "judgement", "orders", "rubrics"},
     "run": {
         *("cluster", "content", "edit", "errors", "judgement", "judges", "manifest", "measured", "media"),
         *("orders", "rubrics", "store"),

@@ -11,13 +11,14 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.reading import as_option, load_run, need_statistics, of_option, show
+from editjudge.cli.reading import as_option, load_pair_run, load_run, need_statistics, of_option, show
 from editjudge.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from editjudge.ratings import Origin
+    from editjudge.report.pairwise import PairRun
     from editjudge.report.run_data import Of, RunData
     from editjudge.stats.columns import Ratings, Scores
 
@@ -39,7 +40,8 @@ FILE = click.Path(path_type=Path)
     "preferences_file",
     type=FILE,
     help="Pairs of edits of RUN and which one people prefer: a, b, preference (A, B or tie), group. Without RUN: "
-    "model_a, model_b and votes of judges (columns vote:NAME, or an object judge_votes).",
+    "model_a, model_b and votes of judges (columns vote:NAME, or an object judge_votes). With a RUN of pairs: item (or "
+    "id), preference (A, B, tie or both_bad) and, if known, rater.",
 )
 @as_option
 @click.option("--with-guessed", is_flag=True, help="Count scores that the file marks as guessed.")
@@ -125,6 +127,9 @@ def _preferences(run: str | None, file: Path, of: Of, store_place: str, as_json:
     from editjudge.ratings import read_preferences
     from editjudge.report.preference import preferred, tables
 
+    if run is not None and (asked_pairs := load_pair_run(store_place, run)):
+        _pair_preferences(asked_pairs, file, as_json)
+        return
     rows = list(read_preferences(file, of_run=run is not None))
     pairs, lead = [one for _, one in rows], []
     judged = load_run(store_place, run, of=of) if run is not None else None
@@ -147,6 +152,27 @@ def _preferences(run: str | None, file: Path, of: Of, store_place: str, as_json:
         emit({**counts, **found.as_json()})
     else:
         show(lead, tables(found))
+
+
+def _pair_preferences(pairs: PairRun, file: Path, as_json: bool) -> None:
+    """A run that was asked about pairs, beside people who were."""
+    from editjudge.ratings import read_pair_ratings
+    from editjudge.report.preference import pair_tables, preferred_pairs
+
+    rows = list(read_pair_ratings(file))
+    known = [rating for _, rating in rows if rating.item in pairs.origins]
+    lead = pairs.lead()
+    if len(known) < len(rows):
+        line, item = next((line, one.item) for line, one in rows if one.item not in pairs.origins)
+        first = safe(f"{file}:{line}: found {item!r:.80}, which is no pair of the run")
+        if not known:
+            raise InputError(f"{first}, nor is any other; expected ids of pairs, such as {next(iter(pairs.origins))!r}")
+        lead.append(f"{len(rows) - len(known):,} of {len(rows):,} votes are left out; the first at {first}")
+    found = preferred_pairs(known, pairs)
+    if as_json:
+        emit({"votes": len(rows), "left_out": len(rows) - len(known), **found.as_json()})
+    else:
+        show(lead, pair_tables(found))
 
 
 def _ratings(file: Path | None, store_place: str, judged: RunData | None) -> tuple[Ratings, dict[str, Origin]]:

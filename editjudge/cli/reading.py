@@ -17,6 +17,7 @@ from editjudge.cli.output import safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
+    from editjudge.report.pairwise import PairRun
     from editjudge.report.run_data import Of, RunData
     from editjudge.report.tables import Table
     from editjudge.store.shards import Shards
@@ -52,9 +53,24 @@ def load_run(place: str, word: str, by: Sequence[str] = (), *, pairing: bool = F
     """A run of the store, or in a folder of shards."""
     need_statistics()
     from editjudge.report.run_data import load
+    from editjudge.store.pairs import pair_factors
 
     with open_source(place, word) as source:
+        if pair_factors(source, found := source.find_run(word)):
+            raise UsageError(
+                f"run {safe(found.name)} asks which of two edits is better, and has no scores; `editjudge report` has "
+                "its win rates and strengths, `editjudge agree --preferences` holds it against people"
+            )
         return load(source, word, by, pairing=pairing, of=of)
+
+
+def load_pair_run(place: str, word: str) -> PairRun | None:
+    """A run of pairs; None where the run asks for scores."""
+    need_statistics()
+    from editjudge.report.pairwise import load_pairs
+
+    with open_source(place, word) as source:
+        return load_pairs(source, word)
 
 
 def open_source(place: str, word: str) -> Store | Shards:

@@ -9,10 +9,11 @@ import click
 
 from editjudge.cli.options import NewFile, open_store, run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.reading import as_option, load_run, names_folder, of_option, show
+from editjudge.cli.reading import as_option, load_pair_run, load_run, names_folder, of_option, show
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
+    from editjudge.report.pairwise import PairRun
     from editjudge.report.run_data import Of
 
 FORMS = {".html": "html", ".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
@@ -50,6 +51,8 @@ def command(
     full precision. HTML is one file with charts and the edits worth looking at, and compares judges with the ratings
     of the store, as `agree` does. Two to four models are also compared pair by pair, as `compare` does, in every
     format but CSV and the terminal.
+
+    Of a run of pairs: verdicts over both orders, how many flipped with the order, win rates, strengths of models.
     """
     form = _form(output, form, as_json)
     if called and form != "html":
@@ -59,6 +62,9 @@ def command(
             f"{safe(run)}: an HTML report needs a store, and this is a folder of shards: "
             f"import it with `editjudge import-run`, then report from there"
         )
+    if pairs := load_pair_run(store_place, run):
+        _report_pairs(pairs, output, form, by, as_json)
+        return
     judged = load_run(store_place, run, by, of=of)
     from editjudge.report.forms import rendered
     from editjudge.report.summary import document, measure, tables
@@ -78,6 +84,26 @@ def command(
     output.write_text(text, "utf-8", newline="")
     if as_json:
         emit(document(means) | {"written": str(output)})
+    else:
+        click.echo(f"wrote {safe(str(output))}")
+
+
+def _report_pairs(pairs: PairRun, output: Path | None, form: str | None, by: tuple[str, ...], as_json: bool) -> None:
+    from editjudge.report.pairwise import measure_pairs, rendered_pairs, tables
+
+    if by:
+        raise UsageError("--by slices scores; a run of pairs has none")
+    found = measure_pairs(pairs)
+    if form is None:
+        show(found.lead(), tables(found))
+        return
+    text = rendered_pairs(found, form)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    output.write_text(text, "utf-8", newline="")
+    if as_json:
+        emit(found.as_json() | {"written": str(output)})
     else:
         click.echo(f"wrote {safe(str(output))}")
 

@@ -9,19 +9,24 @@ from typing import Any
 
 import numpy as np
 
+from editjudge.ratings import PairRating
+from editjudge.report.pairwise import PairRun
 from editjudge.report.run_data import RunData
 from editjudge.report.tables import Cell, Figure, Table, between, covered, in_line, noted
 from editjudge.stats.columns import item_means
+from editjudge.stats.pairwise import Share, share_of
 from editjudge.stats.preference import (
     Accuracy,
+    HumanAgreement,
     Preference,
     Strength,
     TieCalibrated,
     accuracy,
     bradley_terry,
+    human_agreement,
     tie_calibrated,
 )
-from editjudge.stats.statistic import plain
+from editjudge.stats.statistic import plain, said
 
 OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
@@ -42,6 +47,82 @@ class JudgeVotes:
 
     def as_json(self) -> dict[str, Any]:
         return self.accuracy.as_json() | {"tie_calibrated": plain(self.ties), "strengths": plain(self.strengths)}
+
+
+@dataclass(frozen=True)
+class PairJudgeReport:
+    """Judges that were asked about pairs, beside people."""
+
+    voted: Sequence[JudgeVotes]
+    flips: Mapping[tuple[str, str], Share]
+    """By judge and factor."""
+    people: HumanAgreement
+    strengths: Sequence[Strength]
+    """Of models, by people."""
+
+    def as_json(self) -> dict[str, Any]:
+        factors: dict[str, dict[str, Any]] = {}
+        for one in self.voted:
+            flips = plain(self.flips[one.judge, one.factor])
+            factors.setdefault(one.factor, {})[one.judge] = one.as_json() | {"flips": flips}
+        humans = plain(self.people) | {"strengths": plain(self.strengths)}
+        return {"factors": factors, "humans": humans}
+
+
+def preferred_pairs(ratings: Sequence[PairRating], pairs: PairRun) -> PairJudgeReport:
+    """One vote of a person is one row; the judge's is its verdict over both orders."""
+    groups = {item: origin.group for item, origin in pairs.origins.items()}
+    group = [groups[one.item] for one in ratings]
+    votes: dict[str, list[tuple[str, str]]] = {}
+    for n, one in enumerate(ratings):
+        votes.setdefault(one.item, []).append((one.rater or f"row {n}", one.vote))
+    voted: list[JudgeVotes] = []
+    flips: dict[tuple[str, str], Share] = {}
+    rated = {one.item for one in ratings}
+    for judge in pairs.judges:
+        mine = {pair.item: pair for pair in pairs.answers if pair.judge == judge and pair.item in rated}
+        for factor in pairs.factors(judge):
+            decisions = {item: pair.decision(factor) for item, pair in mine.items() if factor in pair.answers}
+            called = [_as_vote(decisions[one.item].verdict) if one.item in decisions else None for one in ratings]
+            voted.append(JudgeVotes(judge, factor, accuracy([one.vote for one in ratings], called, group=group)))
+            both = {item: one for item, one in decisions.items() if one.verdict is not None}
+            flips[judge, factor] = share_of([one.flipped for one in both.values()], [groups[item] for item in both])
+    named = [(pairs.origins[one.item], one.vote) for one in ratings]
+    rows = [(o.model_a, o.model_b, vote, o.group) for o, vote in named if o.model_a and o.model_b != o.model_a]
+    strengths = bradley_terry(*zip(*(row[:3] for row in rows), strict=True), group=[r[3] for r in rows]) if rows else []
+    return PairJudgeReport(voted, flips, human_agreement(votes, groups), strengths)
+
+
+def _as_vote(verdict: str | None) -> str | None:
+    return {"a": "A", "b": "B", "tie": "tie", None: None}[verdict]
+
+
+def pair_tables(found: PairJudgeReport) -> list[Table]:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            one.judge, one.factor, covered(a.answered, a.n), Figure(a.accuracy, a.ci), a.strict,
+            Figure(a.without_ties, a.without_ties_ci), a.judge_ties, Figure(flips.share, flips.ci),
+        )
+        for one in found.voted
+        for a, flips in [(one.accuracy, found.flips[one.judge, one.factor])]
+    ]  # fmt: skip
+    columns = ("judge", "factor", "answered", "accuracy", "strict", "without ties", "ties", "flip rate")
+    people, first = found.people, found.voted[0].accuracy
+    among = "no pair has votes of two people: what people reach among themselves is not known"
+    if people.agreement is not None:
+        apart = "-" if people.without_ties is None else f"{people.without_ties:.2f}"
+        agreed = said(people.agreement, people.ci)
+        among = f"two people say the same in {agreed} of {people.pairs:,} pairs, without ties in {apart}"
+    notes = (
+        among,
+        f"people call {first.human_ties:,} of {first.n:,} votes a tie; a judge's flip is a tie",
+        *noted({f"{one.factor} by {one.judge}": one.accuracy.notes for one in found.voted}),
+    )
+    legend = {"strict": "over all votes, a pair without a verdict being wrong"}
+    caption = "Verdicts over both orders against people's preferences, 95 % intervals"
+    table = Table.of(columns, rows, caption, notes=notes, stub=2, legend=legend, spare=("ties", "strict"))
+    shown = [table.folded("judge")]
+    return [*shown, _strengths(PreferenceReport((), found.strengths))] if found.strengths else shown
 
 
 @dataclass(frozen=True)

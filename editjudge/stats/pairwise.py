@@ -179,6 +179,12 @@ def _share(values: Floats, keep: NDArray[np.bool_], groups: Column, ends: tuple[
     return Share(n, float(values[keep].mean()) if n else None, ci, why)
 
 
+def share_of(values: Sequence[bool], group: Iterable[object], *, draws: int = DRAWS) -> Share:
+    """How many of these are true, with an interval clustered on their groups."""
+    column = np.array(values, dtype=float)
+    return _share(column, np.ones(len(column), bool), Column.of(group), (0.0, 1.0), draws)
+
+
 def _useless(flips: Share, contradicted: Share, position: Share, decided: int) -> str | None:
     """Why nothing can be learnt from this judge; None where something can."""
     if not flips.n:
@@ -269,11 +275,14 @@ def _fitted(
     scale: dict[str, int] = {}
     notes: dict[str, tuple[str, ...]] = {}
     order: list[str] = []
-    together: list[tuple[str, ...]] = []
+    apart = _apart_by_verdicts(
+        answers[keep], names.codes[:n][keep], names.codes[n:][keep], groups.take(keep), scales, m
+    )
     tie_rate = None
     for number, members in enumerate(scales, 1):
         alone = scale_notes(total.wins + total.ties / 2, members, scales, names.labels)
-        values, ends, apart, nu = _scale_strengths(counts, members, toward, draws, seed)
+        values, ends, differ, nu = _scale_strengths(counts, members, toward, draws, seed)
+        apart[np.ix_(members, members)] = differ
         tie_rate = nu / (2 + nu) if nu is not None and tie_rate is None else tie_rate
         ranked = [members[i] for i in np.argsort(-values, kind="stable")]
         for i, model in enumerate(members):
@@ -282,8 +291,29 @@ def _fitted(
             limits[name] = ends[i] if len(members) > 1 else IntervalEnds(None, alone[0] if alone else None)
             scale[name], notes[name] = number, alone
         order += [names.labels[model] for model in ranked]
-        together += _groups([names.labels[model] for model in ranked], apart, [members.index(x) for x in ranked])
+    together = _groups(order, apart, [names.labels.index(name) for name in order])
     return _Fit(strength, limits, scale, notes, tuple(order), tuple(together), tie_rate)
+
+
+def _apart_by_verdicts(
+    answers: Ints, a: NDArray[np.int32], b: NDArray[np.int32], groups: Column, scales: Sequence[Sequence[int]], m: int
+) -> NDArray[np.bool_]:
+    """Which models of different scales differ, by the games between the two: one that never lost may have met the
+    other once. The level is shared among all comparisons."""
+    apart = np.zeros((m, m), bool)
+    scale = {model: number for number, members in enumerate(scales) for model in members}
+    points = (answers == 0).mean(axis=1) + (answers == 2).mean(axis=1) / 2
+    comparisons = m * (m - 1) / 2
+    for i in range(m):
+        for j in range(i + 1, m):
+            if scale[i] == scale[j]:
+                continue
+            games = ((a == i) & (b == j)) | ((a == j) & (b == i))
+            won = np.where(a[games] == i, points[games], 1 - points[games])
+            part = groups.take(games).compact()
+            ci = mean_interval(won, part.codes, (0.0, 1.0), level=1 - 0.05 / comparisons).ci
+            apart[i, j] = apart[j, i] = ci is not None and not ci.lo <= 0.5 <= ci.hi
+    return apart
 
 
 @dataclass(frozen=True)

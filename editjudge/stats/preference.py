@@ -123,6 +123,44 @@ def accuracy(
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class HumanAgreement(Statistic):
+    """What people reach among themselves: one person's vote against another's on the same pair."""
+
+    raters: int
+    pairs: int
+    """Pairs with votes of two people or more."""
+    agreement: float | None
+    """Three ways: the mean over pairs of the share of two people who say the same."""
+    ci: Interval | None
+    ci_reason: str | None
+    without_ties: float | None
+    """Over two people neither of whom calls it a tie."""
+
+
+def human_agreement(
+    votes: Mapping[str, Sequence[tuple[str, str]]], groups: Mapping[str, str], *, draws: int = DRAWS
+) -> HumanAgreement:
+    """`votes` are (rater, vote) by pair; `groups` the source image of each pair."""
+    shares, decided, images = [], [], []
+    for pair, given in votes.items():
+        two = [(x, y) for i, (who, x) in enumerate(given) for other, y in given[i + 1 :] if who != other]
+        if two:
+            shares.append(float(np.mean([x == y for x, y in two])))
+            images.append(groups.get(pair, pair))
+            decided += [x == y for x, y in two if "tie" not in (x, y)]
+    part = Column.of(images)
+    ci, why = mean_interval(np.array(shares), part.codes, (0.0, 1.0), draws=draws)
+    return HumanAgreement(
+        raters=len({who for given in votes.values() for who, _ in given}),
+        pairs=len(shares),
+        agreement=float(np.mean(shares)) if shares else None,
+        ci=ci,
+        ci_reason=why if shares else "no pair has votes of two people",
+        without_ties=float(np.mean(decided)) if decided else None,
+    )
+
+
 def tie_calibrated(
     human: Sequence[str], difference: Sequence[float], *, group: Iterable[object] | None = None, folds: int = 5
 ) -> TieCalibrated:

@@ -53,7 +53,7 @@ class RemarkRow(_Row):
     factor: Text | None = None
 
 
-DERIVED = ("verdict", "flipped", "half")
+DERIVED = ("verdict", "flipped", "half", "set_scores")
 """Of items.jsonl: what follows from the judgements, and is worked out anew."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from editjudge.edit import PAIR_ROLES
 from editjudge.errors import UsageError, near_miss
 from editjudge.orders import ORDERS, Choice, Decision, decide, majority
 
@@ -40,8 +41,10 @@ class PairAnswers:
 
 def pair_answers(store: Store | Shards, run: RunRecord) -> list[PairAnswers]:
     """Of every judge and pair of a run, in the order of the manifest; none where the run asks for scores alone."""
-    rows = [row for row in store.judgements(run, fields=_FIELDS) if row["variant"] in ORDERS]
-    return gathered(rows, _factors(store, run)) if rows else []
+    factors = pair_factors(store, run)
+    if not factors:
+        return []
+    return gathered((row for row in store.judgements(run, fields=_FIELDS) if row["variant"] in ORDERS), factors)
 
 
 def gathered(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, tuple[str, ...]]) -> list[PairAnswers]:
@@ -76,14 +79,14 @@ def gathered(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, tuple[str,
     return pairs
 
 
-def _factors(store: Store | Shards, run: RunRecord) -> dict[str, tuple[str, ...]]:
-    """The factors of each rubric of a run, by its name."""
+def pair_factors(store: Store | Shards, run: RunRecord) -> dict[str, tuple[str, ...]]:
+    """The factors of each rubric of a run that asks about pairs, by its name."""
     hashes: Mapping[str, str] = run.spec.get("rubrics", {})
     contents = store.rubrics()
     return {
         name: tuple(factor["key"] for factor in contents[hash_]["content"]["factors"])
         for name, hash_ in hashes.items()
-        if hash_ in contents
+        if hash_ in contents and {*PAIR_ROLES} <= {*contents[hash_]["content"]["images"]}
     }
 
 
