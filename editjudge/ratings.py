@@ -133,7 +133,7 @@ def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Prefere
     names = ("a", "b") if of_run else ("model_a", "model_b")
     for line, row, file in _table(path, names):
         people = "human_preference" if "human_preference" in row else "preference"
-        human = _vote(row.get(people))
+        human = vote_of(row.get(people))
         if human is None:
             raise file.reader.wrong(line, people, f"found {row.get(people)!r:.80}, expected A, B or tie")
         votes = row.get("judge_votes") or {}
@@ -141,7 +141,7 @@ def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Prefere
             raise file.reader.wrong(line, "judge_votes", f"found {votes!r:.80}, expected an object of judges and votes")
         votes |= {name.removeprefix("vote:"): cell for name, cell in row.items() if name.startswith("vote:")}
         pair = file.word(line, row, names[0]), file.word(line, row, names[1])
-        yield line, Preference(pair, human, _origin(row).group, {judge: _vote(said) for judge, said in votes.items()})
+        yield line, Preference(pair, human, _origin(row).group, {judge: vote_of(said) for judge, said in votes.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +158,14 @@ def read_pair_ratings(path: Path) -> Iterator[tuple[int, PairRating]]:
     for line, row, file in _table(path, ()):
         name = "item" if "item" in row else "id"
         people = "human_preference" if "human_preference" in row else "preference"
-        vote = _vote(row.get(people))
+        vote = vote_of(row.get(people))
         if vote is None:
             raise file.reader.wrong(line, people, f"found {row.get(people)!r:.80}, expected A, B, tie or both_bad")
         yield line, PairRating(file.word(line, row, name), str(row.get("rater") or ""), vote)
 
 
-def _vote(said: object) -> str | None:
+def vote_of(said: object) -> str | None:
+    """A, B or tie, however it is written; None where it is none of them."""
     return VOTES.get(said.strip().casefold()) if isinstance(said, str) else None
 
 

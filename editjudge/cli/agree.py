@@ -90,6 +90,9 @@ def command(
     if run is None and of != "scores":
         raise UsageError(f"--of {of} is of a RUN; a file has no more than its scores")
     need_statistics()
+    if run is not None and ratings_file is None and (asked_pairs := load_pair_run(store_place, run)):
+        _stored_preferences(asked_pairs, store_place, as_json)
+        return
     from editjudge.report.agreement import agreed, tables
     from editjudge.report.people import renamed
 
@@ -157,7 +160,7 @@ def _preferences(run: str | None, file: Path, of: Of, store_place: str, as_json:
 def _pair_preferences(pairs: PairRun, file: Path, as_json: bool) -> None:
     """A run that was asked about pairs, beside people who were."""
     from editjudge.ratings import read_pair_ratings
-    from editjudge.report.preference import pair_tables, preferred_pairs
+    from editjudge.report.preference import VOTE, pair_tables, preferred_pairs
 
     rows = list(read_pair_ratings(file))
     known = [rating for _, rating in rows if rating.item in pairs.origins]
@@ -168,11 +171,32 @@ def _pair_preferences(pairs: PairRun, file: Path, as_json: bool) -> None:
         if not known:
             raise InputError(f"{first}, nor is any other; expected ids of pairs, such as {next(iter(pairs.origins))!r}")
         lead.append(f"{len(rows) - len(known):,} of {len(rows):,} votes are left out; the first at {first}")
-    found = preferred_pairs(known, pairs)
+    found = preferred_pairs({VOTE: known}, pairs)
     if as_json:
         emit({"votes": len(rows), "left_out": len(rows) - len(known), **found.as_json()})
     else:
         show(lead, pair_tables(found))
+
+
+def _stored_preferences(pairs: PairRun, store_place: str, as_json: bool) -> None:
+    """The same, of people who rated the pairs in the browser."""
+    from editjudge.ratings import PairRating, vote_of
+    from editjudge.report.preference import pair_tables, preferred_pairs
+    from editjudge.store.ratings import choices_of, contents_in
+
+    with open_store(store_place, readonly=True) as store:
+        rows = choices_of(store, pairs.run, contents_in(store.items(pairs.run)))
+    by_factor: dict[str, list[PairRating]] = {}
+    for item, rater, factor, choice in rows:
+        by_factor.setdefault(factor, []).append(PairRating(item, rater, vote_of(choice) or "tie"))
+    if not by_factor:
+        how = "rate them under /rate of `editjudge serve`, or give --preferences FILE"
+        raise UsageError(f"nobody has rated the pairs of run {safe(pairs.run.name)}: {how}")
+    found = preferred_pairs(by_factor, pairs)
+    if as_json:
+        emit({"votes": len(rows), "left_out": 0, **found.as_json()})
+    else:
+        show(pairs.lead(), pair_tables(found))
 
 
 def _ratings(file: Path | None, store_place: str, judged: RunData | None) -> tuple[Ratings, dict[str, Origin]]:

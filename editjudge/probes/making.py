@@ -66,6 +66,16 @@ def attention(photographs: int = 2, seed: int = 0) -> Iterator[Probe]:
         yield from (*maker.controls(), *maker.lights())
 
 
+def attention_pairs(photographs: int = 2, seed: int = 0) -> Iterator[tuple[Probe, Probe]]:
+    """A clean edit and one that is plainly worse, for people who compare two."""
+    for index in range(photographs):
+        maker = _Maker(ProbeScene(photograph(index, seed), index, seed))
+        clean = maker.clean("recolour")
+        for other in (*maker.controls(), *maker.no_edits()):
+            if other.edit.input == clean.edit.input and other.control != "re-encoded":
+                yield clean, other
+
+
 def _of(scene: ProbeScene, about: Container[str]) -> Iterator[Probe]:
     maker = _Maker(scene)
     if any(rubric in about for rubric in LIGHT):

@@ -69,28 +69,35 @@ class PairJudgeReport:
         return {"factors": factors, "humans": humans}
 
 
-def preferred_pairs(ratings: Sequence[PairRating], pairs: PairRun) -> PairJudgeReport:
-    """One vote of a person is one row; the judge's is its verdict over both orders."""
+def preferred_pairs(ratings: Mapping[str, Sequence[PairRating]], pairs: PairRun) -> PairJudgeReport:
+    """`ratings` by factor, or under `VOTE` where people said which is better and no more: then they are held against
+    every factor. One vote of a person is one row; the judge's is its verdict over both orders."""
     groups = {item: origin.group for item, origin in pairs.origins.items()}
-    group = [groups[one.item] for one in ratings]
-    votes: dict[str, list[tuple[str, str]]] = {}
-    for n, one in enumerate(ratings):
-        votes.setdefault(one.item, []).append((one.rater or f"row {n}", one.vote))
     voted: list[JudgeVotes] = []
     flips: dict[tuple[str, str], Share] = {}
-    rated = {one.item for one in ratings}
     for judge in pairs.judges:
-        mine = {pair.item: pair for pair in pairs.answers if pair.judge == judge and pair.item in rated}
+        mine = {pair.item: pair for pair in pairs.answers if pair.judge == judge}
         for factor in pairs.factors(judge):
-            decisions = {item: pair.decision(factor) for item, pair in mine.items() if factor in pair.answers}
-            called = [_as_vote(decisions[one.item].verdict) if one.item in decisions else None for one in ratings]
-            voted.append(JudgeVotes(judge, factor, accuracy([one.vote for one in ratings], called, group=group)))
-            both = {item: one for item, one in decisions.items() if one.verdict is not None}
-            flips[judge, factor] = share_of([one.flipped for one in both.values()], [groups[item] for item in both])
-    named = [(pairs.origins[one.item], one.vote) for one in ratings]
+            votes = ratings.get(factor, ratings.get(VOTE, ()))
+            rated = {one.item for one in votes}
+            decisions = {
+                item: one.decision(factor) for item, one in mine.items() if item in rated and factor in one.answers
+            }
+            called = [_as_vote(decisions[one.item].verdict) if one.item in decisions else None for one in votes]
+            if votes:
+                group = [groups[one.item] for one in votes]
+                voted.append(JudgeVotes(judge, factor, accuracy([one.vote for one in votes], called, group=group)))
+                both = [item for item, one in decisions.items() if one.verdict is not None]
+                flips[judge, factor] = share_of([decisions[x].flipped for x in both], [groups[x] for x in both])
+    lead = next((name for name in ("overall", VOTE) if name in ratings), next(iter(ratings)))
+    by_pair: dict[str, list[tuple[str, str]]] = {}
+    for n, one in enumerate(ratings[lead]):
+        by_pair.setdefault(one.item, []).append((one.rater or f"row {n}", one.vote))
+    named = [(pairs.origins[one.item], one.vote) for one in ratings[lead]]
     rows = [(o.model_a, o.model_b, vote, o.group) for o, vote in named if o.model_a and o.model_b != o.model_a]
-    strengths = bradley_terry(*zip(*(row[:3] for row in rows), strict=True), group=[r[3] for r in rows]) if rows else []
-    return PairJudgeReport(voted, flips, human_agreement(votes, groups), strengths)
+    first, second, votes_of, image = zip(*rows, strict=True) if rows else ((), (), (), ())
+    strengths = bradley_terry(first, second, votes_of, group=image)
+    return PairJudgeReport(voted, flips, human_agreement(by_pair, groups), strengths)
 
 
 def _as_vote(verdict: str | None) -> str | None:

@@ -88,6 +88,8 @@ def columns_of(store: Store, run: RunRecord) -> list[Column]:
     for name, hash_ in dict(run.spec.get("rubrics", {})).items():
         for factor in rubrics[hash_]["content"]["factors"] if hash_ in rubrics else ():
             scale = Scale.of(factor["scale"])
+            if scale.choices:  # no scores, so nothing to filter or sort by
+                continue
             low = -math.inf if scale.low is None else scale.low
             high = math.inf if scale.high is None else scale.high
             columns.append(Column(factor["key"], name, factor["key"], low, high, scale.direction))
@@ -140,8 +142,8 @@ def _place(row: Any) -> tuple[int, str]:
 
 
 def tasks_of(store: Store, run: RunRecord, item: str) -> list[Any]:
-    """Rubric, judge, repeat and key of everything that was asked about an edit."""
-    columns = [tasks.c[name] for name in ("rubric", "judge", "repeat", "key")]
+    """Rubric, judge, repeat, variant and key of everything that was asked about an edit."""
+    columns = [tasks.c[name] for name in ("rubric", "judge", "repeat", "variant", "key")]
     mine = sa.select(*columns, tasks.c.position).where(tasks.c.run_id == run.id, tasks.c.item == item)
     # Sorted here: asked for an order by position, SQLite walks through the whole run in it.
     return sorted(store._stream(mine), key=lambda row: (row.position, row.judge))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,18 +39,27 @@ class PairAnswers:
         return decide(*(given[order] for order in ORDERS))
 
 
+def answers_about(store: Store, run: RunRecord, items: Collection[str]) -> dict[str, list[PairAnswers]]:
+    """Of some pairs of a run, by their ids; none where the run asks for scores alone."""
+    factors = pair_factors(store, run)
+    by_item: dict[str, list[PairAnswers]] = {}
+    for pair in gathered(store.judgements(run, fields=_FIELDS, item=items), factors) if factors and items else ():
+        by_item.setdefault(pair.item, []).append(pair)
+    return by_item
+
+
 def pair_answers(store: Store | Shards, run: RunRecord) -> list[PairAnswers]:
     """Of every judge and pair of a run, in the order of the manifest; none where the run asks for scores alone."""
     factors = pair_factors(store, run)
     if not factors:
         return []
-    return gathered((row for row in store.judgements(run, fields=_FIELDS) if row["variant"] in ORDERS), factors)
+    return gathered(store.judgements(run, fields=_FIELDS), factors)
 
 
 def gathered(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, tuple[str, ...]]) -> list[PairAnswers]:
     """Rows of judgements as answers to pairs; `factors` are those of each rubric, by its name."""
     groups: dict[tuple[str, str, str], dict[str, list[Mapping[str, Any]]]] = {}
-    for row in rows:
+    for row in (row for row in rows if row["variant"] in ORDERS):
         place = row["judge"], row["rubric"], row["item"]
         groups.setdefault(place, {}).setdefault(row["variant"], []).append(row)
     rubrics: dict[str, set[str]] = {}

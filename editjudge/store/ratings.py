@@ -98,6 +98,22 @@ def ratings_of(store: Store, run: RunRecord, contents: Mapping[str, str]) -> lis
     ]
 
 
+def choices_of(store: Store, run: RunRecord, contents: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Item, rater, factor and choice of people who rated the pairs of a run."""
+    called: dict[str, list[str]] = {}
+    for item, content in contents.items():
+        called.setdefault(content, []).append(item)
+    alike = {"", *rubrics_alike(store, run)}
+    names = ("rater", "factor", "choice", "content", "rubric")
+    query = sa.select(*(ratings.c[name] for name in names)).where(ratings.c.choice.is_not(None))
+    return [
+        (item, rater, factor, choice)
+        for rater, factor, choice, content, rubric in store._stream(query.order_by(*(ratings.c[n] for n in names)))
+        if rubric in alike
+        for item in called.get(content, ())
+    ]
+
+
 def rubrics_alike(store: Store, run: RunRecord) -> list[str]:
     """Hashes of the rubrics under which a rating counts for a run: those that ask for no factor of the run in other
     words. A rubric and the fused one that it is part of ask for the same."""

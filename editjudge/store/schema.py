@@ -278,9 +278,10 @@ ratings = sa.Table(
     sa.Column("rater", EscapedText, primary_key=True),
     sa.Column("factor", EscapedText, primary_key=True),
     sa.Column("item", EscapedText, nullable=False),  # what it was called
-    sa.Column("score", sa.Double, nullable=False),
+    sa.Column("score", sa.Double, nullable=False),  # of a pair: 1 for a, 0 for b, a half for neither
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("study_id", sa.Integer),
+    sa.Column("choice", sa.Text),  # of a pair: a, b, tie or both_bad
 )
 
 checks = sa.Table(  # verdicts that were held against measured evidence
@@ -370,6 +371,7 @@ answers = sa.Table(  # of the rating form
     sa.Column("score", sa.Double),
     sa.Column("reason", EscapedText, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
+    sa.Column("choice", sa.Text),  # of a pair, as of a rating
 )
 
 invitations = sa.Table(  # links of raters; a person has one for each study
@@ -583,6 +585,12 @@ def _admit_choices_and_variants(connection: sa.Connection) -> None:
                 connection.execute(sa.text(f"ALTER TABLE tasks DROP CONSTRAINT tasks_pkey, ADD PRIMARY KEY ({key})"))
 
 
+def _admit_preferences(connection: sa.Connection) -> None:
+    """Until now people gave scores alone."""
+    for table in (ratings, answers):
+        add_columns(connection, table, "choice")
+
+
 FactorValues = dict[str, dict[str, Any]]
 """Of one judgement: values by factor, by the fields that have some."""
 
@@ -688,6 +696,7 @@ MIGRATIONS: list[Callable[[sa.Connection], None]] = [
     _migrate_to_0_2,
     _give_scores_a_table,
     _admit_choices_and_variants,
+    _admit_preferences,
 ]
 """The first makes a store of version 2 out of one of version 1, and so on. What was released is never changed."""
 

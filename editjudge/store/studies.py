@@ -59,6 +59,8 @@ class FilledForm:
 
     score: float | None
     reason: str
+    choice: str | None = None
+    """Of a pair: a, b, tie or both_bad, in the item's own naming."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +201,10 @@ def fill_in(
     """Keep an answer at once; a later one for the same factor takes its place. `rubric`: the hash of what was asked."""
     now = time.time()
     answer = {"study_id": study.id, "rater": rater, "number": place.number, "factor": factor, "created": now}
-    answer |= {"score": filled.score, "reason": filled.reason}
+    answer |= {"score": filled.score, "reason": filled.reason, "choice": filled.choice}
     shown = sa.select(items.c.content).where(items.c.run_id == study.run_id, items.c.item == place.item)
     with store._writing() as connection:
-        connection.execute(upsert(store._dialect, answers, ("score", "reason", "created")), answer)
+        connection.execute(upsert(store._dialect, answers, ("score", "reason", "created", "choice")), answer)
         if place.control:
             return
         content = connection.scalar(shown) or BY_ID + place.item
@@ -212,7 +214,8 @@ def fill_in(
             connection.execute(sa.delete(ratings).where(same, ratings.c.study_id == study.id))
         else:
             row = rating | {"item": place.item, "score": filled.score, "created": now, "study_id": study.id}
-            replaced = ("item", "score", "created", "study_id")
+            row |= {"choice": filled.choice}
+            replaced = ("item", "score", "created", "study_id", "choice")
             # A form changes ratings of its own study alone: elsewhere the name may be another person's.
             connection.execute(upsert(store._dialect, ratings, replaced, unless=_of_another_study), row)
 
@@ -224,12 +227,14 @@ def _of_another_study(rating: sa.Table, new: Any) -> sa.ColumnElement[bool]:
 def filled_in(store: Store, study: Study, rater: str | None = None) -> dict[tuple[str, int, str], FilledForm]:
     """By rater, number and factor."""
     columns = (answers.c.rater, answers.c.number, answers.c.factor, answers.c.score, answers.c.reason)
+    columns = (*columns, answers.c.choice)
     query = sa.select(*columns).where(answers.c.study_id == study.id)
     if rater is not None:
         query = query.where(answers.c.rater == rater)
     with store._reading() as connection:
         return {
-            (who, n, factor): FilledForm(score, reason) for who, n, factor, score, reason in connection.execute(query)
+            (who, n, factor): FilledForm(score, reason, choice)
+            for who, n, factor, score, reason, choice in connection.execute(query)
         }
 
 

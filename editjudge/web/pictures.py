@@ -12,7 +12,14 @@ from editjudge.media.image import ImageLimits, Prepared, name_of, prepare, probe
 from editjudge.run.picture_sources import picture_of, picture_path, root_of
 from editjudge.store.store import Item, RunRecord, Store
 
-ROLES = {"input": "Input", "edited": "Edited", "ground_truth": "Ground truth", "mask": "Mask"}
+ROLES = {
+    "input": "Input",
+    "edited": "Edited",
+    "edited_a": "Output A",
+    "edited_b": "Output B",
+    "ground_truth": "Ground truth",
+    "mask": "Mask",
+}
 _SHOWN = ImageLimits(formats=frozenset({"jpeg", "png", "webp", "gif"}))
 """What every browser shows; anything else is made one of them."""
 _SIDES = (160, 480)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from editjudge.errors import EditjudgeError, ImageError, UsageError
 from editjudge.ratings import Rating, ratings_columns
-from editjudge.rubrics.files import SETS, resolve
+from editjudge.rubrics.files import PAIRWISE, SETS, resolve
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.run.picture_sources import picture_of
 from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
@@ -88,6 +89,24 @@ class _Shown:
     instruction: str
     referring_expression: str
     roles: tuple[str, ...]
+    """Of a pair: edited_a is the left one, whichever of the two that is."""
+
+
+_PAIR_LABELS = {"edited_a": "Left", "edited_b": "Right"}
+_BUTTONS = (
+    ("a", "Left is better", "1"),
+    ("tie", "Tie", "2"),
+    ("b", "Right is better", "3"),
+    ("both_bad", "Both bad", "4"),
+)
+"""Choices between the two outputs of a pair as they are shown: value, words and key."""
+_POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5, "both_bad": 0.5}
+"""What a choice is worth to a: that both are bad counts as a tie."""
+
+
+def _is_turned(study: Study, rater: str, place: Assignment) -> bool:
+    """Whether b stands on the left: by chance for each person and pair, and the same at every visit."""
+    return random.Random(f"{study.seed} {rater} {place.item}").random() < 0.5  # noqa: S311  (no secret)
 
 
 class _RatingPages:
@@ -161,7 +180,7 @@ class _RatingPages:
                 return RedirectResponse(f"/rate/{study.id}/progress", 303)
             except EditjudgeError as error:
                 problem = str(error)
-        words = [*SETS, *sorted({rubric["name"] for rubric in self._store.rubrics().values()})]
+        words = [*SETS, *PAIRWISE, *sorted({rubric["name"] for rubric in self._store.rubrics().values()})]
         choices = list(dict.fromkeys(words))
         status = 400 if problem else 200
         return self._page(
@@ -241,7 +260,9 @@ class _RatingPages:
         mine = {factor: f for (_, n, factor), f in filled_in(self._store, study, rater).items() if n == place.number}
         return self._page(
             "rate_edit.html", visitor=visitor, study=study, number=place.number, total=total, rubrics=rubrics,
-            filled=mine, shown=self._shown(study, place, rubrics), roles=frames.ROLES, reason_most=_REASON,
+            filled=mine, shown=self._shown(study, place, rubrics), roles=frames.ROLES | _PAIR_LABELS,
+            reason_most=_REASON, buttons=_BUTTONS, turned=_is_turned(study, rater, place),
+            pairwise=any(rubric.pairwise for rubric in rubrics),
         )  # fmt: skip
 
     def _place(self, request: Request) -> tuple[_Visitor, Assignment, int]:
@@ -259,8 +280,11 @@ class _RatingPages:
         kept = []
         for asked, factor in ((rubric.hash, factor) for rubric in rubrics for factor in rubric.factors):
             if factor.key in given:
-                score = _score(factor, given[factor.key])
-                filled = FilledForm(score, given.get(f"{factor.key}.reason", "")[:_REASON])
+                reason = given.get(f"{factor.key}.reason", "")[:_REASON]
+                if factor.scale.choices:
+                    filled = _chosen(factor, given[factor.key], reason, turned=_is_turned(study, rater, place))
+                else:
+                    filled = FilledForm(_score(factor, given[factor.key]), reason)
                 kept.append((factor.key, filled, asked))
         for key, filled, asked in kept:
             fill_in(self._store, study, rater, place, key, filled, asked)
@@ -274,8 +298,8 @@ class _RatingPages:
     def _shown(self, study: Study, place: Assignment, rubrics: list[Rubric]) -> _Shown:
         roles = dict.fromkeys(role for rubric in rubrics for role in rubric.images)
         if place.control:
-            edit = _attention()[place.item].edit
-            return _Shown(edit.instruction, "", tuple(role for role in roles if getattr(edit, role) is not None))
+            edit = _known_answer(place.item).edit
+            return _Shown(edit.instruction, "", tuple(role for role in roles if edit.picture(role) is not None))
         item = self._item(study, place)[1]
         return _Shown(item.instruction, item.referring_expression, tuple(role for role in roles if role in item.images))
 
@@ -285,7 +309,9 @@ class _RatingPages:
         try:
             if role not in self._shown(study, place, self._rubrics(study)).roles:
                 raise ImageError("no rubric of the study shows it")
-            control = place.control and getattr(_attention()[place.item].edit, role)
+            if role in _PAIR_LABELS and _is_turned(study, visitor.rater, place):
+                role = "edited_b" if role == "edited_a" else "edited_a"
+            control = place.control and _known_answer(place.item).edit.picture(role)
             data, media_type = blind(control or picture_of(*self._item(study, place), role))
         except ImageError:  # its words may name the file, and the file the model
             raise HTTPException(404, "This picture cannot be shown.") from None
@@ -384,14 +410,68 @@ def _attention() -> dict[str, Any]:
     return {made.edit.id: made for made in attention()}
 
 
+@functools.cache
+def _pair_controls() -> dict[str, Any]:
+    """Pairs of which one output is known to be better in something; none where the extra is not installed."""
+    if not _can_make_controls():
+        return {}
+    from editjudge.edit import Edit
+    from editjudge.probes.making import attention_pairs
+
+    pairs = {}
+    for x, y in attention_pairs():
+        known = {factor: _better(x, y, name) for factor, name in _TELLS.items()}
+        expected = {f"preference.{factor}": winner for factor, winner in known.items() if winner}
+        if expected and x.edit.edited is not None and y.edit.edited is not None:
+            pictures = {"edited_a": x.edit.edited, "edited_b": y.edit.edited}
+            edit = Edit(f"{x.edit.id}|{y.edit.id}", x.edit.input, instruction=x.edit.instruction, pictures=pictures)
+            pairs[edit.id] = _PairControl(edit, expected)
+    return pairs
+
+
+_TELLS = {
+    "instruction": "fidelity.alignment",
+    "preservation": "preservation.unchanged_regions",
+    "quality": "quality.image_quality",
+}
+"""Factors of `preference`, and the scores by which a control is known to be the better one."""
+
+
+@dataclass(frozen=True)
+class _PairControl:
+    edit: Any
+    expected: Mapping[str, str]
+    """The better output, by rubric and factor."""
+
+
+def _better(x: Any, y: Any, name: str) -> str:
+    """`a`, `b`, or nothing where what is known of the two may be the same."""
+    if name not in x.expected or name not in y.expected:
+        return ""
+    (low_x, high_x), (low_y, high_y) = x.expected[name], y.expected[name]
+    return "a" if low_x > high_y else "b" if low_y > high_x else ""
+
+
+def _known_answer(key: str) -> Any:
+    """A control by its id."""
+    return _attention().get(key) or _pair_controls()[key]
+
+
 def _controls(rubrics: list[Rubric]) -> list[str]:
     """Those that these rubrics can tell."""
+    if any(rubric.pairwise for rubric in rubrics):
+        wanted = {f"{rubric.name}.{factor.key}" for rubric in rubrics for factor in rubric.factors}
+        return [key for key, made in _pair_controls().items() if wanted & set(made.expected)]
     names = {f"{rubric.name}.{factor.key}" for rubric in rubrics for factor in rubric.factors}
     return [key for key, made in _attention().items() if names & set(made.expected)]
 
 
 def _passed(place: Assignment, rubrics: list[Rubric], factor: str, filled: FilledForm) -> bool | None:
     """Whether a control's answer is as known, give or take one of seven; None where nothing is known of it."""
+    if "|" in place.item and place.item in _pair_controls():
+        known = _pair_controls()[place.item].expected
+        answers = [known[name] for rubric in rubrics if (name := f"{rubric.name}.{factor}") in known]
+        return filled.choice == answers[0] if answers and filled.choice else None
     made = _attention().get(place.item)
     for rubric in rubrics:
         if made is None or filled.score is None or f"{rubric.name}.{factor}" not in made.expected:
@@ -411,12 +491,24 @@ def _check_answerable(rubric: Rubric) -> None:
     """People choose among buttons: that each factor has a few of them is said to who sets a study up."""
     if rubric.computed_by:
         raise UsageError(f"{rubric.name}: its figures are computed by {rubric.computed_by}; people are not asked")
+    if rubric.pairwise:
+        return
     for factor in rubric.factors:
         if not 1 <= len(factor.scale.steps) <= MOST_BUTTONS:
             raise UsageError(
                 f"{rubric.name}: people rate {factor.key} by choosing one of at most {MOST_BUTTONS} scores, and its "
                 f"scale is {factor.scale.words}: give it a step, or take another rubric"
             )
+
+
+def _chosen(factor: Factor, text: str, reason: str, *, turned: bool) -> FilledForm:
+    """A choice between left and right, in the item's own naming; none where the rater could not tell."""
+    if text == "":
+        return FilledForm(None, reason)
+    if text not in _POINTS:
+        raise HTTPException(422, f"{factor.key}: {text[:20]!r} is none of {', '.join(_POINTS)}")
+    choice = {"a": "b", "b": "a"}.get(text, text) if turned else text
+    return FilledForm(_POINTS[choice], reason, choice)
 
 
 def _score(factor: Factor, text: str) -> float | None:

@@ -9,15 +9,18 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError, UsageError
 from editjudge.judgement import DONE
 from editjudge.store import browse
 from editjudge.store.contradictions import of_verdicts
+from editjudge.store.pairs import answers_about, pair_factors, ranking_factor
 from editjudge.store.store import Item, RunRecord
 from editjudge.web import pictures as frames
 from editjudge.web import questions
 from editjudge.web.fields import raw_tail
 from editjudge.web.filters import edit_url
+from editjudge.web.leaderboard import Leaderboards
 from editjudge.web.listing import ALL_STATUSES, PAGE, Browser, Query
 from editjudge.web.pairing import Pairing
 from editjudge.web.site import Site
@@ -29,6 +32,7 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/", pages.runs),
         Route("/compare", pages.compare),
         Route("/runs/{run:number}", pages.table),
+        Route("/runs/{run:number}/leaderboard", pages.leaderboard),
         Route("/runs/{run:number}/edits/{item:path}", pages.edit),
         Route("/runs/{run:number}/images/{role}/{item:path}", pages.image),
         Route("/runs/{run:number}/evidence/{name}/{item:path}", pages.evidence),
@@ -43,6 +47,7 @@ class _Pages:
         self._browser = Browser(site.store)
         self._pairing = Pairing(site.store, self._browser)
         self._evidence = frames.Evidence()
+        self._boards = Leaderboards()
 
     def _page(self, name: str, refresh: bool = False, **values: Any) -> Response:
         # What is still being indexed or searched is looked at again by itself.
@@ -80,7 +85,17 @@ class _Pages:
         return self._page(
             "table.html", not page.ready, run=run, query=query, page=page, last=last, rubrics=rubrics,
             statuses=ALL_STATUSES, judges=run.spec.get("judges", []), done=DONE,
+            pairs=answers_about(self._store, run, [row.item.item for row in page.rows]),
+            pairwise=bool(pair_factors(self._store, run)), ranking_factor=ranking_factor,
         )  # fmt: skip
+
+    def leaderboard(self, request: Request) -> Response:
+        """Models by strength, of a run of pairs."""
+        run = self._run(request.path_params["run"])
+        if not pair_factors(self._store, run):
+            raise HTTPException(404, f"Run {run.name} asks for scores and not which of two edits is better.")
+        wanted = request.query_params.get("judge", ""), request.query_params.get("factor", "")
+        return self._page("leaderboard.html", run=run, board=self._boards.of(self._store, run, *wanted))
 
     def edit(self, request: Request) -> Response:
         run, item = self._item(request, 4)
@@ -96,6 +111,7 @@ class _Pages:
             "edit.html", run=run, item=item, query=query, voices=voices, rubrics=rubrics, near=found, other=other,
             pictures=pictures, ratings=self._rated(run, item, rubrics), done=DONE,
             measured=[name for name in ("change", "boundary", "lettering") if {"input", "edited"} <= set(item.images)],
+            verdicts=answers_about(self._store, run, [item.item]).get(item.item, []), is_pair=_is_pair(item),
         )  # fmt: skip
 
     def compare(self, request: Request) -> Response:
@@ -174,11 +190,21 @@ _INERT = {"content-security-policy": "default-src 'none'; sandbox; frame-ancesto
 """A picture that is opened by itself is nothing but a picture."""
 
 
+def _is_pair(item: Item) -> bool:
+    return bool(item.images.keys() & {*PAIR_ROLES})
+
+
 def _pictures(states: dict[str, dict[str, Any]], run: RunRecord, item: Item) -> list[dict[str, Any]]:
     return [
-        state | {"role": role, "label": frames.ROLES[role], "url": _image(run, item, role)}
+        state | {"role": role, "label": _label(role, item), "url": _image(run, item, role)}
         for role, state in states.items()
     ]
+
+
+def _label(role: str, item: Item) -> str:
+    """Of a pair also the model, which a reviewer may know."""
+    model = item.metadata.get(f"model_{role[-1]}") if role in PAIR_ROLES else None
+    return f"{frames.ROLES[role]}, {model}" if model else frames.ROLES[role]
 
 
 def _image(run: RunRecord, item: Item, role: str) -> str:

@@ -1,6 +1,7 @@
 // Rating by hand or by key: each answer is sent as it is given, and the next question takes over.
 
 import { follow, keys } from "./keys.js";
+import { wipeOver } from "./pair.js";
 
 const form = document.getElementById("answers");
 const questions = [...form.querySelectorAll(".question")];
@@ -8,6 +9,7 @@ const saved = document.getElementById("saved");
 const pair = document.getElementById("pair");
 const blink = document.getElementById("blink");
 const BLINK = 600; // milliseconds each: well under three flashes a second
+const pairwise = pair.classList.contains("two");
 let current = 0;
 let timer = 0;
 let sending = Promise.resolve();
@@ -54,7 +56,8 @@ for (const [index, question] of questions.entries()) {
 
 function choose(value) {
   const question = questions[current];
-  const choice = [...question.querySelectorAll("input[type=radio]")].find((input) => input.value === value);
+  const named = (input) => input.dataset.key ?? input.value;
+  const choice = [...question.querySelectorAll("input[type=radio]")].find((input) => named(input) === value);
   if (!choice) return;
   choice.checked = true;
   choice.dispatchEvent(new Event("change", { bubbles: true }));
@@ -76,6 +79,7 @@ function blinking() {
   pair.classList.toggle("blinking", on);
   pair.classList.remove("second");
   clearInterval(timer);
+  if (on && pair.classList.contains("wiping")) wipeOver();
   if (on) timer = setInterval(() => pair.classList.toggle("second"), BLINK);
 }
 
@@ -86,7 +90,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 keys([
-  [["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"], "this score for the marked question", (event) => choose(event.key)],
+  [["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"], pairwise ? "left, tie, right, both bad for the marked question" : "this score for the marked question", (event) => choose(event.key)],
   [["c"], "can’t tell", () => choose("")],
   [["ArrowDown", "j"], "next question", () => turnTo(current + 1)],
   [["ArrowUp", "k"], "question before", () => turnTo(current - 1)],

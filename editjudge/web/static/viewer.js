@@ -22,6 +22,7 @@ let timer = 0;
 
 const pictures = new Map([...panes].flatMap(([role, pane]) => [...pane.querySelectorAll("img")].map((image) => [role, image])));
 const picture = (role) => pictures.get(role);
+const output = () => picture("edited") ?? picture("edited_a") ?? picture("edited_b") ?? picture("input");
 const size = (image) => [image.naturalWidth || image.width || 1, image.naturalHeight || image.height || 1];
 
 // --- the address ---------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ function draw() {
   for (const element of stage.querySelectorAll(".pane:not([hidden]) img:not([hidden]), .pane:not([hidden]) canvas:not([hidden])")) {
     place(element);
   }
-  const shown = picture("edited") ?? picture("input");
+  const shown = output();
   const percent = shown ? Math.round(100 * fitted(shown).scale * state.zoom) : 100;
   document.getElementById("zoom").textContent = state.zoom === 1 ? `fit, ${percent} %` : `${percent} %`;
   if (state.mode === "wipe") cut();
@@ -114,7 +115,7 @@ const zooms = {
   out: () => zoomTo(state.zoom / 1.5),
   fit: () => zoomTo(1),
   full: () => {
-    const shown = picture("edited") ?? picture("input");
+    const shown = output();
     if (shown) zoomTo(1 / (fitted(shown).scale * devicePixelRatio));
   },
 };
