@@ -46,6 +46,15 @@ TOO_MANY_FAILED = 3
     show_default=True,
     help="Of pairs: ask with a first and with b first, or once as the manifest names them.",
 )
+@click.option(
+    "--best-of",
+    "best_of",
+    type=click.Choice(["all", "knockout"]),
+    is_flag=False,
+    flag_value="all",
+    help="Rank the edits that share input and instruction by asking about two at a time: all against all (without a "
+    "value), or knockout, with fewer questions. Rubric: preference, or another that asks about pairs.",
+)
 @click.option("--name", help="Name of the run; made from its contents without it.")
 @click.option("--rpm", type=Finite(min=0, min_open=True), help="Most requests per minute and judge.")
 @click.option("--tpm", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
@@ -81,6 +90,7 @@ def command(
     repeats: int,
     fuse: bool,
     order: Any,
+    best_of: Any,
     layout: Any,
     store_place: str,
     name: str | None,
@@ -115,7 +125,7 @@ def command(
     judges = default_judge(judges)
     job = Job(
         manifest=manifest,
-        rubrics=rubrics or default_rubrics(judges, options),
+        rubrics=rubrics or (("preference",) if best_of else default_rubrics(judges, options)),
         judges=judges,
         repeats=repeats,
         layout=layout,
@@ -142,6 +152,14 @@ def command(
         raise UsageError("--engine ray takes no --batch: a provider's batches need one machine")
     if where and is_new(store_place):
         raise UsageError(f"--where {where[0]}: {store_place} is no store yet, so there is no earlier run")
+    if best_of:
+        from editjudge.cli.best_of import conduct_best_of
+
+        if dry_run or batch or engine == "ray":
+            raise UsageError("--best-of asks round by round: it takes neither --dry-run, --batch nor --engine ray")
+        with ExitStack() as stack:
+            opener = partial(_opened, stack, manner, store_place)
+            sys.exit(conduct_best_of(job, best_of, opener, manner, max_failures, as_json, quiet))
     if dry_run:
         _dry_run(job, store_place, manner, as_json)
         return
@@ -170,7 +188,11 @@ def conduct(
         if as_json:
             emit({"ending": "interrupted", "error": "stopped at once"})
         return EXIT["interrupted"]
-    _tell(outcome, time.monotonic() - started, as_json, outcome.store)
+    tell_outcome(outcome, time.monotonic() - started, as_json, outcome.store)
+    return exit_code(outcome, max_failures)
+
+
+def exit_code(outcome: Outcome, max_failures: float) -> int:
     if outcome.ending != "finished":
         return EXIT[outcome.ending]
     share = outcome.summary.failed / max(outcome.summary.total, 1)
@@ -226,7 +248,9 @@ def _on_interrupt(control: Any, say: Any) -> None:
         loop.add_signal_handler(name, interrupted)
 
 
-def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
+def tell_outcome(
+    outcome: Outcome, seconds: float, as_json: bool, place: str, more: dict[str, Any] | None = None
+) -> None:
     tally, summary = outcome.tally, outcome.summary
     cost = None if tally.unpriced else tally.cost
     if as_json:
@@ -237,7 +261,7 @@ def _tell(outcome: Outcome, seconds: float, as_json: bool, place: str) -> None:
         told |= {"left_out": tally.left_out} if tally.left_out else {}
         told |= {"budget": outcome.short._asdict()} if outcome.short else {}
         told |= {"error": str(outcome.error) if outcome.error else None}
-        emit(told | summary.as_json())
+        emit(told | summary.as_json() | (more or {}))
     else:
         _tell_people(outcome, seconds, cost)
         for reason in summary.reasons:

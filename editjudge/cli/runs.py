@@ -117,6 +117,8 @@ def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json:
             )
         if "asked_for" not in found.spec:
             raise UsageError(f"{found.name} was asked over HTTP: there is no manifest to go through again")
+        if "best_of" in found.spec:
+            raise UsageError(f"{safe(found.name)} is a tournament: the same `editjudge run --best-of` goes on with it")
         job = Job.from_spec(found.spec)
         now = {rubric.name: rubric.hash for rubric in job.load_rubrics()}
         if now != found.spec["rubrics"]:

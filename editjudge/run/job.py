@@ -64,6 +64,8 @@ class Job:
     fuse: bool = False
     order: Order = "both"
     """In which pairs are shown: both ways, or as the manifest names them alone."""
+    best_of: str | None = None
+    """Of a run whose pairs are those of a tournament: its method."""
     models: tuple[str, ...] = ()
     """Only edits of these; all where none is named."""
     limit: int | None = None
@@ -212,6 +214,7 @@ class Job:
             # One is a word and several a list, so that a run of one condition is the run it was.
             **({"where": all_of if all_of[1:] else all_of[0]} if (all_of := sorted(set(self.where))) else {}),
             **({"order": self.order} if self.order == "given" else {}),
+            **({"best_of": self.best_of} if self.best_of else {}),
             **({"models": sorted(set(self.models))} if self.models else {}),
             **({"sets": sets} if (sets := self.sets()) else {}),
         }
