@@ -255,6 +255,18 @@ def _plain(kind: Kind, value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
+def from_row(row: Mapping[str, Any]) -> Judgement:
+    """The judgement of a row, without its replies; of a violation a row has the code alone."""
+    values: dict[str, Any] = {}
+    for declared in FIELDS:
+        if declared.name in Judgement.__slots__:
+            value = row[declared.name]
+            if declared.kind in ("codes", "remarks"):
+                value = tuple(Remark(one, "") if isinstance(one, str) else Remark(**one) for one in value)
+            values[declared.name] = value
+    return Judgement(**values)
+
+
 EMPTY_ROW: Mapping[str, Any] = row(Judgement("", "invalid", "", "", ""), "", None, None)
 """What a row has where nothing was said; those fields that an export of 0.1 does not have hold this."""
 

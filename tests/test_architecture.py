@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -94,6 +95,51 @@ def test_a_module_imports_only_what_stands_before_it(noun: str, path: Path) -> N
     assert noun in MAY_IMPORT, f"{noun} has no place in the architecture yet"
     beyond = set(imported(path)) - MAY_IMPORT[noun] - {noun}
     assert not beyond, f"{path.name} imports {beyond}"
+
+
+def private_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """Line, what it is taken from, and the name, of every private name that a module takes from elsewhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            yield node.lineno, ast.unparse(node.value), node.attr
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("editjudge"):
+            yield from ((node.lineno, node.module or "", name.name) for name in node.names if is_private(name.name))
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in {"_asdict", "_fields", "_replace"}
+
+
+def defined_names(tree: ast.Module) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return names
+
+
+def test_no_module_uses_a_private_name_of_another_package() -> None:
+    """A package is entered by its front door. `self` and `cls` are one's own; any other private attribute has to be one
+    that the package defines, and a private name is imported inside its own package alone."""
+    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    by_noun: dict[str, set[str]] = {}
+    for path, tree in trees.items():
+        by_noun.setdefault(noun_of(path), set()).update(defined_names(tree))
+    wrong = []
+    for path, tree in trees.items():
+        noun = noun_of(path)
+        for line, owner, name in private_names(tree):
+            of_a_store = re.search(r"\b_?store$", owner) and noun != "store"
+            of_another = owner.startswith("editjudge.") and owner.split(".")[1] != noun
+            if owner not in ("self", "cls") and (name not in by_noun[noun] or of_a_store or of_another):
+                wrong.append(f"{path.relative_to(PACKAGE)}:{line}: {owner}.{name}")
+    assert wrong == []
+
+
+def noun_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 @pytest.mark.parametrize("statement", ["import editjudge", "import editjudge.cli"])

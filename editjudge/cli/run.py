@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from editjudge.run.cost import Estimate
     from editjudge.run.job import Job, Outcome, RunOptions
     from editjudge.run.summary import FailureReason, Summary
-    from editjudge.store.store import Store
+    from editjudge.store.sink import RunPlace
 
 EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
 TOO_MANY_FAILED = 3
@@ -168,18 +168,23 @@ def command(
         sys.exit(conduct(job, opener, manner, max_failures, as_json, quiet))
 
 
-def _opened(stack: ExitStack, manner: RunOptions, place: str) -> Store:
-    """The store; for a cluster also a folder that becomes one of shards, and does for it what a store does."""
+def _opened(stack: ExitStack, manner: RunOptions, place: str) -> RunPlace:
+    """The store; for a cluster also a folder of shards."""
     if manner.cluster:
         from editjudge.cluster.shard_run import ShardRun, is_folder
 
         if is_folder(place):
-            return cast("Store", stack.enter_context(ShardRun(place)))
+            return stack.enter_context(ShardRun(place))
     return stack.enter_context(open_store(place))
 
 
 def conduct(
-    job: Job, store: Store | Callable[[], Store], manner: RunOptions, max_failures: float, as_json: bool, quiet: bool
+    job: Job,
+    store: RunPlace | Callable[[], RunPlace],
+    manner: RunOptions,
+    max_failures: float,
+    as_json: bool,
+    quiet: bool,
 ) -> int:
     """Run with progress and a summary; the exit code."""
     started = time.monotonic()
@@ -199,7 +204,7 @@ def exit_code(outcome: Outcome, max_failures: float) -> int:
     return TOO_MANY_FAILED if share > max_failures else 0
 
 
-def watched(job: Job, store: Store | Callable[[], Store], manner: RunOptions, *, quiet: bool) -> Outcome | None:
+def watched(job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptions, *, quiet: bool) -> Outcome | None:
     """Run with progress; None where it was stopped at once."""
     import dataclasses
 

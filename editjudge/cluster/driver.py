@@ -28,6 +28,7 @@ from editjudge.run.engine import RunControl
 from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, open_run, opened
 from editjudge.run.pace import Pace
 from editjudge.run.summary import RunTally
+from editjudge.store.sink import RunPlace
 from editjudge.store.store import RunRecord, Store
 
 AT_ONCE = 2
@@ -36,7 +37,7 @@ POLL = 0.5
 """Seconds between two looks at how the run is going."""
 
 
-async def execute(cluster: Cluster, job: Job, store: Store | Callable[[], Store], manner: RunOptions) -> Outcome:
+async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptions) -> Outcome:
     """As `editjudge.run.job.execute`, on a cluster: workers write to the store, or into shards in its place."""
     if manner.batch:
         raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
@@ -59,21 +60,21 @@ async def execute(cluster: Cluster, job: Job, store: Store | Callable[[], Store]
     return conclude(store, run, rubrics, driver.control, driver.tally)
 
 
-def _removed(job: Job, store: Store | ShardRun, run: RunRecord) -> int:
+def _removed(job: Job, store: RunPlace, run: RunRecord) -> int:
     """A shard holds what its piece of the manifest does, and nothing that left it."""
-    return 0 if isinstance(store, ShardRun) else drop_removed(job, store, run)
+    return drop_removed(job, store, run) if isinstance(store, Store) else 0
 
 
-def _check_conditions(job: Job, store: Store | ShardRun) -> None:
+def _check_conditions(job: Job, store: RunPlace) -> None:
     """Said before there is a run, and not by each worker."""
-    if not isinstance(store, ShardRun):
+    if isinstance(store, Store):
         job.chosen(store)
     elif job.where:
         raise UsageError("--where looks at an earlier run of the same store, and a folder of shards holds one run only")
 
 
 @contextmanager
-def _source(job: Job, store: Store | ShardRun) -> Iterator[Source]:
+def _source(job: Job, store: RunPlace) -> Iterator[Source]:
     """The manifest as workers read it; what has to be written for it is where they reach it, and not for long."""
     beside = job.manifest.parent if "://" in store.place else Path(store.place).absolute().parent
     beside.mkdir(parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ def _source(job: Job, store: Store | ShardRun) -> Iterator[Source]:
         yield Source(job, folder)
 
 
-def _pieces(source: Source, store: Store | ShardRun) -> list[Split]:
+def _pieces(source: Source, store: RunPlace) -> list[Split]:
     if not isinstance(store, ShardRun):
         return source.pieces(source.suitable)
     todo = source.pieces(store.piece_size(source.suitable))

@@ -1,6 +1,6 @@
 """Where the judgements of a piece go: into the store that all workers reach, or into shards of their own.
 
-Either has what the engine asks of a store. A store keeps each judgement as it comes; a shard is written when its piece
+A store keeps each judgement as it comes; a shard is written when its piece
 is through, in the place of the one that was there, with what that had and need not be asked again.
 """
 
@@ -16,25 +16,23 @@ from typing import Any, Protocol
 from editjudge.cluster.shard_run import is_folder, whole
 from editjudge.cluster.splits import Split, filesystem
 from editjudge.errors import StoreError
-from editjudge.judgement import DONE, Judgement, Task, factor_values, row
+from editjudge.judgement import DONE, Judgement, Task, factor_values, from_row, row
 from editjudge.run.plan import QuestionSettings
 from editjudge.store.schema import as_json
+from editjudge.store.sink import Sink
 from editjudge.store.store import PENDING, Item, RunRecord, Store, reply_rows
 
 
-class SplitSink(Protocol):
-    """What the engine asks of a store, for one piece."""
+class SplitSink(Sink, Protocol):
+    """What the judgements of one piece are written to."""
 
-    def load_digests(self, paths: Sequence[str]) -> Mapping[str, Any]: ...
-    def save_digests(self, remembered: Mapping[str, Any]) -> None: ...
-    def add_items(self, run: int, rows: Iterable[Item], start: int = 0) -> int: ...
-    def add_tasks(self, run: int, added: Iterable[Task], start: int = 0) -> int: ...
-    def done(self, keys: Sequence[str]) -> dict[str, str]: ...
-    def write(self, batch: Sequence[Judgement]) -> None: ...
+    store: Store | None
+    """None where this worker alone writes."""
+
     def close(self) -> None: ...
 
 
-def shelves(place: str, run: RunRecord, shape: QuestionSettings) -> Callable[[Split], SplitSink]:
+def split_sinks(place: str, run: RunRecord, shape: QuestionSettings) -> Callable[[Split], SplitSink]:
     """Opens one for each piece."""
     if is_folder(place):
         return lambda piece: SplitPart(place, piece, shape)
@@ -64,16 +62,17 @@ class SplitSection:
     """The part of a store that one piece fills: the same store, counting from another position."""
 
     def __init__(self, store: Store, piece: Split, shape: QuestionSettings) -> None:
-        self.store, self._first = store, piece.position
+        self.store: Store | None = store
+        self._store, self._first = store, piece.position
         self._first_task = piece.position * len(shape.rubrics) * shape.repeats
         self.load_digests, self.save_digests = store.load_digests, store.save_digests
-        self.done, self.write = store.done, store.write
+        self.done, self.judgement, self.write = store.done, store.judgement, store.write
 
     def add_items(self, run: int, rows: Iterable[Item], start: int = 0) -> int:
-        return self.store.add_items(run, rows, self._first + start) - self._first
+        return self._store.add_items(run, rows, self._first + start) - self._first
 
     def add_tasks(self, run: int, added: Iterable[Task], start: int = 0) -> int:
-        return self.store.add_tasks(run, added, self._first_task + start) - self._first_task
+        return self._store.add_tasks(run, added, self._first_task + start) - self._first_task
 
     def close(self) -> None:
         """The others go on with it."""
@@ -90,6 +89,7 @@ class SplitPart:
     tasks: list[tuple[int, Task]] = field(default_factory=list)
     """By position in the run."""
     said: dict[str, Judgement] = field(default_factory=dict)
+    store: Store | None = None
 
     def __post_init__(self) -> None:
         self._rows = self._read("judgements")
@@ -115,6 +115,10 @@ class SplitPart:
     def done(self, keys: Sequence[str]) -> dict[str, str]:
         statuses = {key: self._before[key]["status"] for key in keys if key in self._before}
         return {key: status for key, status in statuses.items() if status in DONE}
+
+    def judgement(self, key: str) -> Judgement | None:
+        earlier = self._before.get(key)
+        return self.said.get(key) or (from_row(earlier) if earlier and earlier["status"] in DONE else None)
 
     def write(self, batch: Sequence[Judgement]) -> None:
         for judgement in batch:  # what cannot be written fails here, alone, and not at the end with its whole piece

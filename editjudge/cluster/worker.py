@@ -7,14 +7,14 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, cast
 
 from editjudge.cluster.coordinator import BudgetGrant, total
-from editjudge.cluster.sinks import SplitSection, SplitSink, shelves
+from editjudge.cluster.sinks import SplitSink, split_sinks
 from editjudge.cluster.splits import Split, edits_of
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, EditjudgeError, UsageError
@@ -27,9 +27,8 @@ from editjudge.run.job import Job
 from editjudge.run.pace import JudgeDown, Permit, Persistence
 from editjudge.run.plan import Planner
 from editjudge.run.summary import RunTally
-from editjudge.store.batches import awaited
 from editjudge.store.claims import Claims
-from editjudge.store.store import RunRecord, Store
+from editjudge.store.store import RunRecord
 
 BEAT = 1.0
 """Seconds between two signs of life."""
@@ -64,8 +63,8 @@ class Worker:
         self._order, self._id, self._conductor = order, uuid.uuid4().hex, order.conductor
         self._shape = order.job.question_settings(order.rubrics)
         self._budget = ClusterBudget(order.budget, order.conductor, self._id)
-        self._open_shelf = shelves(order.place, order.run, self._shape)
-        self._engines: dict[int, _Engine] = {}
+        self._open_sink = split_sinks(order.place, order.run, self._shape)
+        self._engines: dict[int, Engine] = {}
         self._past = RunTally()
         """Of the pieces that are finished."""
         self._judges: asyncio.Task[list[Judge]] | None = None
@@ -109,7 +108,7 @@ class Worker:
             await asyncio.sleep(BEAT)
 
     def _tally(self) -> RunTally:
-        tally = total([self._past, *(engine.tally for engine in self._engines.values())])
+        tally = total([self._past, *(engine.planner.tally for engine in self._engines.values())])
         tally.estimated = self._budget.estimated
         return tally
 
@@ -118,18 +117,17 @@ class Worker:
             return
         try:
             judges = await asyncio.shield(cast("asyncio.Task[list[Judge]]", self._judges))
-            shelf = await asyncio.to_thread(self._open_shelf, piece)
-            engine = self._engines[piece.number] = _Engine(self, shelf)
+            sink = await asyncio.to_thread(self._open_sink, piece)
+            engine = self._engines[piece.number] = self._engine(sink)
             job = self._order.job
-            # A shard has no store to look into: conditions were refused when the run was begun.
-            chosen = job.chosen(cast(Store, getattr(shelf, "store", None)), lambda: edits_of(piece, job))
+            chosen = job.chosen(sink.store, lambda: edits_of(piece, job))
             try:
                 ending = await engine.run(chosen, judges)
             finally:
-                engine.tally.left_out = chosen.absent
+                engine.planner.tally.left_out = chosen.absent
                 del self._engines[piece.number]
-                self._past = total([self._past, engine.tally])
-                await asyncio.to_thread(shelf.close)
+                self._past = total([self._past, engine.planner.tally])
+                await asyncio.to_thread(sink.close)
             if ending == "failed":
                 await self._conductor.stop.remote("failed", str(engine.control.error))
         except EditjudgeError as error:
@@ -142,27 +140,11 @@ class Worker:
         finally:
             await self._conductor.finish.remote(self._id, piece.number, self._tally())
 
-    def planner(self, shelf: SplitSink) -> Planner:
+    def _engine(self, sink: SplitSink) -> Engine:
         order = self._order
-        claims = (
-            Claims(shelf.store) if isinstance(shelf, SplitSection) else None
-        )  # a shard is written by one worker alone
-        return Planner(
-            cast(Store, shelf), order.run.id, self._shape, order.job.reader(), claims=claims, rehash=order.rehash
-        )
-
-
-class _Engine(Engine):
-    """The local engine, with the cluster's budget."""
-
-    def __init__(self, worker: Worker, shelf: SplitSink) -> None:
-        planner = worker.planner(shelf)
-        super().__init__(cast(Store, shelf), planner, worker._budget)
-        self.tally, self._batches = planner.tally, shelf.store if isinstance(shelf, SplitSection) else None
-
-    def in_batches(self, keys: Sequence[str]) -> Collection[str]:
-        # Shards are written by this run alone, and `--batch` does not run on a cluster.
-        return awaited(self._batches, keys) if self._batches else ()
+        claims = Claims(sink.store) if sink.store else None
+        planner = Planner(sink, order.run.id, self._shape, order.job.reader(), claims=claims, rehash=order.rehash)
+        return Engine(sink, planner, self._budget, store=sink.store)
 
 
 class ClusterBudget(Budget):

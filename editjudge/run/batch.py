@@ -62,7 +62,7 @@ class BatchEngine(Engine):
         self, store: Store, run_id: int, planner: Planner, budget: Budget, say: Callable[[str], None] = lambda _: None
     ) -> None:
         super().__init__(store, planner, budget, say)
-        self._store, self._run = store, run_id
+        self.store, self.run_id = store, run_id
 
     async def _drive_stage(self, judge: Judge, batches: Iterator[list[Work]]) -> None:
         if not isinstance(judge, ChatJudge):
@@ -70,18 +70,18 @@ class BatchEngine(Engine):
         async with HttpTransport(timeout=900.0) as transport:  # 200 MB in a quarter of an hour
             counter = _BatchSubmitter(self, judge, transport)
             while self.control.stopping is None and (works := await self._next(batches)) is not None:
-                await counter.take(await self._planner.not_done(works))
+                await counter.take(await self.planner.not_done(works))
             await counter.finish()
-            while self._planner.elsewhere(judge) and not self.control.stopped:
+            while self.planner.elsewhere(judge) and not self.control.stopped:
                 await counter.take(await self.left_behind(judge))
                 await counter.finish()
 
     async def keep(self, judgements: Sequence[Judgement]) -> None:
         """Commit; then the provider's answers are no longer needed."""
         judgements = await asyncio.gather(*(keep(self._writer.put, judgement) for judgement in judgements))
-        await asyncio.to_thread(kept.forget, self._store, [judgement.key for judgement in judgements])
+        await asyncio.to_thread(kept.forget, self.store, [judgement.key for judgement in judgements])
         for judgement in judgements:
-            self._planner.count(judgement)
+            self.planner.count(judgement)
 
 
 class _BatchSubmitter:
@@ -89,7 +89,7 @@ class _BatchSubmitter:
 
     def __init__(self, engine: BatchEngine, judge: ChatJudge, transport: HttpTransport) -> None:
         self._engine, self._judge = engine, judge
-        self._store, self._budget, self._control, self._say = engine._store, engine._budget, engine.control, engine._say
+        self._store, self._budget, self._control, self._say = engine.store, engine.budget, engine.control, engine.say
         self._desk = wire.desk(judge.spec)
         self._calls = _Calls(judge, transport)
         self._works: dict[str, Work] = {}
@@ -167,8 +167,8 @@ class _BatchSubmitter:
         try:
             if said:
                 with suppress(_QuestionAsked):  # pictures are needed for the next question alone
-                    return await judged(self._through(work, said), work, self._engine._pictures, _unseen)
-            return await judged(self._through(work, said), work, self._engine._pictures)
+                    return await judged(self._through(work, said), work, self._engine.pictures, _unseen)
+            return await judged(self._through(work, said), work, self._engine.pictures)
         except _QuestionAsked as asked:
             return asked
         except (_BudgetShort, BudgetReached):
@@ -214,7 +214,7 @@ class _BatchSubmitter:
         part, works = self._part, self._handing
         self._part, self._handing, self._size = self._new_part(), [], 0
         keys = [work.task.key for work in works]
-        batch = await asyncio.to_thread(kept.begin, self._store, self._engine._run, self._judge.spec, part.mark, keys)
+        batch = await asyncio.to_thread(kept.begin, self._store, self._engine.run_id, self._judge.spec, part.mark, keys)
         batch = await self._hand_in(batch, part)
         self._open[batch.id] = batch
         self._works.update(zip(keys, works, strict=True))

@@ -16,6 +16,7 @@ from editjudge.media.cache import ImageCache
 from editjudge.run.feed import LOOK, Window, is_paid, judged, keep
 from editjudge.run.plan import Planner
 from editjudge.store.batches import awaited
+from editjudge.store.sink import Sink
 from editjudge.store.store import Store
 from editjudge.store.writer import Writer
 
@@ -55,20 +56,27 @@ class RunControl:
 
 
 class Engine:
-    """One run over one store."""
+    """One run into one sink."""
 
     def __init__(
-        self, store: Store, planner: Planner, budget: Budget, say: Callable[[str], None] = lambda _: None
+        self,
+        sink: Sink,
+        planner: Planner,
+        budget: Budget,
+        say: Callable[[str], None] = lambda _: None,
+        *,
+        store: Store | None = None,
     ) -> None:
+        """`store`: where questions may wait in a provider's batch; a sink that only this run writes to has none."""
         self.control = RunControl()
-        self._say, self._waiting = say, False
-        self._planner, self._budget = planner, budget
-        self._pictures = ImageCache(planner.pictures)
-        self._store, self._writer = store, Writer(store)
+        self.say, self._waiting = say, False
+        self.planner, self.budget = planner, budget
+        self.pictures = ImageCache(planner.pictures)
+        self._batches, self._writer = store or (sink if isinstance(sink, Store) else None), Writer(sink)
 
     async def run(self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]) -> Ending:
         """Judge everything; each judge goes through the edits at its own pace."""
-        self.control.waking += [self._budget.stop, *(judge.pace.stop for judge in judges if hasattr(judge, "pace"))]
+        self.control.waking += [self.budget.stop, *(judge.pace.stop for judge in judges if hasattr(judge, "pace"))]
         try:
             async with asyncio.TaskGroup() as group:
                 for judge in judges:
@@ -79,14 +87,14 @@ class Engine:
             try:
                 await self._writer.close()
             finally:
-                await asyncio.to_thread(self._planner.close)
+                await asyncio.to_thread(self.planner.close)
         return self.control.stopping or "finished"
 
     async def _drive(self, judge: Judge, edits: Callable[[], Iterable[Edit]]) -> None:
         """Rubrics that are told of an answer wait for all answers of the stage before."""
-        for stage in range(self._planner.stages):
+        for stage in range(self.planner.stages):
             if self.control.stopping is None:
-                await self._drive_stage(judge, self._planner.batches(judge, iter(edits()), stage))
+                await self._drive_stage(judge, self.planner.batches(judge, iter(edits()), stage))
 
     async def _drive_stage(self, judge: Judge, batches: Iterator[list[Work]]) -> None:
         ahead = asyncio.create_task(self._next(batches))
@@ -94,10 +102,10 @@ class Engine:
             window = Window(judge)
             while self.control.stopping is None and (planned := await ahead) is not None:
                 ahead = asyncio.create_task(self._next(batches))
-                await self._begin(judge, await self._planner.not_done(planned), group, window)
-                while self._planner.elsewhere(judge) > _MOST_ELSEWHERE and not self.control.stopped:
+                await self._begin(judge, await self.planner.not_done(planned), group, window)
+                while self.planner.elsewhere(judge) > _MOST_ELSEWHERE and not self.control.stopped:
                     await self._begin(judge, await self.left_behind(judge), group, window)
-            while self._planner.elsewhere(judge) and not self.control.stopped:
+            while self.planner.elsewhere(judge) and not self.control.stopped:
                 await self._begin(judge, await self.left_behind(judge), group, window)
         await ahead
 
@@ -110,15 +118,15 @@ class Engine:
 
     def in_batches(self, keys: Sequence[str]) -> Collection[str]:
         """Those of the keys whose answers a batch will bring."""
-        return awaited(self._store, keys)
+        return awaited(self._batches, keys) if self._batches else ()
 
     async def left_behind(self, judge: Judge) -> list[Work]:
         """Tasks that another process gave back or died with; where there are none, after a pause."""
-        works = await self._planner.left_behind(judge)
-        if not works and (count := self._planner.elsewhere(judge)):
+        works = await self.planner.left_behind(judge)
+        if not works and (count := self.planner.elsewhere(judge)):
             if not self._waiting:
                 self._waiting = True
-                self._say(f"{judge.spec}: {count:,} tasks are being asked by another process; waiting for its answers")
+                self.say(f"{judge.spec}: {count:,} tasks are being asked by another process; waiting for its answers")
             await self.control.rest(LOOK)
         return works
 
@@ -140,18 +148,18 @@ class Engine:
 
     async def _do(self, judge: Judge, work: Work) -> None:
         try:
-            judgement = await keep(self._writer.put, await judged(judge, work, self._pictures))
+            judgement = await keep(self._writer.put, await judged(judge, work, self.pictures))
         except BudgetReached as error:  # the task stays to be judged
-            self._planner.tally.cost += error.spent
-            self.control.stop("budget", short=self._budget.short)
+            self.planner.tally.cost += error.spent
+            self.control.stop("budget", short=self.budget.short)
         except EditjudgeError as error:
-            self._planner.tally.cost += getattr(error, "spent", 0.0)
+            self.planner.tally.cost += getattr(error, "spent", 0.0)
             # The run ends as if the user had ended it: what is in flight is paid for, so it is let finish.
             self.control.stop("failed", error)
         else:
-            self._planner.count(judgement)
+            self.planner.count(judgement)
         finally:
-            self._planner.tally.estimated = self._budget.estimated
+            self.planner.tally.estimated = self.budget.estimated
 
 
 def first_of(errors: BaseExceptionGroup[EditjudgeError]) -> EditjudgeError:

@@ -23,7 +23,8 @@ from editjudge.media.cache import Encoded, ImageCache
 from editjudge.media.image import name_of
 from editjudge.rubrics.contract import Remark
 from editjudge.store.claims import Claims
-from editjudge.store.store import Item, Store
+from editjudge.store.sink import Sink
+from editjudge.store.store import Item
 
 LOOKAHEAD = 8
 """Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
@@ -64,7 +65,7 @@ class TaskStates(NamedTuple):
     """Being asked by another one."""
 
 
-def claim_tasks(store: Store, claims: Claims | None, works: Mapping[str, Work]) -> TaskStates:
+def claim_tasks(store: Sink, claims: Claims | None, works: Mapping[str, Work]) -> TaskStates:
     """Look tasks up, and claim those that are not answered and cost money. Reads and writes the store."""
     statuses = store.done(list(works))
     mine = {key for key in works if statuses.get(key) not in DONE}

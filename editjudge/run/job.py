@@ -40,6 +40,7 @@ from editjudge.run.plan import Planner, QuestionSettings, look_at, works
 from editjudge.run.summary import RunTally, Summary, commonest, is_failure, summarise
 from editjudge.run.where import EditFilter, Selected
 from editjudge.store.claims import Claims
+from editjudge.store.sink import RunPlace
 from editjudge.store.store import RunRecord, Store
 
 T = TypeVar("T")
@@ -134,9 +135,9 @@ class Job:
         folder = self.manifest if self.manifest.is_dir() else self.manifest.parent
         return PictureReader(root=None if self.allow_outside else folder, fetch=fetch if self.allow_urls else None)
 
-    def chosen(self, store: Store, edits: Callable[[], Iterator[Edit]] | None = None) -> Selected:
-        """The edits that the run is about, of all or of some of the manifest's."""
-        return Selected(edits or self.edits, EditFilter(self.where, store) if self.where else None)
+    def chosen(self, store: Store | None, edits: Callable[[], Iterator[Edit]] | None = None) -> Selected:
+        """The edits that the run is about, of all or of some of the manifest's; conditions need a store."""
+        return Selected(edits or self.edits, EditFilter(self.where, store) if self.where and store else None)
 
     def check(self, *, whole: bool = True) -> None:
         """Read the manifest through before anything is asked: every line can be understood, every model has edits, and
@@ -292,7 +293,7 @@ def is_new(place: str | os.PathLike[str]) -> bool:
     return "://" not in os.fspath(place) and not os.path.exists(place)
 
 
-async def execute(job: Job, store: Store | Callable[[], Store], options: RunOptions) -> Outcome:
+async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: RunOptions) -> Outcome:
     """Run to the end, or as far as budget, patience and the user allow, and sum up.
 
     A function in place of a store is called once nothing that can be checked is wrong, so that a job which cannot run
@@ -313,6 +314,8 @@ async def execute(job: Job, store: Store | Callable[[], Store], options: RunOpti
         ]
         job.check()
         store = opened(store)
+        if not isinstance(store, Store):
+            raise UsageError(f"{store.place}: only --engine ray writes shards; expected a store")
         chosen = job.chosen(store)
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             options.say(warning)
@@ -337,11 +340,13 @@ async def execute(job: Job, store: Store | Callable[[], Store], options: RunOpti
     return conclude(store, run, rubrics, engine.control, planner.tally)
 
 
-def opened(store: Store | Callable[[], Store]) -> Store:
+def opened(store: RunPlace | Callable[[], RunPlace]) -> RunPlace:
     return store() if callable(store) else store
 
 
-def conclude(store: Store, run: RunRecord, rubrics: Sequence[Rubric], control: RunControl, tally: RunTally) -> Outcome:
+def conclude(
+    store: RunPlace, run: RunRecord, rubrics: Sequence[Rubric], control: RunControl, tally: RunTally
+) -> Outcome:
     """What a run came to, whichever engine did it."""
     if isinstance(store, Store):  # and no folder of shards, which is held against nothing before it is imported
         hold_against_evidence(store, run)
@@ -356,7 +361,7 @@ def conclude(store: Store, run: RunRecord, rubrics: Sequence[Rubric], control: R
     return Outcome(run.id, run.name, ending, tally, summary, control.error, control.short, store.place)
 
 
-def open_run(job: Job, store: Store, options: RunOptions, rubrics: Sequence[Rubric]) -> RunRecord:
+def open_run(job: Job, store: RunPlace, options: RunOptions, rubrics: Sequence[Rubric]) -> RunRecord:
     """The run of a job in a store, with its rubrics."""
     spec = job.spec(rubrics)
     run = store.open_run(options.name or _name(job, spec), spec)

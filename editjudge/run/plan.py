@@ -33,7 +33,7 @@ from editjudge.rubrics.sets import stages
 from editjudge.run.feed import claim_tasks, item_of, unexpected
 from editjudge.run.summary import RunTally
 from editjudge.store.claims import Claims
-from editjudge.store.store import Store
+from editjudge.store.sink import Sink
 
 BATCH = 200
 """Edits planned at a time: large enough to look keys up in bulk, small enough to start at once."""
@@ -372,7 +372,7 @@ class Planner:
 
     def __init__(
         self,
-        store: Store,
+        store: Sink,
         run_id: int,
         settings: QuestionSettings,
         pictures: PictureReader | None = None,

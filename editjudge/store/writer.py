@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from editjudge.judgement import Judgement
-from editjudge.store.store import Store
+from editjudge.store.sink import Sink
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class Writer:
     After the store failed nothing more is written: who waits, who comes later, and `close` get the same error.
     """
 
-    def __init__(self, store: Store, *, interval: float = 0.0, batch: int = 512) -> None:
+    def __init__(self, store: Sink, *, interval: float = 0.0, batch: int = 512) -> None:
         """`interval`: seconds to wait for company before a commit. `batch`: judgements of one commit at most.
 
         No interval as a rule: those who arrive during a commit share the next one, and a commit costs no fsync. With

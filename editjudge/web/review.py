@@ -73,7 +73,7 @@ class _Pages:
 
     def runs(self, _: Request) -> Response:
         rows = [(run, browse.count_edits(self._store, run)) for run in reversed(self._store.runs())]
-        return self._page("runs.html", runs=rows, done=DONE, place=self._store._place)
+        return self._page("runs.html", runs=rows, done=DONE, place=self._store.place)
 
     def table(self, request: Request) -> Response:
         run, query = self._run(request.path_params["run"]), Query.of(request.query_params)

@@ -1,0 +1,59 @@
+"""The sink in the docstring takes a run, as a store does."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from editjudge.edit import Edit
+from editjudge.judgement import EMPTY_ROW, Judgement, from_row, row
+from editjudge.judges.budget import Budget
+from editjudge.judges.judge import Work
+from editjudge.rubrics.files import load_one
+from editjudge.run.engine import Engine
+from editjudge.run.plan import Planner, QuestionSettings
+from editjudge.store import sink as module
+
+from .old_store import picture
+from .samples import sample
+
+
+class Counting:
+    """Gives everything the same score, and counts how often it was asked."""
+
+    spec, limits, asked = "counting", None, 0
+
+    def identity(self, edit: Edit, rubric: Any, repeat: int) -> dict[str, str]:
+        return {"judge": self.spec, "edit": edit.id}
+
+    async def judge(self, work: Work, load: object) -> Judgement:
+        self.asked += 1
+        return work.judgement("ok", scores={factor.key: 5 for factor in work.rubric.factors})
+
+
+def test_the_sink_in_the_docstring_takes_a_run_and_resumes_it(tmp_path: Path) -> None:
+    text = str(module.__doc__)
+    names: dict[str, Any] = {}
+    code = textwrap.dedent(text[text.index("    class MemorySink") : text.index("`editjudge.run.plan.Planner`")])
+    exec(code, names)  # noqa: S102  (our own docstring)
+    sink, judge = names["MemorySink"](), Counting()
+    (tmp_path / "a.png").write_bytes(picture(1))
+    edits = [Edit(f"edit-{n}", input=tmp_path / "a.png", edited=tmp_path / "a.png") for n in range(3)]
+
+    async def run() -> str:
+        planner = Planner(sink, 1, QuestionSettings([load_one("fidelity")]))
+        return await Engine(sink, planner, Budget()).run(lambda: edits, [judge])
+
+    for _ in range(2):
+        assert asyncio.run(run()) == "finished"
+        assert judge.asked == 3
+    assert [item.item for item in sink.items.values()] == ["edit-0", "edit-1", "edit-2"]
+    assert {task.key for task in sink.tasks.values()} == set(sink.judgements)
+
+
+def test_a_judgement_comes_back_from_its_row_without_its_replies() -> None:
+    judgement = sample(1, exchanges=())
+    assert from_row(row(judgement, "edit", None, None)) == judgement
+    assert set(EMPTY_ROW) == set(row(judgement, "edit", None, None))
