@@ -42,11 +42,12 @@ MAY_IMPORT = {
     },
     "web": {
         *("content", "edit", "errors", "judgement", "judges", "measured", "media", "orders", "probes"),
-        *("ratings", "report", "rubrics", "run", "stats", "store"),
+        *("pickled", "ratings", "report", "rubrics", "run", "stats", "store"),
     },
     "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
-    "integrations": {"api", "errors", "judgement", "judges", "rubrics", "stats", "store"},
+    "integrations": {"api", "errors", "judgement", "judges", "pickled", "rubrics", "run", "stats", "store", "web"},
     "conformance": {"errors", "web"},
+    "pickled": set(),
     "testing": {"integrations"},
     "inspection": {"integrations"},
 }

@@ -31,6 +31,13 @@ _TERMS = (
         metavar="JUDGE=W",
         help="Reward by the weighted mean of several judges; repeatable.",
     ),
+    click.option(
+        "--dialect",
+        "dialects",
+        multiple=True,
+        metavar="NAME",
+        help="Also speak a trainer's protocol: flow-factory, unirl, edit-r1, flow-grpo, editscore; repeatable.",
+    ),
     click.option("--fresh", is_flag=True, help="Ask again what the store has an answer to."),
     click.option("--budget", type=Finite(min=0), metavar="USD", help="Ask judges nothing more once this is spent."),
     click.option("--max-waiting", type=click.IntRange(1), help="Edits taken in and not judged yet."),
@@ -41,7 +48,18 @@ _TERMS = (
 )
 
 _NAMES = (
-    *("judges", "rubrics", "more_rubrics", "formula", "weights", "degenerate", "mixture", "fresh", "budget"),
+    *(
+        "judges",
+        "rubrics",
+        "more_rubrics",
+        "formula",
+        "weights",
+        "degenerate",
+        "mixture",
+        "dialects",
+        "fresh",
+        "budget",
+    ),
     *("max_waiting", "deadline", "drain", "concurrency", "pictures"),
 )
 
@@ -50,6 +68,10 @@ def _terms(given: dict[str, Any]) -> Terms:
     from editjudge.web.reduction import FORMULAS
     from editjudge.web.service_options import Terms
 
+    if given["dialects"]:
+        from editjudge.web.dialects import chosen
+
+        chosen(given["dialects"])  # raises for one that is not known, and for two that want the same path
     if given["formula"] not in (None, *FORMULAS):
         raise UsageError(f"--formula {given['formula']}: expected one of {', '.join(FORMULAS)}")
     given["weights"] = dict(_weight("--weight FACTOR", text) for text in given["weights"]) or None

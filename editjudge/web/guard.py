@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from editjudge.web.dialects import chosen, native_path
 from editjudge.web.site import LOOPBACK, Site
 
 COOKIE = "editjudge"
@@ -60,6 +61,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app, self._site = app, site
+        self._dialects = chosen(site.terms.dialects)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -85,6 +87,8 @@ class Guard:
             rest = in_path[2] or "/"
             scope = {**scope, "path": rest, "raw_path": quote(rest).encode()}
             role = "service" if _is(in_path[1], self._site.service_token) else "nobody"
+        if native := native_path(self._dialects, scope["method"], scope["path"]):
+            scope = {**scope, "path": native, "raw_path": quote(native).encode()}
         path, method = scope["path"], scope["method"]
         most = next(size for start, size in _MOST.items() if path.startswith(start))
         if refusal := self._refusal(headers, path, method, most) or self._unwelcome(role, headers, path, method):

@@ -35,11 +35,10 @@ PROTOCOL = 1
 _KEPT_AS_METADATA = ("session", "turn")
 BASE64 = r"^(data:image/[a-z0-9.+-]{1,40};base64,)?([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 """A picture in JSON. Only for the OpenAPI document: the decoder below is as strict, and much faster."""
-_JSON, _MULTIPART, _MSGPACK = (
-    "application/json",
-    "multipart/form-data",
-    ("application/msgpack", "application/x-msgpack"),
-)
+_JSON, _MULTIPART = "application/json", "multipart/form-data"
+_MSGPACK = ("application/msgpack", "application/x-msgpack")
+TYPES = (_JSON, _MULTIPART, *_MSGPACK)
+"""Of a body."""
 _PREFIX = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,")
 _PART = re.compile(rf"(?:edits\.(\d{{1,4}})\.)?({'|'.join(IMAGE_ROLES)})")
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
@@ -198,6 +197,10 @@ class RequestModels:
             status = 413 if any(one["type"] == "too_large" for one in errors) else 422
             raise Refused(status, _INVALID, where) from None
 
+    def parse(self, data: bytes) -> Any:
+        """The values of a JSON body, bounded in number."""
+        return self._json(data)
+
     def _json(self, data: bytes) -> Any:
         # As Python objects, empty JSON objects take 120 times their size: their number is bounded before any is made.
         most = self.max_values
@@ -315,7 +318,7 @@ async def body(
     request: Request,
     terms: Terms,
     hold: Callable[[int], None],
-    accepted: Sequence[str] = (_JSON, _MULTIPART, *_MSGPACK),
+    accepted: Sequence[str] = TYPES,
 ) -> Body:
     """The body of a request of one of the accepted types. The terms bound its size; `hold` counts the bytes as they
     come, and refuses them where there is no room."""

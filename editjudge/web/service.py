@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -21,10 +21,11 @@ from editjudge.judges.registry import check_answers
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.run.cost import Costs
+from editjudge.web.dialects import DIALECTS, REWARD, Dialect, Sent, chosen, parse_pickle
 from editjudge.web.openapi import SCHEMA, document
 from editjudge.web.queue import JudgingQueue, RequestBatch, open_queue
 from editjudge.web.reduction import Reduction, labels, names
-from editjudge.web.requests import PROTOCOL, Refused, RequestModels, body, edits_of
+from editjudge.web.requests import PROTOCOL, TYPES, Refused, RequestModels, body, edits_of
 from editjudge.web.rewards import RewardRules, compare_groups, judgement_row
 from editjudge.web.site import Site
 
@@ -37,6 +38,7 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/v1/judge", _refusing(service.judge), methods=["POST"]),
         Route("/v1/reward", _refusing(service.reward), methods=["POST"]),
         Route("/v1/reward/schema", service.schema, methods=["GET"]),
+        *(route for name in chosen(site.terms.dialects) for route in service.dialect_routes(DIALECTS[name])),
     ]
 
 
@@ -104,16 +106,52 @@ class _Service:
         return JSONResponse(answer, 503 if asked.strict and failed else 200)
 
     async def rewards(
-        self, request: Request, read: Callable[[Any], Any]
+        self, request: Request, read: Callable[[Any], Any], accepted: Sequence[str] = TYPES
     ) -> tuple[Any, RequestBatch, list[dict[str, Any]]]:
         """The request as `read` understands its body, and the rewards of its edits in their order."""
-        asked, batch = await self._judged(request, read)
+        asked, batch = await self._judged(request, read, accepted)
         rules = self._rules(asked)
         rewards = [rules.reward(number, batch) for number in range(len(asked.edits))]
         compare_groups(_groups(asked, batch), rewards, ranked=asked.ranking == "scores")
         return asked, batch, rewards
 
-    async def _judged(self, request: Request, read: Callable[[Any], Any]) -> tuple[Any, RequestBatch]:
+    def dialect_routes(self, dialect: Dialect) -> list[BaseRoute]:
+        at = f"/d/{dialect.name}"
+
+        called = labels(self._asked_for(None))
+        factors = {called[rubric.name, f.key]: f for rubric in self._asked_for(None) for f in rubric.factors}
+
+        async def reward(request: Request) -> Response:
+            received: list[Sent] = []
+
+            def read(data: Any) -> Any:
+                """In a thread."""
+                values = parse_pickle(data, self._models.max_values) if dialect.pickled else self._models.parse(data)
+                received.append(dialect.read(values, factors))
+                return self._models.validated({"edits": received[0].edits}, rewards=True)
+
+            _, _, rewards = await self.rewards(request, read, dialect.content_types)
+            return dialect.answer(dialect.write(received[0], rewards, factors))
+
+        async def look(request: Request) -> Response:
+            """Whether the server is ready, and what it offers."""
+            desk: JudgingQueue = request.app.state.desk
+            names = [REWARD, *factors]
+            if request.url.path.endswith("/rewards"):
+                return JSONResponse({"rewards": names})
+            status = "stopping" if desk.closing else "ok"
+            return JSONResponse(
+                {"status": status, "rewards": {name: ["ready"] for name in names}}, 503 if desk.closing else 200
+            )
+
+        return [
+            Route(f"{at}{dialect.post}", _refusing(reward), methods=["POST"]),
+            *(Route(f"{at}{path}", look, methods=["GET"]) for path in dialect.gets),
+        ]
+
+    async def _judged(
+        self, request: Request, read: Callable[[Any], Any], accepted: Sequence[str] = TYPES
+    ) -> tuple[Any, RequestBatch]:
         """The request as it was understood, and what has come of it by its deadline."""
         begun, desk, terms = time.monotonic(), request.app.state.desk, self._terms
         length = request.headers.get("content-length", "")
@@ -121,7 +159,7 @@ class _Service:
         if size > terms.max_body:
             raise Refused(413, f"{size:,} bytes: at most {terms.max_body:,} are taken; send smaller batches")
         with desk.admitted(size) as hold:
-            reading = partial(read, await body(request, terms, hold.add))
+            reading = partial(read, await body(request, terms, hold.add, accepted))
             try:
                 # The deadline of the request itself is not known before it is read.
                 async with asyncio.timeout(terms.deadline - (time.monotonic() - begun)):
@@ -159,14 +197,16 @@ class _Service:
         return RewardRules(reduction, called, self._factors, self._weights(asked), self._terms.degenerate == "worst")
 
     def _reduction(self, asked: Any) -> Reduction:
+        if asked is None:  # a dialect has no words for it
+            return Reduction(self._terms.formula, self._terms.weights)
         weights = asked.weights if asked.weights is not None else self._terms.weights if asked.rubrics is None else {}
         return Reduction(asked.formula or self._terms.formula, weights)
 
     def _asked_for(self, asked: Any) -> list[Rubric]:
         """The rubrics that are named and those of factors that are, else the site's own; always in its order."""
-        words = asked.rubrics if asked.rubrics is not None else ()
+        words = asked.rubrics if asked is not None and asked.rubrics is not None else ()
         wanted = {name for word in words for name in self._sets.get(word, [word])}
-        if hasattr(asked, "weights"):
+        if asked is None or hasattr(asked, "weights"):
             wanted |= {self._factors[name][0].name for name in self._reduction(asked).weights}
         wanted = wanted or {name for word in self._terms.rubrics for name in self._sets[word]}
         return [rubric for name, rubric in self._rubrics.items() if name in wanted]

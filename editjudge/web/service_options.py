@@ -31,6 +31,8 @@ class Terms:
     """US dollars that this server may spend on judges."""
     max_samples: int = 16
     """Answers to one question that a request may ask for."""
+    dialects: tuple[str, ...] = ()
+    """Protocols of trainers that are spoken besides: `NAME`, or `/d/NAME` for that path alone."""
     max_edits: int = 64
     max_picture: int = 16 * 2**20
     max_body: int = 128 * 2**20
