@@ -42,7 +42,7 @@ Of = Literal["scores", "expected"]
 
 _FIELDS = (
     "item", "model", "group", "repeat", "status", "scores", "abstained", "judge", "rubric", "rubric_hash", "key",
-    "server_model", "schema_mode", "prepared", "edit_type", "metadata",
+    "server_model", "schema_mode", "prepared", "edit_type", "metadata", "choices", "variant",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from editjudge.errors import UsageError
+from editjudge.orders import ORDERS, read_choice
 from editjudge.rubrics.formula import Formula, Member, Ref
 from editjudge.rubrics.formula import formulas as parse_formulas
 from editjudge.rubrics.model import Scale
@@ -39,8 +40,12 @@ class SetScorer:
     formulas: Sequence[Formula]
     choices: Mapping[Ref, tuple[str, ...]] = field(default_factory=dict)
     """Of the factors that are chosen and not scored, their words in order."""
+    lists: Mapping[str, str] = field(default_factory=dict)
+    """Of the rubrics that are asked for each element of a list, the column that holds it."""
 
     def __post_init__(self) -> None:
+        self._places = {ref: _word_places(words) for ref, words in self.choices.items()}
+        self._fields = sorted({ref for formula in self.formulas for ref in formula.element_fields})
         self._keys: dict[str, list[str]] = {}
         for rubric, key in sorted({ref for formula in self.formulas for ref in formula.refs}):
             self._keys.setdefault(rubric, []).append(key)
@@ -60,10 +65,21 @@ class SetScorer:
         item = judge.items.setdefault(row["item"], len(judge.items))
         if item == len(judge.columns):
             judge.columns.append(tuple(_text(row, name) for name in self._columns))
+            judge.elements.append({ref: self._element_texts(row, ref) for ref in self._fields})
+        variant, repeat = row.get("variant") or "", int(row["repeat"] or 0)
+        if variant in ORDERS:  # each order of a pair is asked as often as the other, and counts alike
+            repeat = len(ORDERS) * repeat + ORDERS.index(variant)
         for key in keys or ():
             ref = row["rubric"], key
             value, code = self._value(row, ref)
-            judge.values[ref].append((item, int(row["repeat"] or 0), value, code))
+            judge.values[ref].append((item, repeat, int(variant) if variant.isdecimal() else 0, value, code))
+
+    def _element_texts(self, row: Mapping[str, Any], ref: Ref) -> list[str]:
+        value: Any = row.get("metadata") or {}
+        for part in self.lists[ref[0]].split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        elements = value if isinstance(value, list) else []
+        return [str(one.get(ref[1], "")) if isinstance(one, dict) else "" for one in elements]
 
     def _value(self, row: Mapping[str, Any], ref: Ref) -> tuple[float, int]:
         status, key = row["status"], ref[1]
@@ -73,7 +89,7 @@ class SetScorer:
             return np.nan, self._reasons.index(status, FAILED)
         if ref in self.choices:
             word = (row.get("choices") or {}).get(key)
-            return (np.nan, ABSTAINED) if word is None else (float(self.choices[ref].index(word)), OK)
+            return (np.nan, ABSTAINED) if word is None else (float(self._places[ref][word]), OK)
         score = (row.get("scores") or {}).get(key)
         return (np.nan, ABSTAINED) if score is None else (float(score), OK)
 
@@ -87,7 +103,7 @@ class SetScorer:
         values = {ref: judged.values[ref] for ref in formula.refs if judged.values[ref]}
         if not values:
             return
-        repeats = 1 if formula.repeats == "before" else 1 + max(r for some in values.values() for _, r, _, _ in some)
+        repeats = 1 if formula.repeats == "before" else 1 + max(r for some in values.values() for _, r, *_ in some)
         n, items = len(judged.items), list(judged.items)
         for repeat in range(repeats):
             cells = {
@@ -95,34 +111,46 @@ class SetScorer:
                 for ref, some in values.items()
             }
             columns = dict(zip(self._columns, zip(*judged.columns, strict=True), strict=True)) if self._columns else {}
-            result = evaluate(formula.term, Rows(n, cells, columns))
+            elements = {ref: _texts(judged.elements, ref, cells) for ref in formula.element_fields}
+            result = evaluate(formula.term, Rows(n, cells, columns, elements))
             for item, value, code in zip(items, result.values[:, 0], result.codes[:, 0], strict=True):
                 if code != NOT_ASKED:
                     number = float(value) if code == OK else None
                     yield SetScore(item, judge, formula.name, repeat, number, self._reasons[code])
 
 
+_Value = tuple[int, int, int, float, int]
+"""Edit, repeat, place in a list, value, and the code of the reason for none."""
+
+
 @dataclass
 class _Judge:
     items: dict[str, int] = field(default_factory=dict)
     columns: list[tuple[str, ...]] = field(default_factory=list)
-    values: dict[Ref, list[tuple[int, int, float, int]]] = field(default_factory=lambda: defaultdict(list))
-    """Of each factor: edit, repeat, value, and the code of the reason for none."""
+    elements: list[dict[Ref, list[str]]] = field(default_factory=list)
+    values: dict[Ref, list[_Value]] = field(default_factory=lambda: defaultdict(list))
 
 
-def _asked_once(values: Sequence[tuple[int, int, float, int]]) -> bool:
+def _word_places(words: Sequence[str]) -> dict[str, int]:
+    """Each word to its place; of a choice between two outputs also what the store calls it: a, b or tie."""
+    own = {word: place for place, word in enumerate(words)}
+    return {choice: place for word, place in reversed(own.items()) if (choice := read_choice(word))} | own
+
+
+def _texts(elements: Sequence[Mapping[Ref, Sequence[str]]], ref: Ref, cells: Mapping[Ref, Cells]) -> Any:
+    """A field of the elements, as wide as the values of the rubric that was asked about them."""
+    width = next(values.codes.shape[1] for (name, _), values in cells.items() if name == ref[0])
+    return np.array([[*one[ref], *[""] * width][:width] for one in elements], dtype=object)
+
+
+def _asked_once(values: Sequence[_Value]) -> bool:
     """A rubric that is asked once serves every repeat of the others."""
-    return all(repeat == 0 for _, repeat, _, _ in values)
+    return all(repeat == 0 for _, repeat, *_ in values)
 
 
-def _cells(values: Sequence[tuple[int, int, float, int]], n: int, repeat: int | None) -> Cells:
+def _cells(values: Sequence[_Value], n: int, repeat: int | None) -> Cells:
     """One column, or one for each element of a list; without a `repeat` the mean over repeats."""
-    places: dict[tuple[int, int], int] = {}
-    rows = []
-    for item, its_repeat, value, code in values:
-        if repeat is None or its_repeat == repeat:
-            place = places[item, its_repeat] = places.get((item, its_repeat), -1) + 1
-            rows.append((item, place, value, code))
+    rows = [(item, *rest) for item, its_repeat, *rest in values if repeat is None or its_repeat == repeat]
     width = 1 + max((place for _, place, _, _ in rows), default=0)
     total, count = np.zeros((n, width)), np.zeros((n, width))
     codes = np.full((n, width), NOT_ASKED, np.uint8)
@@ -159,8 +187,10 @@ def scorer_of(spec: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) ->
     """Of a run's sets, from its frozen spec and the rubrics that the store keeps; None where no set has a score."""
     formulas: dict[str, Formula] = {}
     choices: dict[Ref, tuple[str, ...]] = {}
+    lists: dict[str, str] = {}
     for name, content in spec.get("sets", {}).items():
         members = [_member(one, spec["rubrics"], kept) for one in content["rubrics"]]
+        lists |= {one["name"]: one["for_each"] for one in content["rubrics"] if one.get("for_each")}
         for formula in parse_formulas(content["score"], members):
             if formula.name in formulas:
                 raise UsageError(
@@ -168,7 +198,7 @@ def scorer_of(spec: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) ->
                 )
             formulas[formula.name] = formula
         choices |= {(m.name, key): scale.choices for m in members for key, scale in m.factors.items() if scale.choices}
-    return SetScorer(list(formulas.values()), choices) if formulas else None
+    return SetScorer(list(formulas.values()), choices, lists) if formulas else None
 
 
 def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], kept: Mapping[str, Mapping[str, Any]]) -> Member:
@@ -177,7 +207,7 @@ def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], kept: Mapping[s
     return Member(entry["name"], scales, bool(entry.get("for_each")))
 
 
-_FIELDS = ("item", "judge", "rubric", "repeat", "status", "scores", "edit_type", "metadata")
+_FIELDS = ("item", "judge", "rubric", "repeat", "variant", "status", "scores", "choices", "edit_type", "metadata")
 
 
 def run_set_scores(

@@ -79,10 +79,31 @@ def test_an_edit_that_no_rubric_of_a_score_was_put_to_has_none() -> None:
 
 
 def test_choices_for_each_element_of_a_list() -> None:
-    rows = [row("a", "check", answer=answer) for answer in ("yes", "no", "yes")]
+    rows = [row("a", "check", answer=answer) | {"variant": f"{n}"} for n, answer in enumerate(("yes", "no", "yes"))]
     assert [one.value for one in scored({"accuracy": 'mean(check == "yes")'}, rows)] == [pytest.approx(2 / 3)]
-    failed = [*rows, row("a", "check", "invalid")]
+    failed = [*rows, row("a", "check", "invalid") | {"variant": "3"}]
     assert [one.reason for one in scored({"accuracy": 'mean(check == "yes")'}, failed)] == ["invalid"]
+
+
+def test_each_answer_is_held_against_its_own_element() -> None:
+    checks = [{"question": "?", "answer": answer} for answer in ("yes", "yes", "no")]
+    rows = [
+        row("a", "check", answer=answer) | {"variant": f"{n}", "metadata": {"checks": checks}}
+        for n, answer in enumerate(("yes", "no", "no"))
+    ]
+    scorer = SetScorer(formulas({"accuracy": "mean(check == each.answer)"}, MEMBERS), CHOICES, {"check": "checks"})
+    for one in rows:
+        scorer.add(one)
+    assert [one.value for one in scorer.scores()] == [pytest.approx(2 / 3)]
+
+
+def test_both_orders_of_a_pair_count_alike() -> None:
+    members = (Member("pair", {"winner": Scale(choices=("Image A", "Image B", "Tie"))}),)
+    choices = {("pair", "winner"): ("Image A", "Image B", "Tie")}
+    scorer = SetScorer(formulas({"a_wins": 'winner == "Image A"'}, members), choices)
+    for variant, choice in (("ab", "a"), ("ba", "tie")):
+        scorer.add(row("p", "pair", winner=choice) | {"variant": variant})
+    assert by_item(scorer.scores()) == {"p": {"j": {"a_wins": 0.5}}}
 
 
 def test_columns_of_the_manifest_are_seen() -> None:
