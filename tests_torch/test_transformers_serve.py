@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from servers.llama_server import RawAnswer, recorded
 from tiny_llava import write
 
+from bench.recorded_server import RawAnswer, recorded
 from editjudge.rubrics.files import load_one, names
 from editjudge.store.store import Store
 

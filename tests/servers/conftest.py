@@ -10,21 +10,14 @@ import pytest
 pytest.importorskip("xllamacpp", reason="the wheel of xllamacpp (extra `local`) is not installed here")
 pytest.importorskip("gguf", reason="the wheel of gguf is not installed here")
 
-from servers import tiny_model
-from servers.llama_server import serve
-
-NEVER = dict.fromkeys(('"', '"}', '", "', '": ', '":', '{"', "}", "</s>"), -40.0)
-"""A model that can end neither a string nor an answer."""
-NO_TEXT = dict.fromkeys(("\xc3", "\xe2", "\xff"), 8.0)
-"""A model that writes bytes which are no UTF-8, in and outside of strings."""
+from bench.recorded_server import serve
+from bench.servers import write_models
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    tiny_model.write(folder / "tiny")
-    tiny_model.write(folder / "never", biases=NEVER)
-    tiny_model.write(folder / "no_text", biases=NO_TEXT)
+    write_models(folder)
     return folder
 
 

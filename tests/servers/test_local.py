@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from run.made import Told, editjudge, edits
 
-from servers import tiny_model
+from bench import tiny_model
 
 
 def judge(spec: object, folder: Path, *words: object) -> Told:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from run.made import editjudge, edits
 
-from servers import tiny_model
-from servers.llama_server import serve
+from bench import tiny_model
+from bench.recorded_server import serve
 
 NEVER = dict.fromkeys((" 1", " 5", " 10"), -20.0)
 SURE = NEVER | {"1": 7.0, "3": 9.0, "5": 8.0, " 3": 6.0, '"': 7.5, " the": 6.0, '", "': 6.5, '"}': 6.5}
