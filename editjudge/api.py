@@ -132,6 +132,7 @@ async def arun(
     budget: float | None = None,
     allow_outside: bool = False,
     allow_urls: bool = False,
+    columns: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Run:
     """Judge every edit of a manifest, resuming what was begun.
@@ -141,7 +142,8 @@ async def arun(
 
     In the place of a manifest's path: a Hugging Face dataset, streaming or not, or rows in memory with a `name` for
     the run. Their paths are relative to the working directory. `models` judges only the edits of these models, `limit`
-    only the first so many of what is left. `options` are those of `judge`.
+    only the first so many of what is left. `columns` names fields that the manifest calls otherwise, such as
+    `{"input": "source"}`. `options` are those of `judge`.
 
     An edit that failed is a row with its status. Raises `InputError` for a manifest, rubric, judge or option that
     is invalid, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
@@ -161,6 +163,7 @@ async def arun(
         limit=limit,
         allow_outside=allow_outside,
         allow_urls=allow_urls,
+        columns=tuple((columns or {}).items()),
         options=_options(options),
     )
     manner = RunOptions(name=name, concurrency=concurrency, budget=budget)

@@ -169,11 +169,13 @@ def vote_of(said: object) -> str | None:
     return VOTES.get(said.strip().casefold()) if isinstance(said, str) else None
 
 
-def origins_of(path: Path) -> dict[str, Origin]:
+def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
     """Model and source image of every item of a manifest; pictures are not opened."""
     return {
         edit.id: Origin(edit.model or "", edit.group or str(edit.input or edit.id))
-        for edit in manifest.read(path, allow_outside=True, allow_urls=True)
+        for edit in manifest.read(
+            path, allow_outside=True, allow_urls=True, named=manifest.NamedInputs(columns=columns)
+        )
     }
 
 

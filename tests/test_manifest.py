@@ -762,3 +762,64 @@ def test_a_whole_number_is_an_id_by_its_digits(tmp_path: Path) -> None:
     assert [edit.id for edit in manifest.read(jsonl(tmp_path, ROW | {"id": 7}))] == ["7"]
     with pytest.raises(ManifestError, match="unique ids"):
         list(manifest.read(jsonl(tmp_path, ROW | {"id": 7}, ROW | {"id": "7"})))
+
+
+# --- columns that go by other names ---------------------------------------------------------------------------
+
+
+FOREIGN = {"uid": "one", "source": "in.png", "target": "out.png", "caption": "make it blue", "score": 3}
+COLUMNS = (("id", "uid"), ("input", "source"), ("edited", "target"), ("instruction", "caption"))
+
+
+def foreign_manifests(folder: Path) -> list[Path]:
+    rows = [FOREIGN, FOREIGN | {"uid": "two"}]
+    jsonl(folder, *rows)
+    (folder / "edits.json").write_text(json.dumps(rows, indent=1))
+    with (folder / "edits.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, list(FOREIGN))
+        table.writeheader()
+        table.writerows(rows)
+    pictures = [row | {"source": picture(), "target": {"bytes": picture("blue"), "path": None}} for row in rows]
+    parquet.write_table(arrow.Table.from_pylist(pictures), folder / "edits.parquet")
+    return [folder / f"edits.{kind}" for kind in ("jsonl", "json", "csv", "parquet")]
+
+
+def test_mapped_columns_are_read_as_fields_in_every_format(tmp_path: Path) -> None:
+    for path in foreign_manifests(tmp_path):
+        one, two = edits(path, named=manifest.NamedInputs(columns=COLUMNS))
+        assert (one.id, two.id, one.instruction) == ("one", "two", "make it blue")
+        assert str(one.metadata["score"]) == "3" and "caption" not in one.metadata
+        expected = (picture(), picture("blue")) if path.suffix == ".parquet" else ("in.png", "out.png")
+        assert tuple(p if isinstance(p, bytes) else Path(str(p)).name for p in (one.input, one.edited)) == expected
+
+
+def test_a_foreign_column_is_named_with_the_mapping_that_would_read_it(tmp_path: Path) -> None:
+    assert "--column input=source" in refusal(tmp_path, FOREIGN)
+
+
+def test_a_mapping_that_fits_no_column_is_an_error(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, {"id": "a", "input": "in.png", "edited": "out.png"})
+    with pytest.raises(ManifestError, match="--column input=sorce: found the columns 'id, input, edited'"):
+        edits(path, named=manifest.NamedInputs(columns=(("input", "sorce"),)))
+
+
+def test_a_mapped_column_wins_over_one_of_the_fields_name_and_says_so(tmp_path: Path) -> None:
+    path = jsonl(tmp_path, {"input": "a caption", "source": "in.png", "edited": "out.png", "id": "a"})
+    notices: list[str] = []
+    (edit,) = edits(path, named=manifest.NamedInputs(columns=(("input", "source"),)), notify=notices.append)
+    assert Path(str(edit.input)).name == "in.png"
+    assert any('"input" is not read' in notice for notice in notices)
+
+
+@pytest.mark.parametrize("text", ['{"id": "a"}', "[1]", "[", '"x"', "[{}", '[{"id": NaN}]'])
+def test_json_that_is_no_array_of_objects_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "edits.json"
+    path.write_text(text)
+    with pytest.raises(ManifestError, match=r"edits\.json.*expected an (array|object)"):
+        edits(path)
+
+
+def test_a_folder_with_a_manifest_in_it_says_which_file_to_name(tmp_path: Path) -> None:
+    jsonl(tmp_path, {"id": "a", "input": "in.png", "edited": "out.png"})
+    with pytest.raises(ManifestError, match=r"name the manifest in it: .*edits\.jsonl"):
+        edits(tmp_path)

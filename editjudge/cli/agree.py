@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli.completion import runs
-from editjudge.cli.options import open_store, store_option
+from editjudge.cli.options import columns_option, open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.reading import as_option, load_pair_run, load_run, need_statistics, of_option, show
 from editjudge.errors import InputError, UsageError
@@ -17,6 +17,7 @@ from editjudge.errors import InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from editjudge.manifest import Columns
     from editjudge.ratings import Origin
     from editjudge.report.pairwise import PairRun
     from editjudge.report.run_data import Of, RunData
@@ -35,6 +36,7 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--scores", "scores_file", type=FILE, help="Judges' scores from elsewhere: item, judge, factor, score.")
 @click.option("--manifest", type=FILE, help="Model and source image of the items of --scores.")
+@columns_option
 @click.option(
     "--preferences",
     "preferences_file",
@@ -57,6 +59,7 @@ def command(
     ratings_file: Path | None,
     scores_file: Path | None,
     manifest: Path | None,
+    columns: Columns,
     preferences_file: Path | None,
     called: tuple[str, ...],
     with_guessed: bool,
@@ -107,7 +110,7 @@ def command(
         scores, scales, lead = judged.with_aggregates(ratings.factor.present())[0], judged.all_scales(), judged.lead()
         continuous = judged.continuous | {*sums}
     else:
-        scores, guesses, lead = _scores(Path(str(scores_file)), manifest, origins, with_guessed)
+        scores, guesses, lead = _scores(Path(str(scores_file)), manifest, columns, origins, with_guessed)
         sums, ratings = (), renamed(ratings, called, scores.factor.present())
     _check_common(ratings, scores, sums)
     found = agreed(
@@ -228,11 +231,11 @@ def _ratings(file: Path | None, store_place: str, judged: RunData | None) -> tup
 
 
 def _scores(
-    file: Path, manifest: Path | None, origins: Mapping[str, Origin], with_guessed: bool
+    file: Path, manifest: Path | None, columns: Columns, origins: Mapping[str, Origin], with_guessed: bool
 ) -> tuple[Scores, Scores | None, list[str]]:
     from editjudge.ratings import origins_of, read_scores
 
-    found = read_scores(file, origins_of(manifest) if manifest else origins)
+    found = read_scores(file, origins_of(manifest, columns) if manifest else origins)
     scores = found.with_guessed or found.scores if with_guessed else found.scores
     told = ", ".join(f"{n:,} {status}" for status, n in Counter(scores.status).most_common())
     lead = [f"{safe(str(file))}: {len(scores):,} scores by {len(scores.judge.present())} judges: {told}"]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from editjudge.cli.options import columns_option
 from editjudge.cli.output import emit, json_option, safe
+
+if TYPE_CHECKING:
+    from editjudge.manifest import Columns
 
 _SHOWN = 50
 """Findings that people are shown; `--json` has them all."""
@@ -15,9 +20,10 @@ _SHOWN = 50
 
 @click.command(epilog="\b\nExample: editjudge audit edits.jsonl")
 @click.argument("manifest", type=click.Path(path_type=Path))
+@columns_option
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
 @json_option
-def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
+def command(manifest: Path, columns: Columns, allow_outside: bool, as_json: bool) -> None:
     """Look a manifest over before it is judged.
 
     Finds missing and broken files, duplicate ids and pictures, changed sizes, empty instructions and contradictory
@@ -27,7 +33,7 @@ def command(manifest: Path, allow_outside: bool, as_json: bool) -> None:
     """
     from editjudge.manifest.audit import audit
 
-    found = audit(manifest, allow_outside=allow_outside)
+    found = audit(manifest, allow_outside=allow_outside, columns=columns)
     if as_json:
         emit(found.as_json())
     else:

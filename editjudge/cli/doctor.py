@@ -24,7 +24,7 @@ _PATIENCE = 3.0
 """Seconds for a connection: servers on this machine take milliseconds, those far away less than one."""
 
 
-@click.command(epilog="\b\nExamples: editjudge doctor\n          editjudge doctor --server http://127.0.0.1:8000/v1")
+@click.command(epilog="\b\nExample: editjudge doctor\n         editjudge doctor --server http://127.0.0.1:8000/v1")
 @click.option("--server", metavar="URL", help="Find out what this OpenAI-compatible server really does.")
 @click.option("--model", help="With --server: which of its models. Default: the first that it lists.")
 @click.option(

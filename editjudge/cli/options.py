@@ -109,6 +109,30 @@ layout_option = click.option(
 )
 
 
+def _columns(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    from editjudge.manifest import FIELDS
+
+    pairs = [(field.strip(), column.strip()) for field, _, column in (text.partition("=") for text in given)]
+    for text, (field, column) in zip(given, pairs, strict=True):
+        if not field or not column:
+            raise click.BadParameter(
+                f"{text}: expected FIELD=COLUMN, such as input=source. Fields: {', '.join(FIELDS)}."
+            )
+    if len({field for field, _ in pairs}) < len(pairs) or len({column for _, column in pairs}) < len(pairs):
+        raise click.BadParameter("a field or a column is named twice.")
+    return tuple(pairs)
+
+
+columns_option = click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    callback=_columns,
+    metavar="FIELD=COLUMN",
+    help="The manifest's name for a field, such as input=source; repeatable.",
+)
+
+
 def _concurrency(_ctx: click.Context, _param: click.Parameter, text: str) -> int | None:
     if text == "auto":
         return None

@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from editjudge.cli.completion import runs
-from editjudge.cli.options import NewFile, open_store, store_option
+from editjudge.cli.options import NewFile, columns_option, open_store, store_option
 from editjudge.cli.output import agreed, emit, json_option, safe, tell
 from editjudge.cli.reading import need_statistics
 from editjudge.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from editjudge.manifest import Columns
 
 
 @click.group()
@@ -24,9 +28,12 @@ def command() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--run", metavar="RUN", shell_complete=runs, help="The items are the edits of this run.")
 @click.option("--manifest", type=click.Path(path_type=Path), help="The items are the edits of this manifest.")
+@columns_option
 @store_option
 @json_option
-def import_(file: Path, run: str | None, manifest: Path | None, store_place: str, as_json: bool) -> None:
+def import_(
+    file: Path, run: str | None, manifest: Path | None, columns: Columns, store_place: str, as_json: bool
+) -> None:
     """Bring a file of people's ratings into the store.
 
     CSV, JSONL or Parquet, with item, rater, factor and score. Importing again changes nothing; a rating that is
@@ -53,7 +60,7 @@ def import_(file: Path, run: str | None, manifest: Path | None, store_place: str
     if manifest is not None:
         from editjudge.run.plan import contents_of_manifest
 
-        contents = contents_of_manifest(manifest)
+        contents = contents_of_manifest(manifest, columns)
     with open_store(store_place) as store:
         if run is not None:
             contents = contents_in(store.items(store.find_run(run)))

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import Finite, default_judge, judging_options, open_store
+from editjudge.cli.options import Finite, columns_option, default_judge, judging_options, open_store
 from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.judges.budget import Shortfall
     from editjudge.judges.registry import Options
+    from editjudge.manifest import Columns
     from editjudge.report.tables import Table
     from editjudge.run.cost import Estimate
     from editjudge.run.job import Job, Outcome, RunOptions
@@ -79,6 +80,7 @@ TOO_MANY_FAILED = 3
 @click.option("--batch", is_flag=True, help="Ask by the provider's batches: half the price, within a day.")
 @click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
 @click.option("--rehash", is_flag=True, help="Read every picture again instead of trusting its size, times and inode.")
+@columns_option
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
 @click.option("--allow-urls", is_flag=True, help="Fetch pictures from http(s) addresses.")
 @judging_options(several=True)
@@ -108,6 +110,7 @@ def command(
     dry_run: bool,
     max_failures: float,
     rehash: bool,
+    columns: Columns,
     allow_outside: bool,
     allow_urls: bool,
     quiet: bool,
@@ -133,6 +136,7 @@ def command(
         order=order,
         models=models,
         limit=limit,
+        columns=columns,
         allow_outside=allow_outside,
         allow_urls=allow_urls,
         options=options,

@@ -1,4 +1,4 @@
-"""Manifests in, edits out, one at a time: JSONL, CSV, Parquet, a Hugging Face dataset, or a folder.
+"""Manifests in, edits out, one at a time: JSONL, a JSON array, CSV, Parquet, a Hugging Face dataset, or a folder.
 
 A folder is read as a manifest when it is laid out like this, pictures belonging together by name without extension:
 
@@ -24,13 +24,14 @@ from editjudge.edit import Edit
 from editjudge.errors import ManifestError, near_miss
 from editjudge.manifest import columnar
 from editjudge.manifest.folder import folder_rows
-from editjudge.manifest.lines import csv_rows, jsonl
-from editjudge.manifest.reader import FIELDS, LABELS, PAIR_LABELS, LineError, NamedInputs, Notify, Reader, Row
+from editjudge.manifest.lines import csv_rows, json_array, jsonl
+from editjudge.manifest.reader import FIELDS, LABELS, PAIR_LABELS, Columns, LineError, NamedInputs, Notify, Reader, Row
 
 __all__ = [
     "FIELDS",
     "LABELS",
     "PAIR_LABELS",
+    "Columns",
     "LineError",
     "NamedInputs",
     "Notify",
@@ -84,7 +85,7 @@ def rows(path: str | Path, reader: Reader) -> Iterator[Row]:
     path = Path(path)
     if path.is_dir():
         return _folder(path, reader)
-    formats = {".jsonl": jsonl, ".ndjson": jsonl, ".csv": csv_rows, ".parquet": _columnar}
+    formats = {".jsonl": jsonl, ".ndjson": jsonl, ".json": json_array, ".csv": csv_rows, ".parquet": _columnar}
     try:
         regular = stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from editjudge import measured
 from editjudge.edit import OUTPUT_ROLES, PAIR_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError
-from editjudge.manifest import LABELS, PAIR_LABELS, LineError, Reader, Row, rows
+from editjudge.manifest import LABELS, PAIR_LABELS, Columns, LineError, NamedInputs, Reader, Row, rows
 from editjudge.media import image as images
 
 if TYPE_CHECKING:
@@ -57,7 +57,13 @@ class Audit:
 
 
 def audit(
-    path: str | Path, *, allow_outside: bool = False, allow_urls: bool = False, pixels: bool = True, listed: int = 1000
+    path: str | Path,
+    *,
+    allow_outside: bool = False,
+    allow_urls: bool = False,
+    pixels: bool = True,
+    listed: int = 1000,
+    columns: Columns = (),
 ) -> Audit:
     """Look at every line and every picture, and collect what is wrong instead of stopping at it.
 
@@ -68,7 +74,8 @@ def audit(
     from concurrent.futures import ThreadPoolExecutor
 
     done = Audit(images.name_of(str(path)))
-    reader = Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=done.notices.append)
+    named = NamedInputs(columns=columns)
+    reader = Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=done.notices.append, named=named)
     look = _Look(done, listed, reader)
     with ThreadPoolExecutor() as threads:
         facts = _Facts(threads, pixels)

@@ -13,6 +13,7 @@ from editjudge.manifest.lines import csv_rows, jsonl
 from editjudge.manifest.reader import LineError, Reader, Row
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".heif")
+_MANIFESTS = (".jsonl", ".ndjson", ".json", ".csv")
 _BESIDE = ("input", "ground_truth", "mask")
 
 
@@ -23,6 +24,9 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
     inputs = beside.get("input", {})
     if not inputs or not models:
         expected = 'expected "input" with pictures in it, and a folder for each model'
+        files = sorted(file.name for file in root.iterdir() if file.suffix.lower() in _MANIFESTS)
+        if files:
+            expected += f"; or name the manifest in it: {root / files[0]}"
         raise ManifestError(f"{reader.place}: found the folders {folders!r:.200}; {expected}")
     for name, pictures in {**models, **beside}.items():
         for strange in sorted(pictures.keys() - inputs.keys()):

@@ -16,6 +16,8 @@ from editjudge.media import image as images
 
 # Each of four pictures as a data: URL of the largest size, and the words beside them.
 _MAX_LINE = 4 * images.BOUNDS.max_bytes * 4 // 3 + 2**20
+_MAX_ARRAY = 256 * 2**20
+"""Bytes of a JSON array: it is in memory as a whole, several times as large."""
 
 
 def _lines(file: IO[bytes], reader: Reader) -> Iterator[tuple[int, bytes]]:
@@ -35,6 +37,24 @@ def jsonl(path: Path, reader: Reader) -> Iterator[Row]:
                 yield line, _parsed(raw)
             except (ValueError, RecursionError) as error:
                 yield line, reader.wrong(line, "", f"{_why_not_json(error)}; expected one JSON object a line")
+
+
+def json_array(path: Path, reader: Reader) -> Iterator[Row]:
+    """One array of objects; read at once, and so bounded. Rows are named by their place in the array."""
+    reader.unit = "row"
+    if (size := path.stat().st_size) > _MAX_ARRAY:
+        raise reader.wrong(0, "", f"found {size:,} bytes of JSON, expected at most {_MAX_ARRAY:,}; write JSONL instead")
+    try:
+        rows = _DECODER.decode(path.read_bytes().decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise reader.wrong(0, "", f"{_why_not_json(error)}; expected an array of objects") from None
+    if not isinstance(rows, list):
+        raise reader.wrong(0, "", f"found {described(rows)}, expected an array of objects, one for each edit")
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            yield number, reader.wrong(number, "", f"found {described(row)}, expected an object")
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:

@@ -49,12 +49,17 @@ _ALIASES = {
 _MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
 
 
+Columns = tuple[tuple[str, str], ...]
+"""Fields and the columns that hold them, where a manifest calls them otherwise."""
+
+
 class NamedInputs(NamedTuple):
     """The further columns that are shown to judges."""
 
     pictures: frozenset[str] = frozenset()
     """Each a picture or a list of pictures."""
     texts: frozenset[str] = frozenset()
+    columns: Columns = ()
 
 
 class LineError(ManifestError):
@@ -90,7 +95,9 @@ class Reader:
         self._allow_outside, self._allow_urls = allow_outside, allow_urls
         named = named or NamedInputs()
         self._named = named._replace(pictures=named.pictures | {*PAIR_ROLES})
-        self.pictures = frozenset({*IMAGE_ROLES, *self._named.pictures})
+        pictures = {*IMAGE_ROLES, *self._named.pictures}
+        self._columns = dict(self._named.columns)
+        self.pictures = frozenset(pictures | {column for field, column in self._columns.items() if field in pictures})
         """Columns that hold pictures."""
         self._ids: dict[bytes, int] = {}
         self._shapes: set[tuple[str, ...]] = set()
@@ -105,6 +112,8 @@ class Reader:
         return os.path.realpath(self.base)
 
     def edit(self, line: int, row: dict[str, Any]) -> Edit:
+        if self._columns:
+            self._rename(line, row)
         shape = tuple(row)
         if shape not in self._shapes:
             self._look_at_names(line, shape)
@@ -144,6 +153,17 @@ class Reader:
             further,
         )
 
+    def _rename(self, line: int, row: dict[str, Any]) -> None:
+        """Each mapped column under its field's name. A column that a row lacks is a field that it lacks."""
+        found = {field: row.pop(column) for field, column in self._columns.items() if column in row}
+        if not found and not self._seen:
+            columns = ", ".join(f"--column {field}={column}" for field, column in self._columns.items())
+            raise self.wrong(line, "", f"{columns}: found the columns {', '.join(row)!r:.200}")
+        if hidden := sorted(row.keys() & found.keys() - self._told):
+            self._told.update(hidden)
+            self.notify(f'{self.place}:{line}: the column "{hidden[0]}" is not read, since --column names another')
+        row |= found
+
     def wrong(self, line: int, name: str, message: str, kind: str = "bad_line") -> LineError:
         return LineError(self.place, line, name, message, kind)
 
@@ -155,10 +175,12 @@ class Reader:
         absent = [name for name in FIELDS if name not in self._seen]
         for name in absent:
             if name in _MUST_NOT_BE_MISSPELT and (wrote := _meant(name, others)):
-                raise self.wrong(line, wrote, f'did you mean "{name}"? Rename it, or add "{name}", if only as null')
+                mapping = f"--column {name}={wrote}"
+                raise self.wrong(line, wrote, f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null')
         if others and len(absent) == len(FIELDS):  # ratings, say, or another table
             found = ", ".join(others)
-            raise self.wrong(line, "", f"found the fields {found!r:.200}; expected input, edited and instruction")
+            expected = "expected input, edited and instruction; map others with --column input=NAME"
+            raise self.wrong(line, "", f"found the fields {found!r:.200}; {expected}")
         for name in absent:
             wrote = _meant(name, others) or next((key for key in others if key.startswith(f"{name}_")), None)
             if wrote and wrote not in self._told:

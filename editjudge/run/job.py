@@ -23,7 +23,7 @@ from editjudge.judgement import Judgement, Task
 from editjudge.judges.budget import Budget, Shortfall
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, check_answers, open_judge
-from editjudge.manifest import NamedInputs
+from editjudge.manifest import Columns, NamedInputs
 from editjudge.media.cache import DigestCache, ImageCache, PictureReader
 from editjudge.media.image import fetch, name_of
 from editjudge.orders import ORDERS
@@ -74,6 +74,8 @@ class Job:
     allow_outside: bool = False
     allow_urls: bool = False
     options: Options = field(default_factory=Options)
+    columns: Columns = ()
+    """Fields and the columns of the manifest that hold them, where it calls them otherwise."""
     where: tuple[str, ...] = ()
     """`RUN:FACTOR>=VALUE`, all of them: only the edits that earlier runs of the same store did not rule out."""
     rows: Iterable[Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
@@ -128,7 +130,7 @@ class Job:
         texts -= {*TEXT_ROLES, EACH, EARLIER}
         if both := sorted(pictures & texts):
             raise UsageError(f'"{both[0]}" is a picture to one rubric and a text to another')
-        return NamedInputs(frozenset(pictures), frozenset(texts))
+        return NamedInputs(frozenset(pictures), frozenset(texts), self.columns)
 
     def reader(self) -> PictureReader:
         """Reads pictures of the manifest's folder, and others only as far as that is allowed."""
@@ -217,6 +219,7 @@ class Job:
             **({"order": self.order} if self.order == "given" else {}),
             **({"best_of": self.best_of} if self.best_of else {}),
             **({"models": sorted(set(self.models))} if self.models else {}),
+            **({"columns": dict(self.columns)} if self.columns else {}),
             **({"sets": sets} if (sets := self.sets()) else {}),
         }
 
@@ -234,6 +237,7 @@ class Job:
             fuse=spec["fuse"],
             order=spec.get("order", "both"),
             models=tuple(spec.get("models", ())),
+            columns=tuple(spec.get("columns", {}).items()),
             limit=spec["limit"],
             where=(where,) if isinstance(where := spec.get("where", ()), str) else tuple(where),
             allow_outside=spec["allow_outside"],

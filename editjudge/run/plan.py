@@ -357,10 +357,11 @@ def digests_of(edit: Edit, digests: DigestCache, known: Mapping[str, str] | None
     return {**known, **{role: one.digest for role, one in readable_pictures(edit, digests, known).items()}}
 
 
-def contents_of_manifest(path: Path) -> dict[str, str]:
+def contents_of_manifest(path: Path, columns: manifest.Columns = ()) -> dict[str, str]:
     """Content keys of a manifest's edits, by id."""
     digests = DigestCache()
-    edits = manifest.read(path.absolute(), allow_outside=True, allow_urls=True)
+    named = manifest.NamedInputs(columns=columns)
+    edits = manifest.read(path.absolute(), allow_outside=True, allow_urls=True, named=named)
     return {edit.id: Content.of(item_of(edit, digests_of(edit, digests))).key() for edit in edits}
 
 
