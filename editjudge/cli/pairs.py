@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from editjudge.cli.completion import runs
-from editjudge.cli.options import NewFile, store_option
+from editjudge.cli.options import NewFile, columns_option, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.reading import need_statistics, open_source
 from editjudge.errors import ManifestError, UsageError
 
 if TYPE_CHECKING:
+    from editjudge.manifest import Columns
     from editjudge.manifest.pairs import Candidate, PairPool
 
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     "one for each two models.",
 )
 @click.option("--factor", help="Of --next: the factor that ranks. Default: overall, else the rubric's last one.")
+@columns_option
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
 @click.option("--allow-urls", is_flag=True, help="Allow pictures to be http(s) addresses; inputs go by their address.")
 @store_option
@@ -48,6 +50,7 @@ def command(
     seed: int,
     run: str | None,
     factor: str | None,
+    columns: Columns,
     allow_outside: bool,
     allow_urls: bool,
     store_place: str,
@@ -68,7 +71,8 @@ def command(
         raise UsageError("--factor goes with --next RUN")
     if output.resolve() == manifest.resolve():
         raise UsageError(f"{output}: is the manifest itself; name another file to write")
-    edits = manifests.read(manifest.absolute(), allow_outside=allow_outside, allow_urls=allow_urls)
+    named = manifests.NamedInputs(columns=columns)
+    edits = manifests.read(manifest.absolute(), allow_outside=allow_outside, allow_urls=allow_urls, named=named)
     candidates = pool(edits, content_marks(), against=against)
     if not candidates.candidates:
         same = f"; {candidates.same_model:,} pairs are of one model" if candidates.same_model else ""
