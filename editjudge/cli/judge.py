@@ -82,11 +82,13 @@ def command(
 
 
 def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
-    from editjudge.rubrics.envelope import envelope
+    from editjudge.rubrics.envelope import as_lines, envelope
 
     failed = "; ".join(f"{remark.code}: {remark.message}" for remark in judgement.reasons)
     why_not = {factor.key: judgement.abstained.get(factor.key, failed) for factor in rubric.factors}
     reasons = judgement.justifications or {}
+    if not rubric.answer.is_json:
+        return safe(as_lines(rubric, judgement.scores or {}, reasons, why_not))
     document = json.dumps(envelope(rubric, item, judgement.scores or {}, reasons, why_not), indent=2)
     *before, last = rubric.answer.sections or ("",)
     if not last:

@@ -103,24 +103,31 @@ def _show_set(found: RubricSet, prompt: bool, layout: Layout, as_json: bool) -> 
 
 
 def _show_contract(found: Rubric) -> None:
-    from editjudge.rubrics.schema import answer_schema
+    from editjudge.rubrics.schema import answer_schema, answer_shape
 
     contract = found.contract()
     click.echo(f"{safe(found.name)}: {safe(found.description)}")
     click.echo(f"hash     {contract['hash']}")
     click.echo(f"images   {', '.join(found.images)}")
     click.echo(f"texts    {', '.join(found.texts) or 'none'}")
-    click.echo(f"envelope {safe(found.answer.envelope) or '(top level)'}")
+    if found.system:
+        click.echo(f"system   {safe(found.system)}")
+    if found.answer.is_json:
+        click.echo(f"envelope {safe(found.answer.envelope) or '(top level)'}")
     if found.answer.words:
         click.echo(f"reasons  {found.answer.words[0]} to {found.answer.words[1]} words")
     if found.answer.sections:
         click.echo(f"sections {safe(', '.join(found.answer.sections))}")
     for factor in found.factors:
-        click.echo(f"factor   {safe(factor.key)}: {factor.scale.words}")
+        place = factor.path or found.label(factor)
+        at = f" ({safe(place)})" if place != factor.key else ""
+        click.echo(f"factor   {safe(factor.key)}{at}: {factor.scale.words}")
     if found.computed_by:
         click.echo(f"computed by --judge {found.computed_by}: nobody is asked")
-    else:
+    elif found.answer.is_json:
         emit(answer_schema(found))
+    else:
+        click.echo(safe(answer_shape(found, None)))
 
 
 def _question(rubric: Rubric, layout: Layout) -> tuple[str, dict[str, Any]]:

@@ -362,7 +362,7 @@ class ChatJudge:
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
         """A schema makes a server write JSON and nothing else, so it cannot be used where sections are asked for."""
-        return "prompt only" if rubric.answer.sections else self._schema_mode
+        return "prompt only" if rubric.answer.sections or not rubric.answer.is_json else self._schema_mode
 
     @property
     def context_setting(self) -> str:

@@ -90,11 +90,13 @@ class Work:
         fields["exchanges"] = tuple(exchanges)
         if isinstance(outcome, Failure):
             return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
+        answered = bool(outcome.scores or outcome.choices)
         return self.judgement(
-            "ok",
-            scores=None if outcome.choices else outcome.scores,
+            "ok" if answered else "abstained",
+            scores=outcome.scores if outcome.scores else None,
             choices=outcome.choices or None,
-            justifications=outcome.justifications,
+            justifications=outcome.justifications if answered else None,
+            abstained={key: f'the judge answered "{word}"' for key, word in outcome.abstained.items()},
             violations=outcome.violations,
             notes=outcome.notes,
             **fields,

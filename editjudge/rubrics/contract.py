@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from editjudge.errors import near_miss
+from editjudge.rubrics.lines import CUT, LabelledLines, TooManyLines, read_lines, value_of, without_thoughts
 from editjudge.rubrics.marks import read_marks
 from editjudge.rubrics.model import Consistency, Factor, Rubric
 from editjudge.rubrics.scanning import MAX_DEPTH, Candidate, Scan, TooComplex, scan, without_fences
+from editjudge.rubrics.schema import AnswerLeaf, answer_tree
 from editjudge.rubrics.strict_json import NotStrict, OtherNumber, decode
 
 Finish = Literal["stop", "length", "refusal"]
@@ -53,12 +55,17 @@ class Verdict:
     notes: tuple[Remark, ...] = ()
     choices: Mapping[str, str] = field(default_factory=dict)
     """In the place of scores, where the rubric asks for choices."""
+    abstained: Mapping[str, str] = field(default_factory=dict)
+    """Factors of which the reply says that they do not apply, with its word for it."""
 
     def as_json(self) -> dict[str, Any]:
         """As `editjudge parse --json` answers."""
+        also: dict[str, Any] = {"abstained": dict(self.abstained)} if self.abstained else {}
+        if self.abstained and not self.scores and not self.choices:
+            return _as_json(self, None, dict(self.justifications), ()) | also | {"status": "abstained"}
         if self.choices:
-            return _as_json(self, None, dict(self.justifications), ()) | {"choices": dict(self.choices)}
-        return _as_json(self, dict(self.scores), dict(self.justifications), ())
+            return _as_json(self, None, dict(self.justifications), ()) | {"choices": dict(self.choices)} | also
+        return _as_json(self, dict(self.scores), dict(self.justifications), ()) | also
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,8 @@ def check(
     """
     if ended := _ended_early(reply, finish):
         return ended
+    if not rubric.answer.is_json:
+        return _check_text(rubric, reply.removeprefix("\ufeff"), strict=strict)
     try:
         found = scan(reply.removeprefix("\ufeff"), envelope_keys(rubric))
     except TooComplex:
@@ -124,22 +133,55 @@ def check(
     if [section.before_json for section in sections if section.title in last][:1] == [False]:
         # What stands before that heading was a draft, whatever it says.
         return _invalid("no_answer", f'no JSON of the answer stands under "## {last[0]}"')
-    if not reading.reasons and rubric.consistency:
+    if not reading.reasons and rubric.consistency and rubric.consistency.factor in reading.scores:
         contradictions, unread = _consistency(rubric.consistency, sections, reading.scores)
         reading.reasons.extend(contradictions)
         violations += unread
     if reading.reasons:
         return Failure("invalid", tuple(reading.reasons[:MAX_REASONS]))
     violations += _around(rubric, found, sections)
-    lengths, unchecked = _lengths(rubric, reading.justifications)
-    if strict and lengths:
-        return Failure("invalid", lengths, violations=violations, notes=notes)
-    return Verdict(reading.scores, reading.justifications, violations + lengths, notes + unchecked, reading.choices)
+    return reading.verdict(violations, notes, strict=strict)
+
+
+def _check_text(rubric: Rubric, reply: str, *, strict: bool) -> Verdict | Failure:
+    """An answer that is no JSON: labelled lines, or the score as the whole reply."""
+    text, ends_in_thought = without_thoughts(reply)
+    if ends_in_thought:
+        return Failure("truncated", (Remark("truncated", "the reply ends inside its own reasoning"),))
+    reading = _ReplyReading(rubric)
+    if rubric.answer.form == "token":
+        (factor,) = rubric.factors
+        value = value_of(text.strip(" \t\r\n" + CUT))
+        reading.take_value(factor, value)
+        if reading.reasons and isinstance(value, str) and not isinstance(value, OtherNumber):
+            return _no_answer(text, f"the reply is more or other than {factor.scale.words}")
+        return reading.verdict((), (), strict=strict)
+    labels = {rubric.label(factor): factor for factor in rubric.factors}
+    try:
+        lines = read_lines(text, list(labels), rubric.answer.texts)
+    except TooManyLines:
+        return _invalid("too_complex", "the reply has more lines than any answer")
+    if not lines.values:
+        return _no_answer(text, f'no line begins with "{next(iter(labels))}:" or another label of the answer')
+    violations = reading.take_lines(lines, labels)
+    if lines.prose:
+        violations = (*violations, Remark("prose", "text stands around the lines that were asked for"))
+    return reading.verdict(violations, (), strict=strict)
+
+
+def _no_answer(text: str, why: str) -> Failure:
+    if not text.strip(" \t\r\n" + CUT):
+        return _invalid("empty", "the reply holds nothing but reasoning that was set aside")
+    if _DECLINES.search(text[:_OPENING]):
+        return Failure("refused", (Remark("refusal", "the model declined to answer"),))
+    return _invalid("no_answer", why)
 
 
 def envelope_keys(rubric: Rubric) -> list[str]:
     """Every key that an answer has at any level; an object with one of them claims to be the answer."""
     answer = rubric.answer
+    if answer.form == "nested":
+        return list(dict.fromkeys(_tree_keys(answer_tree(rubric))))
     keys = [*top_keys(rubric), *(factor.key for factor in rubric.factors)]
     if answer.form == "entries":
         keys += [answer.score_key, *([answer.reason_key] if answer.reason_key else [])]
@@ -149,8 +191,17 @@ def envelope_keys(rubric: Rubric) -> list[str]:
 def top_keys(rubric: Rubric) -> list[str]:
     """The keys of the answer's outermost object."""
     answer = rubric.answer
+    if answer.form == "nested":
+        return list(answer_tree(rubric))
     inner = [answer.envelope] if answer.envelope else [factor.key for factor in rubric.factors]
     return [*([answer.id_key] if answer.id_key else []), *answer.texts, *inner]
+
+
+def _tree_keys(tree: Mapping[str, Any]) -> Iterator[str]:
+    for key, part in tree.items():
+        yield key
+        if isinstance(part, dict):
+            yield from _tree_keys(part)
 
 
 def _invalid(code: str, message: str) -> Failure:
@@ -249,10 +300,76 @@ class _ReplyReading:
         self.scores: dict[str, float] = {}
         self.choices: dict[str, str] = {}
         self.justifications: dict[str, str] = {}
+        self.abstained: dict[str, str] = {}
         self.reasons: list[Remark] = []
+
+    def verdict(self, violations: tuple[Remark, ...], notes: tuple[Remark, ...], *, strict: bool) -> Verdict | Failure:
+        """Of what was taken: every score, or none."""
+        if self.reasons:
+            return Failure("invalid", tuple(self.reasons[:MAX_REASONS]))
+        lengths, unchecked = _lengths(self.rubric, self.justifications)
+        if strict and lengths:
+            return Failure("invalid", lengths, violations=violations, notes=notes)
+        return Verdict(
+            self.scores, self.justifications, violations + lengths, notes + unchecked, self.choices, self.abstained
+        )
+
+    def take_value(self, factor: Factor, value: object) -> None:
+        """A score that stands by itself."""
+        self._score(factor, value)
+
+    def take_lines(self, lines: LabelledLines, labels: Mapping[str, Factor]) -> tuple[Remark, ...]:
+        """Scores and reasons of labelled lines; returns what they violate."""
+        repeated = 0
+        for name in (*labels, *self.rubric.answer.texts):
+            values = lines.values.get(name) or lines.texts.get(name)
+            factor = labels[name].key if name in labels else None
+            if not values:
+                kind = "factor" if factor else "key"
+                self._say(f"missing_{kind}", f'no line begins with "{name}:"', factor)
+            elif any(value != values[0] for value in values):
+                self._say("ambiguous", f'{len(values)} lines begin with "{name}:", and they differ', factor)
+            elif factor:
+                self._score(labels[name], value_of(values[0]))
+            repeated = max(repeated, len(values or ()))
+        shared = next((lines.texts[name][0].strip() for name in self.rubric.answer.texts if name in lines.texts), None)
+        for factor_ in self.rubric.factors:
+            self._reason(factor_, shared)
+        return (Remark("repeated_answer", f"the same line stands {repeated} times"),) if repeated > 1 else ()
+
+    def _nested(self, tree: Mapping[str, Any], value: Mapping[str, Any], where: str = "") -> None:
+        """As `take`, for scores and reasons at the ends of paths."""
+        factors = tuple(key for key, part in tree.items() if isinstance(part, AnswerLeaf) and part.kind == "score")
+        self._keys(value, list(tree), factors)
+        for key, part in tree.items():
+            if key not in value:
+                continue
+            place = f"{where}{key}"
+            if isinstance(part, AnswerLeaf):
+                self._leaf(part, value[key], place)
+            elif isinstance(value[key], dict):
+                self._nested(part, value[key], f"{place}.")
+            else:
+                self._wrong(place, "an object", value[key])
+
+    def _leaf(self, leaf: AnswerLeaf, value: object, place: str) -> None:
+        if leaf.kind == "score" and leaf.factor:
+            self._score(leaf.factor, value)
+        elif leaf.kind == "reason" and leaf.factor:
+            text = self._text(place, value, factor=leaf.factor.key)
+            self._reason(leaf.factor, text)
+        elif leaf.kind == "text" and (text := self._text(place, value)) is not None:
+            for factor in self.rubric.factors:
+                if not factor.reason_path and factor.key not in self.justifications:
+                    self._reason(factor, text)
 
     def take(self, value: dict[str, Any], identifier: str | None) -> None:
         answer = self.rubric.answer
+        if answer.form == "nested":
+            self._nested(answer_tree(self.rubric), value)
+            if answer.id_key in value:
+                self._identifier(value[answer.id_key], identifier)
+            return
         factors = {factor.key: factor for factor in self.rubric.factors}
         self._keys(value, top_keys(self.rubric), () if answer.envelope else tuple(factors))
         if answer.id_key in value:
@@ -322,7 +439,9 @@ class _ReplyReading:
 
     def _score(self, factor: Factor, value: object) -> None:
         scale = factor.scale
-        if scale.choices:
+        if isinstance(value, str) and not isinstance(value, OtherNumber) and value in scale.abstain:
+            self.abstained[factor.key] = value
+        elif scale.choices:
             self._choice(factor, value)
         elif (score := scale.read(value)) is not None:
             self.scores[factor.key] = score

@@ -76,6 +76,8 @@ class Scale:
     """`down`: lower is better, as for a distance."""
     choices: tuple[str, ...] = field(default=(), metadata=_ADDED)
     """Words to choose from, none of which is a number."""
+    abstain: tuple[str, ...] = field(default=(), metadata=_ADDED)
+    """Words such as N/A that may stand in the place of a score, and leave the factor without one."""
 
     def __post_init__(self) -> None:
         if [bool(self.values), self.range is not None, bool(self.choices)].count(True) != 1:
@@ -89,6 +91,8 @@ class Scale:
             raise ValueError("step: only a range has one")
         if self.choices and self.direction == "down":
             raise ValueError("direction: choices have none")
+        if len({*self.abstain, *self.choices}) < len(self.abstain) + len(self.choices) or "" in self.abstain:
+            raise ValueError("abstain: each word once, and none that is a choice")
         if self.range is not None:
             self._check_range(self.range)
         if stray := sorted(label for label in self.labels if not self.accepts(label)):
@@ -178,6 +182,11 @@ class Scale:
     @property
     def words(self) -> str:
         """The scale as the question says it: 'an integer from 1 to 7', '5, 3 or 1', 'a number from 0 to 1'."""
+        otherwise = " or ".join(f'"{word}"' for word in self.abstain)
+        return f"{self._words}, or {otherwise} where it does not apply" if otherwise else self._words
+
+    @property
+    def _words(self) -> str:
         if self.choices:
             return " or ".join(", ".join(f'"{choice}"' for choice in self.choices).rsplit(", ", 1))
         better = "; lower is better" if self.direction == "down" else ""
@@ -194,6 +203,9 @@ class Scale:
 
     def json_schema(self) -> dict[str, Any]:
         """Without `minimum`, `maximum` and `multipleOf`, which some strict modes refuse: the words say the range."""
+        if self.abstain:
+            words = {"type": "string", "enum": list(self.abstain)}
+            return {"anyOf": [dataclasses.replace(self, abstain=()).json_schema(), words]}
         if self.choices:
             return {"type": "string", "enum": list(self.choices)}
         if self.values:
@@ -204,11 +216,12 @@ class Scale:
 
     def contract(self) -> dict[str, Any]:
         """What two factors are compared by."""
+        also = {"abstain": list(self.abstain)} if self.abstain else {}
         if self.choices:
-            return {"choices": list(self.choices)}
+            return {"choices": list(self.choices)} | also
         if self.range is not None:
-            return {"range": list(self.range), "step": self.step, "direction": self.direction}
-        return {"values": list(self.values)} | ({"direction": "down"} if self.direction == "down" else {})
+            return {"range": list(self.range), "step": self.step, "direction": self.direction} | also
+        return {"values": list(self.values)} | ({"direction": "down"} if self.direction == "down" else {}) | also
 
 
 _MAX_DIGITS = 40
@@ -259,6 +272,12 @@ class Factor:
     excludes: str = ""
     """What the factor is not about."""
     anchors: tuple[Anchor, ...] = ()
+    label: str = field(default="", metadata=_ADDED)
+    """In an answer of lines, what stands before the colon, to the letter; the key where it is empty."""
+    path: str = field(default="", metadata=_ADDED)
+    """In a nested answer, the keys that lead to the score, with dots between them; the key where it is empty."""
+    reason_path: str = field(default="", metadata=_ADDED)
+    """In a nested answer, the keys that lead to the reason; empty where none of its own is given."""
 
     def __post_init__(self) -> None:
         for anchor in self.anchors:
@@ -268,7 +287,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class AnswerFormat:
-    """The JSON object that a reply must hold, and what may stand around it."""
+    """What a reply must hold: a JSON object, labelled lines, or one word; and what may stand around it."""
 
     __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
@@ -276,8 +295,10 @@ class AnswerFormat:
     """The key that echoes the identifier of the question."""
     envelope: str = ""
     """The key under which the factors stand; empty where they stand at the top."""
-    form: Literal["entries", "scores", "list"] = "entries"
-    """Each factor as an object with score and reason, as a bare score, or all of them as one list of scores."""
+    form: Literal["entries", "scores", "list", "nested", "lines", "token"] = "entries"
+    """In JSON: each factor as an object with score and reason (`entries`), as a bare score (`scores`), all of them as
+    one list, or each where its `path` leads (`nested`). Without JSON: a line for each, `Label: 4` (`lines`), or the one
+    score as the whole reply (`token`)."""
     score_key: str = "score"
     reason_key: str = "justification"
     """Inside an entry, the key of the reason; empty where no reason is given."""
@@ -293,8 +314,18 @@ class AnswerFormat:
     def __post_init__(self) -> None:
         if self.form == "list" and not self.envelope:
             raise ValueError("a list of scores needs an envelope: the key under which the list stands")
+        if not self.is_json and (self.id_key or self.envelope or self.sections):
+            raise ValueError(f"form {self.form}: has neither id_key, envelope nor sections, which are of JSON")
+        if self.form == "token" and self.texts:
+            raise ValueError("form token: the score is the whole reply, so that there are no texts")
+        if self.form == "nested" and self.envelope:
+            raise ValueError("form nested: paths begin at the top, so that there is no envelope")
         if self.words and not 0 <= self.words[0] <= self.words[1]:
             raise ValueError(f"words {list(self.words)}: the least comes before the most")
+
+    @property
+    def is_json(self) -> bool:
+        return self.form not in ("lines", "token")
 
 
 @dataclass(frozen=True)
@@ -402,14 +433,36 @@ class Rubric:
         _check_names("texts", self.texts, TEXT_ROLES, IMAGE_ROLES)
         self._check_asking()
         beside = [*([self.answer.id_key] if self.answer.id_key else []), *self.answer.texts]
-        beside += [self.answer.envelope] if self.answer.envelope else keys
+        if self.answer.form == "nested":
+            beside += [path for f in self.factors for path in (f.path or f.key, f.reason_path) if path]
+        else:
+            beside += [self.answer.envelope] if self.answer.envelope else [self.label(f) for f in self.factors]
         if len(set(beside)) < len(beside):
             raise ValueError(f"keys of the answer must differ: {beside}")
+        self._check_form(beside)
         if (rule := self.consistency) and rule.factor not in keys:
             raise ValueError(f"consistency names the factor {rule.factor!r}, which the rubric does not have")
         scores = (rule.pass_score, rule.fail_score) if rule else ()
         if rule and not all(map(self.factor(rule.factor).scale.accepts, scores)):
             raise ValueError(f"consistency gives {rule.factor!r} a score that is not on its scale")
+
+    def label(self, factor: Factor) -> str:
+        """What an answer calls a factor."""
+        return factor.label or factor.key if self.answer.form == "lines" else factor.key
+
+    def _check_form(self, names: list[str]) -> None:
+        form = self.answer.form
+        if form == "token" and len(self.factors) > 1:
+            raise ValueError("form token: one reply is one score, so the rubric has one factor")
+        if not self.answer.is_json and self.consistency:
+            raise ValueError(f"form {form}: a list of differences needs sections, which are of JSON")
+        if form == "lines" and (odd := [n for n in names if n != n.strip(" \t") or not n.isprintable() or ":" in n]):
+            raise ValueError(f"label {odd[0]!r:.80}: expected one line without a colon or space at its ends")
+        if form == "nested":
+            for name in names:
+                parts = name.split(".")
+                if "" in parts or any(".".join(parts[:n]) in names for n in range(1, len(parts))):
+                    raise ValueError(f"path {name!r:.80}: expected keys with dots between them, none of them a score")
 
     def _check_asking(self) -> None:
         if self.when:
@@ -462,16 +515,21 @@ class Rubric:
 
     def contract(self) -> dict[str, Any]:
         """What goes in and what must come out, in the form that two rubrics are compared by."""
+        own = {"nested": "path", "lines": "label"}.get(self.answer.form)
+        also = {"form": self.answer.form} if self.answer.form in ("nested", "lines", "token") else {}
+        factors: list[dict[str, Any]] = [{"key": f.key} | f.scale.contract() for f in self.factors]
+        if own:
+            factors = [f | {own: getattr(g, own) or g.key} for f, g in zip(factors, self.factors, strict=True)]
         return {
             "name": self.name,
             "hash": self.hash,
             "images": list(self.images),
             "texts": list(self.texts),
-            "factors": [{"key": f.key} | f.scale.contract() for f in self.factors],
+            "factors": factors,
             "envelope": self.answer.envelope,
             "justification_words": list(self.answer.words) if self.answer.words else None,
             "sections": list(self.answer.sections),
-        } | ({"system": self.system} if self.system else {})
+        } | (also | ({"system": self.system} if self.system else {}))
 
 
 ASKING = tuple(f.name for f in dataclasses.fields(Rubric) if f.metadata.get("not_hashed"))

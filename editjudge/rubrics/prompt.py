@@ -19,7 +19,7 @@ from typing import Literal
 from editjudge.edit import Edit
 from editjudge.rubrics.contract import Failure
 from editjudge.rubrics.model import EARLIER, Factor, Rubric, Scale, Slot, Template
-from editjudge.rubrics.schema import answer_shape
+from editjudge.rubrics.schema import answer_shape, plain_words
 
 Layout = Literal["images-first", "published"]
 """`images-first` shares the long picture prefix between the rubrics and repeats of an edit; `published` keeps
@@ -232,6 +232,13 @@ def _answer_format(rubric: Rubric, name: str | None) -> str:
     answer = rubric.answer
     shape = answer_shape(rubric, name)
     count = len(rubric.factors)
+    if answer.form == "token":
+        return f"Reply with {plain_words(rubric.factors[0])}, and nothing before or after it: no words, no marks."
+    if answer.form == "lines":
+        return (
+            f"Reply with these lines, each label exactly as it stands here:\n{shape}\n"
+            "Replace what stands in angle brackets. After the colon of a score stands the score alone."
+        )
     factors = "" if count == 1 else f", with all {count} factors in it"
     if answer.sections:
         *reasoning, last = answer.sections
@@ -251,11 +258,14 @@ def _answer_format(rubric: Rubric, name: str | None) -> str:
 
 def _number_rule(rubric: Rubric) -> str:
     scales = [factor.scale for factor in rubric.factors]
+    also = (
+        " Where a factor does not apply, its word stands in quotation marks." if any(s.abstain for s in scales) else ""
+    )
     if rubric.chooses:
         return "Each choice is one of the quoted words, exactly as it is spelt here, in quotation marks."
     if all(scale.values for scale in scales):
-        return "Scores are bare integers: no decimals, no quotation marks."
-    return "Scores are bare numbers without quotation marks, and bare integers where an integer is asked for."
+        return f"Scores are bare integers: no decimals, no quotation marks.{also}"
+    return f"Scores are bare numbers without quotation marks, and bare integers where an integer is asked for.{also}"
 
 
 # --- prompts that somebody else published ---------------------------------------------------------------------

@@ -4,9 +4,63 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from editjudge.rubrics.model import Factor, Rubric
+
+
+@dataclass(frozen=True)
+class AnswerLeaf:
+    """What stands at the end of a path of a nested answer."""
+
+    kind: Literal["score", "reason", "text", "id"]
+    factor: Factor | None = None
+
+
+@functools.lru_cache(maxsize=64)
+def answer_tree(rubric: Rubric) -> dict[str, Any]:
+    """A nested answer: keys to objects, and at the ends leaves. Reasons stand before scores, as in every answer."""
+    answer = rubric.answer
+    ends = [(answer.id_key, AnswerLeaf("id"))] if answer.id_key else []
+    ends += [(text, AnswerLeaf("text")) for text in answer.texts]
+    for factor in rubric.factors:
+        ends += [(factor.reason_path, AnswerLeaf("reason", factor))] if factor.reason_path else []
+        ends.append((factor.path or factor.key, AnswerLeaf("score", factor)))
+    tree: dict[str, Any] = {}
+    for path, leaf in ends:
+        *parents, last = path.split(".")
+        inner = tree
+        for key in parents:
+            inner = inner.setdefault(key, {})
+        inner[last] = leaf
+    return tree
+
+
+def _tree_schema(rubric: Rubric, tree: dict[str, Any]) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for key, part in tree.items():
+        if isinstance(part, dict):
+            properties[key] = _tree_schema(rubric, part)
+        elif part.kind == "score":
+            properties[key] = part.factor.scale.json_schema()
+        else:
+            described = {} if part.kind == "id" else {"description": reason_words(rubric)}
+            properties[key] = {"type": "string"} | described
+    return _object(properties)
+
+
+def _tree_shape(rubric: Rubric, tree: dict[str, Any], identifier: str | None) -> list[list[str]]:
+    members: list[list[str]] = []
+    for key, part in tree.items():
+        if isinstance(part, dict):
+            members.append([f"{_quoted(key)}: {{", *_joined(_tree_shape(rubric, part, identifier)), "}"])
+        elif part.kind == "score":
+            members.append([f"{_quoted(key)}: <{part.factor.scale.words}>"])
+        else:
+            words = identifier if part.kind == "id" else f"<{reason_words(rubric)}>"
+            members.append([f'{_quoted(key)}: "{words}"'])
+    return members
 
 
 @functools.lru_cache(maxsize=64)
@@ -17,6 +71,10 @@ def answer_schema(rubric: Rubric) -> dict[str, Any]:
     is the better one.
     """
     answer = rubric.answer
+    if not answer.is_json:
+        raise ValueError(f"{rubric.name}: an answer of the form {answer.form} is no JSON")
+    if answer.form == "nested":
+        return _tree_schema(rubric, answer_tree(rubric))
     factors = {factor.key: _factor_schema(rubric, factor) for factor in rubric.factors}
     properties: dict[str, Any] = {}
     if answer.id_key:
@@ -33,8 +91,15 @@ def answer_schema(rubric: Rubric) -> dict[str, Any]:
 
 
 def answer_shape(rubric: Rubric, identifier: str | None) -> str:
-    """The JSON that a question shows: keys to the letter, values described."""
+    """What a question shows of the answer: keys and labels to the letter, values described."""
     answer = rubric.answer
+    if answer.form == "nested":
+        return "\n".join(["{", *_joined(_tree_shape(rubric, answer_tree(rubric), identifier)), "}"])
+    if answer.form == "lines":
+        texts = [f"{text}: <{reason_words(rubric)}>" for text in answer.texts]
+        return "\n".join([*texts, *(f"{rubric.label(f)}: <{plain_words(f)}>" for f in rubric.factors)])
+    if answer.form == "token":
+        return f"<{plain_words(rubric.factors[0])}>"
     lines = ["{"]
     members: list[list[str]] = []
     if answer.id_key:
@@ -59,9 +124,16 @@ def reason_words(rubric: Rubric) -> str:
     return answer.reason or "the reason for the score"
 
 
+def plain_words(factor: Factor) -> str:
+    """A scale in words, where answers have no quotation marks."""
+    return factor.scale.words.replace('"', "")
+
+
 def _item_schema(rubric: Rubric) -> dict[str, Any]:
     """Of every score of a list: a schema cannot say which factor an item is of, so it allows what any of them does."""
     schemas = [factor.scale.json_schema() for factor in rubric.factors]
+    if any("anyOf" in schema for schema in schemas):
+        return {"anyOf": [schema for factor in rubric.factors for schema in _options(factor)]}
     if any("enum" not in schema for schema in schemas):
         return {"type": "number"}
     options = list(dict.fromkeys(value for schema in schemas for value in schema["enum"]))
@@ -70,6 +142,11 @@ def _item_schema(rubric: Rubric) -> dict[str, Any]:
         "type": kinds.pop() if len(kinds) == 1 else "number",
         "enum": options if rubric.chooses else sorted(options),
     }
+
+
+def _options(factor: Factor) -> list[dict[str, Any]]:
+    schema = factor.scale.json_schema()
+    return list(schema.get("anyOf", [schema]))
 
 
 def _factor_schema(rubric: Rubric, factor: Factor) -> dict[str, Any]:

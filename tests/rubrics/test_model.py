@@ -274,6 +274,9 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "consider": factor_with(consider=()),
         "excludes": factor_with(excludes=""),
         "anchors": factor_with(anchors=()),
+        "label": factor_with(label="Unity"),
+        "path": factor_with(path="unity.score"),
+        "reason_path": factor_with(reason_path="unity.why"),
     },
     Scale: {
         "values": factor_with(scale=Scale((0, 1, 2, 3), {0: "none", 2: "all"})),
@@ -281,6 +284,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "range": factor_with(scale=Scale(range=(0, 2))),
         "step": factor_with(scale=Scale(range=(0, 2), step=0.5)),
         "direction": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "all"}, direction="down")),
+        "abstain": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "all"}, abstain=("N/A",))),
         "choices": without(
             factors=(Factor("unity", Scale(choices=("a", "b"))),),
             consistency=None,
