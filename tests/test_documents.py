@@ -88,6 +88,19 @@ def lay_out(desk: Path) -> None:
     pq.write_table(pa.Table.from_pylist([fact]), desk / "gedit.parquet")
     (desk / "basic_edit.json").write_text('{"7": {"id": "a/1.jpg", "prompt": "make it blue", "edit_type": "colour"}}')
     (desk / "make_edits.py").write_text("")
+    lay_out_checkout(desk / "Step1X-Edit/GEdit-Bench/viescore/vie_prompts.py")
+
+
+def lay_out_checkout(path: Path) -> None:
+    """Another benchmark's file of prompts, with words of our own."""
+    path.parent.mkdir(parents=True)
+    answer = 'Say {"score" : [...], "reasoning" : "..."}'
+    texts = {"_context_no_delimit": answer, "_prompts_0shot_two_image_edit_rule": "Before and after."}
+    texts |= {
+        "_prompts_0shot_tie_rule_SC": "Say output score = [a, b]. <instruction>",
+        "_prompts_0shot_rule_PQ": "Say output score = [c, d].",
+    }
+    path.write_text("".join(f"{name} = {text!r}\n" for name, text in texts.items()))
 
 
 @pytest.fixture(scope="session")
@@ -183,6 +196,9 @@ def rubric_workflow_or_prices(text: str) -> str:
     if "models" in document:
         opened = "import pathlib, editjudge.judges.prices as p; p.prices(pathlib.Path('prices.yaml'))"
         return f"cat > prices.yaml <<'END'\n{text}END\npython -c {shlex.quote(opened)}"
+    if "repository" in document:
+        opened = "import pathlib, editjudge.rubrics.recipe as r; r.read_recipe(pathlib.Path('recipe.yaml'))"
+        return f"cat > recipe.yaml <<'END'\n{text}END\npython -c {shlex.quote(opened)}"
     if "jobs" not in document:
         loaded = parse_any(text)
         assert [finding for rubric in getattr(loaded, "rubrics", [loaded]) for finding in lint(rubric)] == []
