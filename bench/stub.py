@@ -21,7 +21,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
@@ -106,6 +106,8 @@ class Behaviour(Faults):
     """Seconds in the header of a 429; without it no header."""
     timeout_after: float = 60.0
     schema_support: Literal["full", "none"] = "full"
+    prefers: Callable[[str, str], str] | None = None
+    """Which of two outputs it names, by their digests in the order shown: a, b or tie."""
     thinks: bool = False
     """Whether the model takes every token that it is allowed."""
 
@@ -367,6 +369,8 @@ class Stub:
 
     def _answer(self, question: Question, fault: str | None, tag: str, number: int) -> Reply:
         scores = expected_scores(self.seed, question.content_key, question.rubric)
+        if self.behaviour.prefers and question.outputs:
+            scores = dict.fromkeys(scores, self.behaviour.prefers(*question.outputs))
         fenced = draw(self.seed, "fence", question.content_key) < 0.5
         said = answers.say(question, scores, fault, fenced, draw(self.seed, "variant", number))
         said = answers.limited(question, said, self.behaviour.thinks)

@@ -34,7 +34,7 @@ _TWELVE = (*_PRESERVATION, *_QUALITY, *_FIDELITY)
 class Shape(NamedTuple):
     envelope: str
     factors: tuple[str, ...]
-    values: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
+    values: tuple[Any, ...] = (1, 2, 3, 4, 5, 6, 7)
 
 
 SHAPES = {
@@ -45,6 +45,7 @@ SHAPES = {
     "reference": Shape("offline_factor_results", _TWELVE),
     "lighting": Shape("", ("Contextual_Preservation",), (0, 1)),
     "compliance": Shape("", ("effect_score",), (5, 3, 1)),
+    "preference": Shape("preference_results", ("instruction", "preservation", "quality", "overall"), ("a", "b", "tie")),
 }
 PAIR = "pair"
 """What a peer's metric for edits asks, in two questions: two scores from 0 to 10, without a name of the edit."""
@@ -58,7 +59,7 @@ def draw(*parts: object) -> float:
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
-def expected_scores(seed: int, identifier: str, rubric: str) -> dict[str, int]:
+def expected_scores(seed: int, identifier: str, rubric: str) -> dict[str, Any]:
     """The right answer for an edit; where a rubric has no identifier, `identifier` is the content key."""
     _, factors, values = _shape(rubric)
     return {factor: values[int(draw(seed, identifier, factor) * len(values))] for factor in factors}
@@ -85,6 +86,8 @@ class Question:
     tokens: int
     allowed: int | None = None
     """Tokens that the answer may take, where the request says."""
+    outputs: tuple[str, ...] = ()
+    """Of a pair: digests of the two outputs, as base64, in the order shown; only of pictures that are lifted out."""
 
 
 def wire_of(path: str) -> Wire | None:
@@ -113,7 +116,8 @@ def read_question(wire: Wire, path: str, body: bytes, identifier: str | re.Patte
     tokens = len(text) // 4 + 1000 * len(pictures)
     echo = found[0] if found else None
     allowed = _allowed(wire, data)
-    return Question(wire, _model(wire, path, data), rubric, echo, key, *_format(wire, data), tokens, allowed)
+    outputs = tuple(hashlib.sha256(picture).hexdigest() for picture in pictures[-2:]) if rubric == "preference" else ()
+    return Question(wire, _model(wire, path, data), rubric, echo, key, *_format(wire, data), tokens, allowed, outputs)
 
 
 def find_rubric(text: str) -> str | None:
@@ -127,6 +131,8 @@ def find_rubric(text: str) -> str | None:
         return asked[0] if len(asked) == 1 else "online" if len(asked) == 3 else None
     if '"offline_factor_results"' in text:
         return "reference"
+    if '"preference_results"' in text:
+        return "preference"
     if "output score = [" in text:
         return PAIR
     return next((name for name in ("lighting", "compliance") if asks(name)), None)
@@ -214,7 +220,7 @@ class Said(NamedTuple):
 _GARBAGE = "The edit looks convincing and I rate it highly.", "<!DOCTYPE html><html><body>Welcome</body></html>"
 
 
-def say(question: Question, scores: dict[str, int], fault: str | None, fenced: bool, variant: float) -> Said:
+def say(question: Question, scores: dict[str, Any], fault: str | None, fenced: bool, variant: float) -> Said:
     """What the model says, spoilt by a fault; `variant` in [0, 1) chooses among the kinds that a fault has."""
     _, factors, values = _shape(question.rubric)
     right = envelope(question.rubric, scores, question.identifier)
@@ -238,12 +244,12 @@ def say(question: Question, scores: dict[str, int], fault: str | None, fenced: b
             return Said(f"{first}\n\n{_compose(question, right, fenced)}")
         case "wrong_id" if echo := question.identifier:
             right["image_id"] = echo[:-1] + ("1" if echo.endswith("0") else "0")
-        case "decimal":
+        case "decimal" if isinstance(values[0], int):
             right = envelope(question.rubric, {**scores, factors[0]: max(values) - 0.5}, question.identifier)
     return Said(_compose(question, right, fenced), whole=right)
 
 
-def envelope(rubric: str, scores: Mapping[str, float], identifier: str | None) -> Json:
+def envelope(rubric: str, scores: Mapping[str, Any], identifier: str | None) -> Json:
     """An object that satisfies the rubric's contract; nineteen words a justification are within all limits."""
     if rubric == "lighting":
         kept = scores["Contextual_Preservation"]
@@ -255,7 +261,8 @@ def envelope(rubric: str, scores: Mapping[str, float], identifier: str | None) -
     if rubric == PAIR:
         return {"reasoning": "The picture is as these scores say.", "score": list(scores.values())}
     why = "Along the left edge and behind the main subject, {} shows in the edited picture as this score says."
-    factors = {f: {"score": score, "justification": why.format(f)} for f, score in scores.items()}
+    name = "choice" if rubric == "preference" else "score"
+    factors = {f: {name: score, "justification": why.format(f)} for f, score in scores.items()}
     return {"image_id": identifier, SHAPES[rubric].envelope: factors}
 
 

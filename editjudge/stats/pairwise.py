@@ -403,13 +403,19 @@ def _scale_strengths(
 
 
 def _apart(values: Floats, drawn: Floats, groups: int) -> NDArray[np.bool_]:
-    """Which two models differ, at 95 % over all comparisons together: the largest studentised difference of a draw."""
+    """Which two models differ, at 95 % over all comparisons together: by the largest studentised difference of a draw
+    or, where many draws have no finite fit, by percentiles at a level that is shared among the comparisons."""
     m = len(values)
     first, second = np.triu_indices(m, 1)
     finite = drawn[np.isfinite(drawn).all(axis=1)]
     apart = np.zeros((m, m), bool)
     if len(finite) < len(drawn) * 0.9 or not np.isfinite(values).all():
-        return apart
+        with np.errstate(invalid="ignore"):
+            differences = drawn[:, first] - drawn[:, second]
+        differences[np.isnan(differences)] = 0.0  # both beyond any limit: which one is ahead is not known
+        below = (differences <= 0).mean(axis=0)
+        apart[first, second] = np.minimum(below, (differences >= 0).mean(axis=0)) < tail(groups) / len(first)
+        return apart | apart.T
     gap, gaps = values[first] - values[second], finite[:, first] - finite[:, second]
     error = gaps.std(axis=0)
     error[error < 1e-12] = np.inf

@@ -71,7 +71,7 @@ def scores_in(rubric: str, said: Any) -> dict[str, int]:
     if rubric == "compliance":
         return {"effect_score": said["effect_score"]}
     factors = said[SHAPES[rubric].envelope] if SHAPES[rubric].envelope else said
-    return {factor: entry["score"] for factor, entry in factors.items()}
+    return {factor: entry["choice" if rubric == "preference" else "score"] for factor, entry in factors.items()}
 
 
 class Client:

@@ -97,3 +97,20 @@ def test_an_input_that_shows_nothing_is_found(tmp_path: Path) -> None:
     rows = [{"id": "a", "input": "input.png", "edited": "edited.png", "instruction": "draw a cup"}]
     (finding,) = editjudge("audit", write_manifest(tmp_path, rows), "--json").json["findings"]
     assert (finding["kind"], finding["field"]) == ("flat", "input")
+
+
+def test_pairs_are_looked_over_output_by_output(tmp_path: Path) -> None:
+    from cli.test_pairs import made, manifest
+
+    manifest(tmp_path, models=("ann", "bob"), sources=3)
+    rows = made(tmp_path)
+    (tmp_path / rows[0]["edited_b"]).unlink()
+    (tmp_path / rows[1]["edited_b"]).write_bytes((tmp_path / rows[1]["edited_a"]).read_bytes())
+    (tmp_path / rows[2]["edited_a"]).write_bytes((tmp_path / rows[2]["input"]).read_bytes())
+    found = editjudge("audit", tmp_path / "pairs.jsonl", "--json").json
+    kinds = {(one["kind"], one["id"], one["field"]) for one in found["findings"]}
+    assert ("missing_output", rows[0]["id"], "edited_b") in kinds
+    assert ("same_outputs", rows[1]["id"], "edited_b") in kinds
+    assert ("no_op", rows[2]["id"], "edited_a") in kinds
+    assert found["models"] == {"ann": 3, "bob": 3} and found["counts"]["missing_output"] == 1
+    assert not found["notices"] or "metadata" not in " ".join(found["notices"])

@@ -178,3 +178,22 @@ def test_a_judge_prefers_the_lower_score_where_lower_is_better(call: Call, tmp_p
     file = pairs(tmp_path / "p.csv", "AAAAAAAAAA")
     found = call("agree", "r", "--preferences", file, "--store", store, "--json").document["factors"]
     assert found["l1"]["openai/m"]["accuracy"] == 1 and found["ssim"]["openai/m"]["accuracy"] == 0
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the pairs are not here")
+def test_every_recorded_judge_is_counted_as_a_direct_recount_counts_it(call: Call) -> None:
+    found = call("agree", "--preferences", DATA / "manifest.jsonl", "--json").document["factors"]["vote"]
+    rows = [json.loads(line) for line in (DATA / "manifest.jsonl").read_text("utf-8").splitlines()]
+    meaning = {"[[A>B]]": "A", "[[B>A]]": "B", "[[A=B=Good]]": "tie", "[[A=B=Bad]]": "tie"}
+    judges = {name for row in rows for name in row["judge_votes"]}
+    assert set(found) == judges and len(judges) == 18
+    for judge in judges:
+        votes = [(row["human_preference"], meaning.get(row["judge_votes"].get(judge) or "")) for row in rows]
+        answered = [(human, vote) for human, vote in votes if vote]
+        decided = [(human, vote) for human, vote in answered if "tie" not in (human, vote)]
+        one = found[judge]
+        assert (one["n"], one["answered"], one["decided"]) == (len(rows), len(answered), len(decided))
+        assert one["judge_ties"] == sum(vote == "tie" for _, vote in answered)
+        for name, some in (("accuracy", answered), ("strict", votes), ("without_ties", decided)):
+            right = sum(human == vote for human, vote in some)
+            assert one[name] == (pytest.approx(right / len(some)) if some else None), (judge, name)
