@@ -7,11 +7,11 @@ input, instruction, ground truth and mask, never the output.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
+
+from editjudge.canonical import json_hash
 
 Same = Literal["edit", "task"]
 """The very same edit; or the same thing to do, whoever did it."""
@@ -66,7 +66,7 @@ class Content:
     def key(self, same: Same = "edit") -> str:
         roles = ("input", "edited", *_PAIR) if same == "edit" else ("input", "ground_truth", "mask")
         pictures = {role: self.pictures[role][:2] for role in roles if role in self.pictures}
-        digest = hashlib.sha256(json.dumps([pictures, self.instruction], sort_keys=True).encode()).hexdigest()
+        digest = json_hash([pictures, self.instruction])
         return _UNREAD + digest if any(how == "source" for how, _ in pictures.values()) else digest
 
 

@@ -15,6 +15,8 @@ PACKAGE = Path(__file__).parents[1] / "editjudge"
 
 MAY_IMPORT = {
     "errors": set(),
+    "canonical": set(),
+    "files": {"errors"},
     "edit": {"errors"},
     "content": set(),
     "orders": {"errors"},
@@ -52,6 +54,9 @@ MAY_IMPORT = {
     "inspection": {"integrations"},
 }
 """Each noun and those it may know; `cli` sits above all of them."""
+
+ANYBODY = {"canonical", "files"}
+"""Functions over values and files, which know nothing of ours but errors: anybody may use them."""
 
 HEAVY = (
     "aiohttp",
@@ -94,7 +99,7 @@ def imported(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize(("noun", "path"), [pytest.param(n, p, id=str(p.relative_to(PACKAGE))) for n, p in modules()])
 def test_a_module_imports_only_what_stands_before_it(noun: str, path: Path) -> None:
     assert noun in MAY_IMPORT, f"{noun} has no place in the architecture yet"
-    beyond = set(imported(path)) - MAY_IMPORT[noun] - {noun}
+    beyond = set(imported(path)) - MAY_IMPORT[noun] - ANYBODY - {noun}
     assert not beyond, f"{path.name} imports {beyond}"
 
 
@@ -148,3 +153,22 @@ def test_importing_the_package_imports_nothing_heavy(statement: str) -> None:
     code = f"{statement}; import sys; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    places: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(PACKAGE)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_json_is_hashed_in_one_place() -> None:
+    """Two spellings of one value are two hashes: whoever writes one by hand makes keys that nobody else finds."""
+    hashing = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"sha256\([^\n]*json\.dumps|canonical = json\.dumps", path.read_text("utf-8"))
+    ]
+    assert hashing == []

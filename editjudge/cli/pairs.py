@@ -17,7 +17,7 @@ from editjudge.errors import ManifestError, UsageError
 
 if TYPE_CHECKING:
     from editjudge.manifest import Columns
-    from editjudge.manifest.pairs import Candidate, PairPool
+    from editjudge.manifest.pairs import CandidatePair, PairPool
 
 
 @click.command(epilog="\b\nExample: editjudge pairs edits.jsonl -o pairs.jsonl --sample 200 --seed 1")
@@ -115,7 +115,7 @@ def command(
 
 def _next(
     candidates: PairPool, word: str, factor: str | None, wanted: int | None, seed: int, store_place: str
-) -> list[Candidate]:
+) -> list[CandidatePair]:
     """The pairs that tell most about the ranking, of those that the run did not ask about."""
     need_statistics()
     import random

@@ -40,7 +40,7 @@ class Plain:
         pass
 
 
-class Bar:
+class ProgressBar:
     """A Rich progress bar on standard error."""
 
     def __init__(self, total: int | None, console: Console) -> None:
@@ -73,13 +73,13 @@ class Bar:
         self._progress.stop()
 
 
-def watcher(total: int | None, *, quiet: bool) -> Plain | Bar:
+def watcher(total: int | None, *, quiet: bool) -> Plain | ProgressBar:
     """A bar draws over itself, which takes escape sequences: not where NO_COLOR or TERM=dumb ask for none."""
     from rich.console import Console
 
     console = Console(stderr=True)  # minds FORCE_COLOR
     plain = quiet or console.no_color or console.is_dumb_terminal or not console.is_terminal
-    return Plain(total, quiet) if plain else Bar(total, console)
+    return Plain(total, quiet) if plain else ProgressBar(total, console)
 
 
 def describe(tally: RunTally, total: int | None) -> str:

@@ -59,7 +59,7 @@ class CoordinatorState(NamedTuple):
 
 
 @dataclass
-class _Member:
+class _WorkerState:
     """What one worker holds."""
 
     heard: float
@@ -93,7 +93,7 @@ class Coordinator:
         self._unmetered = not (requests_per_minute or tokens_per_minute)
         self._budget = Budget(budget)
         self._silence = silence
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, _WorkerState] = {}
         self._tallies: dict[str, RunTally] = {}
         """What each worker has done so far, the dead included: what they asked was paid for."""
         self._numbers = itertools.count(1)
@@ -206,8 +206,8 @@ class Coordinator:
         short = self._budget.short if self._stopping == "budget" else None
         return CoordinatorState(total(self._tallies.values()), said, self._stopping, self._why, busy, short)
 
-    def _member(self, worker: str) -> _Member:
-        member = self._members.setdefault(worker, _Member(0.0))
+    def _member(self, worker: str) -> _WorkerState:
+        member = self._members.setdefault(worker, _WorkerState(0.0))
         member.heard = time.monotonic()
         return member
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import posixpath
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import editjudge
+from editjudge.canonical import json_hash
 from editjudge.cluster.splits import filesystem
 from editjudge.errors import StoreError
 from editjudge.rubrics.model import Rubric
@@ -40,8 +40,7 @@ class ShardRun:
         """Nothing is held open."""
 
     def open_run(self, name: str, spec: Mapping[str, Any]) -> RunRecord:
-        canonical = json.dumps(spec, sort_keys=True, allow_nan=False)
-        spec_hash, now = hashlib.sha256(canonical.encode()).hexdigest(), time.time()
+        spec_hash, now = json_hash(spec), time.time()
         self._about = self._read()
         if self._about and (self._about["name"], self._about["spec_hash"]) != (name, spec_hash):
             raise StoreError(

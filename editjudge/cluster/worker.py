@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, cast
 
+from editjudge.canonical import json_hash
 from editjudge.cluster.coordinator import BudgetGrant, total
 from editjudge.cluster.sinks import SplitSink, split_sinks
 from editjudge.cluster.splits import Split, edits_of
@@ -52,8 +51,7 @@ class Order:
 
 def identity(judge: Judge, rubrics: Sequence[Rubric]) -> str:
     """Of a judge, apart from what it is asked about."""
-    said = judge.identity(Edit(""), rubrics[0], 0)
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return json_hash(judge.identity(Edit(""), rubrics[0], 0))
 
 
 class Worker:

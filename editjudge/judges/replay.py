@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError
+from editjudge.files import read_jsonl
 from editjudge.judgement import Exchange, Judgement
 from editjudge.judges.judge import Load, Work
 from editjudge.media.image import ImageLimits
@@ -39,9 +39,8 @@ class Replay:
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
         by_order = self._replies.get((edit.id, rubric.name, repeat), {})
         replies = by_order.get(_ANY, []) if by_order.keys() <= {_ANY} else sorted(by_order.items())
-        digest = hashlib.sha256(json.dumps(replies).encode()).hexdigest()
         # The item's id is what a recorded answer must echo, so here it can change the verdict.
-        return {"judge": "replay", "item": edit.id, "replies": digest, "strict": self._strict}
+        return {"judge": "replay", "item": edit.id, "replies": json_hash(replies), "strict": self._strict}
 
     async def judge(self, work: Work, load: Load) -> Judgement:
         by_order = self._replies.get((work.edit.id, work.task.rubric, work.task.repeat), {})
@@ -64,23 +63,13 @@ class Replay:
 def _read(path: Path) -> dict[_Place, dict[str, list[str]]]:
     """By item, rubric and repeat, and then by order."""
     replies: dict[_Place, dict[str, list[str]]] = {}
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    place, order, reply = _line(line, f"{path}:{number}")
-                    replies.setdefault(place, {}).setdefault(order, []).append(reply)
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ManifestError(f"{path}: cannot be read as recorded replies: {why}") from None
+    for number, row in read_jsonl(path):
+        place, order, reply = _reply(row, f"{path}:{number}")
+        replies.setdefault(place, {}).setdefault(order, []).append(reply)
     return replies
 
 
-def _line(line: str, where: str) -> tuple[_Place, str, str]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise ManifestError(f"{where}: not JSON: {error}") from None
+def _reply(row: Any, where: str) -> tuple[_Place, str, str]:
     expected = {"item": str, "rubric": str, "reply": str}
     if not isinstance(row, dict):
         raise ManifestError(f"{where}: expected an object with item, rubric and reply")

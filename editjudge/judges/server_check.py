@@ -15,7 +15,6 @@ import json
 import math
 import os
 import secrets
-import tempfile
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from editjudge.errors import JudgeError, UsageError
+from editjudge.files import replacing
 from editjudge.judges import body as pieces
 from editjudge.judges.body import cleaned, count, mapping, string
 from editjudge.judges.chat import outcome_of
@@ -383,9 +383,8 @@ def remember(check: ServerCheck) -> None:
     """For the runs of a day. Raises `OSError` where there is no place for it."""
     place = _place(check.server, check.model)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as file:
-        json.dump(check.as_json(), file)
-    os.replace(file.name, place)
+    with replacing(place) as partial:
+        partial.write_text(json.dumps(check.as_json()))
 
 
 def informed(endpoint: Endpoint) -> Endpoint:

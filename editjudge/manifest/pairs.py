@@ -23,7 +23,7 @@ MAX_ID = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CandidatePair:
     """Two edits of one input by one instruction."""
 
     source: str
@@ -40,12 +40,12 @@ class Candidate:
 class PairPool:
     """All pairs that can be made, by the models that they compare."""
 
-    candidates: list[Candidate]
+    candidates: list[CandidatePair]
     same_model: int = 0
     """Pairs that were left out because one model made both."""
     alone: int = 0
     """Edits that no other edit shares input and instruction with."""
-    by_models: dict[ModelPair, list[Candidate]] = field(init=False)
+    by_models: dict[ModelPair, list[CandidatePair]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.by_models = {}
@@ -79,7 +79,7 @@ def pool(edits: Iterable[Edit], digest: Callable[[ImageSource], str], *, against
             if x.model is not None and x.model == y.model:
                 same += 1
             elif against is None or against in (x.model, y.model):
-                candidates.append(Candidate(mark, x, y))
+                candidates.append(CandidatePair(mark, x, y))
     return PairPool(candidates, same, alone)
 
 
@@ -96,12 +96,12 @@ def content_marks() -> Callable[[ImageSource], str]:
     return mark
 
 
-def identifiers(one: Candidate) -> set[str]:
+def identifiers(one: CandidatePair) -> set[str]:
     """The ids that a pair may have, whichever of its edits is a."""
     return {f"{one.x.id}|{one.y.id}", f"{one.y.id}|{one.x.id}"}
 
 
-def sampled(candidates: PairPool, wanted: int, seed: int) -> list[Candidate]:
+def sampled(candidates: PairPool, wanted: int, seed: int) -> list[CandidatePair]:
     """So many pairs, each two models and each source image about equally often."""
     rng = random.Random(seed)  # noqa: S311  (a sample, not a secret)
     names = list(candidates.by_models)
@@ -117,12 +117,12 @@ def chosen(
     *,
     wanted: int,
     used: Mapping[str, int] | None = None,
-) -> list[Candidate]:
+) -> list[CandidatePair]:
     """One pair for each game of two models, on the source image that was asked about least; games of models that have
     no pair left are passed over. `used` counts what was asked before, by source."""
     times = Counter(used or {})
     left = {names: rng.sample(members, len(members)) for names, members in candidates.by_models.items()}
-    picked: list[Candidate] = []
+    picked: list[CandidatePair] = []
     waiting = [names for names in games if names in left]
     # Of uneven manifests, what the short lists lack is taken from the longer ones.
     waiting += [names for names, members in sorted(left.items()) for _ in members]
@@ -137,7 +137,7 @@ def chosen(
     return picked
 
 
-def oriented(picked: Sequence[Candidate], seed: int) -> list[tuple[Edit, Edit]]:
+def oriented(picked: Sequence[CandidatePair], seed: int) -> list[tuple[Edit, Edit]]:
     """Which edit of each pair is a: each model about as often as b, against every other model and in all."""
     rng = random.Random(f"{seed}:orientation")  # noqa: S311  (the same)
     against: Counter[ModelPair] = Counter()

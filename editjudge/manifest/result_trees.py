@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.errors import ManifestError
+from editjudge.files import read_jsonl
 
 Row = dict[str, Any]
 Fact = Mapping[str, Any]
@@ -177,7 +178,7 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
             if path.suffix == ".csv":
                 return list(csv.DictReader(file))
             if path.suffix in (".jsonl", ".ndjson"):
-                found: Any = [json.loads(line) for line in file if line.strip()]
+                found: Any = [value for _, value in read_jsonl(path)]
             else:
                 found = json.load(file)
     except (OSError, ValueError) as error:

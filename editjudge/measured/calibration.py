@@ -25,7 +25,7 @@ _FAR = 4.0
 
 
 @dataclass(frozen=True)
-class Term:
+class Deduction:
     """Points taken off for one measure: nothing below the first cut point, linear between them."""
 
     measure: str
@@ -125,7 +125,7 @@ def gathered(parts: Sequence[str], values: Values, sight: Sight) -> Array:
 @dataclass(frozen=True)
 class Calibration:
     version: int
-    factors: Mapping[str, tuple[Term, ...]]
+    factors: Mapping[str, tuple[Deduction, ...]]
     learnt: Learnt | None
     provenance: Mapping[str, Any]
     digest: str
@@ -157,7 +157,7 @@ def load(path: Path = FILE) -> Calibration:
 def calibration(content: Mapping[str, Any], digest: str = "") -> Calibration:
     """From the content of the file."""
     factors = {
-        name: tuple(Term(term["measure"], _cuts(term["cuts"]), term.get("trust", "")) for term in terms)
+        name: tuple(Deduction(term["measure"], _cuts(term["cuts"]), term.get("trust", "")) for term in terms)
         for name, terms in content["factors"].items()
     }
     learnt = _learnt(content["learnt"]) if content.get("learnt") else None

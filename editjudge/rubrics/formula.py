@@ -188,7 +188,7 @@ def parse(text: str, members: Sequence[Member], known: Sequence[Formula] = (), w
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
         why = error.msg if isinstance(error, SyntaxError) else str(error.args[0] if error.args else error)
         raise RubricError(f"{where}: {text!r:.120} cannot be read: {why}") from None
-    term = _Reader(members, {one.name: one.term for one in known}, where).read(tree.body)
+    term = _FormulaParser(members, {one.name: one.term for one in known}, where).read(tree.body)
     if term.many:
         raise RubricError(f"{where}: has many values for one edit: put them into one of {', '.join(REDUCTIONS)}")
     if term.is_word:
@@ -226,7 +226,7 @@ def _ends_a_value(token: tokenize.TokenInfo) -> bool:
     return token.type in (tokenize.NUMBER, tokenize.STRING) or token.string in (")", "]", "}")
 
 
-class _Reader:
+class _FormulaParser:
     """Python's syntax tree to terms: only what is listed here is taken."""
 
     def __init__(self, members: Sequence[Member], scores: Mapping[str, Term], where: str) -> None:

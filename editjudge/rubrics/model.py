@@ -31,8 +31,6 @@ import builtins
 import dataclasses
 import difflib
 import functools
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -40,6 +38,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
+from editjudge.canonical import json_hash
 from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES
 from editjudge.rubrics.conditions import parse_when
 from editjudge.rubrics.strict_json import OtherNumber
@@ -510,8 +509,7 @@ class Rubric:
         for one in (content, *content["members"]):
             for key in ("name", "description", "example", *ASKING):
                 one.pop(key, None)
-        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return json_hash(content, "compact_utf8")
 
     def contract(self) -> dict[str, Any]:
         """What goes in and what must come out, in the form that two rubrics are compared by."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import json
 import re
 import string
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.rubrics.contract import Failure
 from editjudge.rubrics.model import EARLIER, Factor, Rubric, Scale, Slot, Template
@@ -104,8 +104,7 @@ def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
     """Opaque and made from the content: people put the editing model's name into ids, and a judge must not know it."""
     pictures = {name: digests.get(name, "") for role in rubric.images for name in edit.picture_names(role)}
     content = pictures | {role: edit.text(role) for role in rubric.texts}
-    canonical = json.dumps(content, sort_keys=True)
-    return f"edit-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
+    return f"edit-{json_hash(content)[:16]}"
 
 
 def reask(failure: Failure, question: Question) -> str:

@@ -17,12 +17,11 @@ score:
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from editjudge.canonical import json_hash
 from editjudge.errors import RubricError
 from editjudge.rubrics.formula import Formula, Member, formulas
 from editjudge.rubrics.model import ASKING, Rubric
@@ -62,7 +61,7 @@ class RubricSet:
         """Of all that can change a question, whether it is asked, or a score."""
         rubrics = [{"name": rubric.name, "hash": rubric.hash} | asking(rubric) for rubric in self.rubrics]
         content = [rubrics, {name: _plain(score) for name, score in self.score.items()}]
-        return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return json_hash(content, "compact")
 
     def contract(self) -> dict[str, Any]:
         """What goes in and what must come out, of each rubric, and the names of the scores."""

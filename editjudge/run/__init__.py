@@ -7,7 +7,7 @@ import types
 from typing import Any
 
 
-class _Run(types.ModuleType):
+class _CallablePackage(types.ModuleType):
     """Python puts a package that is imported under its name into the parent, where `editjudge.run` is also the
     function that users call. So the package can be called, and both meanings hold whichever came first."""
 
@@ -17,4 +17,4 @@ class _Run(types.ModuleType):
         return import_module("editjudge.api").run(*arguments, **named)
 
 
-sys.modules[__name__].__class__ = _Run
+sys.modules[__name__].__class__ = _CallablePackage

@@ -26,7 +26,7 @@ _POINTS = {"a": 1.0, "b": 0.0, "tie": 0.5}
 
 
 @dataclass(frozen=True)
-class Candidate:
+class RankedOutput:
     id: str
     points: float
     """Games won, a tie being half of one."""
@@ -42,7 +42,7 @@ class GroupRanking:
     """The candidates of one input and instruction, best first."""
 
     group: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[RankedOutput, ...]
     best: str | None
     """None where two are equally good, or where a game that failed could change who is best."""
     reason: str
@@ -80,7 +80,7 @@ def _ranked(group: str, ids: Sequence[str], verdicts: Verdicts) -> GroupRanking:
             points[b] += 1 - _POINTS[verdict]
     order = sorted(ids, key=lambda one: -points[one])
     ranks = {one: 1 + sum(points[other] > points[one] for other in ids) for one in ids}
-    listed = tuple(Candidate(one, points[one], int(games[one]), int(failed[one]), ranks[one]) for one in order)
+    listed = tuple(RankedOutput(one, points[one], int(games[one]), int(failed[one]), ranks[one]) for one in order)
     best, reason = order[0], ""
     for other in order[1:]:
         if failed[other] and points[other] + failed[other] >= points[best]:
@@ -113,14 +113,14 @@ def _knockout(groups: Mapping[str, Sequence[str]]) -> Generator[list[Pair], Verd
 def _bracket(group: str, alive: Sequence[str], out: Sequence[Sequence[str]], played: Verdicts) -> GroupRanking:
     """Whoever came further stands before; those who left in one round share a rank."""
     tiers = [list(alive), *(list(beaten) for beaten in reversed(out))]
-    listed: list[Candidate] = []
+    listed: list[RankedOutput] = []
     for tier in tiers:
         rank = len(listed) + 1
         for one in tier:
             mine = {pair: verdict for pair, verdict in played.items() if one in pair}
             won = sum(_POINTS[v] if pair[0] == one else 1 - _POINTS[v] for pair, v in mine.items() if v is not None)
             lost = sum(verdict is None for verdict in mine.values())
-            listed.append(Candidate(one, won, len(mine) - lost, lost, rank))
+            listed.append(RankedOutput(one, won, len(mine) - lost, lost, rank))
     champion = alive[0]
     close = [pair for pair, verdict in played.items() if champion in pair and verdict in ("tie", None)]
     if close:

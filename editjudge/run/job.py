@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import math
 import os
 import sys
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from editjudge import manifest
+from editjudge.canonical import json_hash
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, column_of
 from editjudge.errors import ImageError, InputError, ManifestError, UsageError, near_miss
 from editjudge.judgement import Judgement, Task
@@ -440,5 +439,4 @@ def _interactive_pace(spec: str) -> Pace:
 
 def _name(job: Job, spec: dict[str, Any]) -> str:
     """The same for the same spec, so that running again without a name resumes."""
-    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
-    return f"{job.manifest.stem}-{digest[:8]}"
+    return f"{job.manifest.stem}-{json_hash(spec)[:8]}"

@@ -6,9 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import hashlib
 import itertools
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from editjudge import manifest
+from editjudge.canonical import json_hash
 from editjudge.content import Content
 from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Edit
 from editjudge.errors import ImageError, UsageError
@@ -120,7 +119,7 @@ def not_applicable(edit: Edit, shape: QuestionSettings, stage: int | None = None
     return sum(not applies_to(rubric) for rubric in (shape.rubrics if stage is None else shape.stages[stage]))
 
 
-class _View(NamedTuple):
+class _AskedEdit(NamedTuple):
     """An edit as one question is about it: with an element of its list, where the rubric is asked for each."""
 
     variant: str
@@ -128,20 +127,20 @@ class _View(NamedTuple):
     problem: tuple[Status, Remark] | None = None
 
 
-def _views(rubric: Rubric, edit: Edit, orders: Sequence[str] = ORDERS) -> list[_View]:
+def _views(rubric: Rubric, edit: Edit, orders: Sequence[str] = ORDERS) -> list[_AskedEdit]:
     if not applies(rubric.when, edit):
         return []
     if rubric.pairwise:
-        return [_View(order, edit.with_outputs_swapped() if order == "ba" else edit) for order in orders]
+        return [_AskedEdit(order, edit.with_outputs_swapped() if order == "ba" else edit) for order in orders]
     if not rubric.for_each:
-        return [_View("", edit)]
+        return [_AskedEdit("", edit)]
     elements = edit.listed(rubric.for_each)
     if elements is None or len(elements) > MAX_ELEMENTS:
         why = "has no such list" if elements is None else f"has {len(elements):,} elements, at most {MAX_ELEMENTS}"
         message = f'the rubric is asked for each element of "{rubric.for_each}", and the edit {why}'
-        return [_View("", edit, ("missing_input", Remark("missing_input", message)))]
+        return [_AskedEdit("", edit, ("missing_input", Remark("missing_input", message)))]
     return [
-        _View(str(number), dataclasses.replace(edit, metadata={**edit.metadata, EACH: element}))
+        _AskedEdit(str(number), dataclasses.replace(edit, metadata={**edit.metadata, EACH: element}))
         for number, element in enumerate(elements)
     ]
 
@@ -169,7 +168,7 @@ class _EditQuestions:
             for some, told in self._told(rubric, view, repeats) if rubric.after else [(repeats, view)]:
                 yield from _of_one(told, rubric, self._shape, self._judge, self._seen[which], some)
 
-    def _told(self, rubric: Rubric, view: _View, repeats: range) -> Iterator[tuple[range, _View]]:
+    def _told(self, rubric: Rubric, view: _AskedEdit, repeats: range) -> Iterator[tuple[range, _AskedEdit]]:
         """With the answers to the earlier question. A repeat is told of the same repeat of it; one whose answers are
         not there yet is left out."""
         earlier = next(other for other in self._shape.rubrics if other.name == rubric.after)
@@ -185,7 +184,7 @@ class _EditQuestions:
                 yield range(repeat, repeat + 1), _telling(view, earlier, [j for j in judgements if j])
 
 
-def _telling(view: _View, earlier: Rubric, judgements: Sequence[Judgement]) -> _View:
+def _telling(view: _AskedEdit, earlier: Rubric, judgements: Sequence[Judgement]) -> _AskedEdit:
     for judgement in judgements:
         if judgement.status not in DONE:
             why = judgement.reasons[0].message if judgement.reasons else "no reason is known"
@@ -232,7 +231,7 @@ def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Lo
 
 
 def _of_one(
-    view: _View, rubric: Rubric, shape: QuestionSettings, judge: Judge, seen: _Seen, repeats: Iterable[int]
+    view: _AskedEdit, rubric: Rubric, shape: QuestionSettings, judge: Judge, seen: _Seen, repeats: Iterable[int]
 ) -> Iterator[Work]:
     edit, problem = view.edit, view.problem or seen.problem
     if judge.limits is not None:
@@ -251,16 +250,9 @@ def _of_one(
     if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
         question["problem"] = [problem[0], problem[1].message]
     for repeat in repeats:
-        key = _key(question, judge.identity(edit, rubric, repeat), repeat)
+        key = json_hash([question, judge.identity(edit, rubric, repeat), repeat], "compact")
         task = Task(edit.id, rubric.name, judge.spec, repeat, key, view.variant)
         yield Work(task, edit, rubric, seen.digests, seen.recipes, seen.sizes, shape.layout, problem)
-
-
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-
-
-def _key(question: Mapping[str, object], identity: Mapping[str, object], repeat: int) -> str:
-    return hashlib.sha256(_canonical([question, identity, repeat]).encode()).hexdigest()
 
 
 def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[tuple[str, ...], int]:

@@ -96,7 +96,7 @@ def joined(*columns: Column) -> Column:
     return Column(codes.astype(np.int32), tuple(map("\x1f".join, names)))
 
 
-class _Rows:
+class _Selectable:
     """Selecting rows of a dataclass whose fields are columns, arrays, or mappings of columns."""
 
     score: Floats
@@ -126,7 +126,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Scores(_Rows):
+class Scores(_Selectable):
     """What judges said: one row for each factor of each judgement, with a score or the reason for none."""
 
     item: Column
@@ -231,7 +231,7 @@ class Scores(_Rows):
 
 
 @dataclass(frozen=True, eq=False)
-class Ratings(_Rows):
+class Ratings(_Selectable):
     """What people said: one row for each rating."""
 
     item: Column

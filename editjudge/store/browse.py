@@ -38,7 +38,7 @@ _SCORED = tasks.join(items, _SAME_ITEM).join(scores, _HAS_SCORE)
 
 
 @dataclass(frozen=True)
-class Column:
+class FactorColumn:
     """A factor of a rubric."""
 
     id: str
@@ -73,7 +73,7 @@ class EditSummary:
     violations: dict[str, None] = field(default_factory=dict)
     contradicted: bool = False
 
-    def spread(self, columns: Iterable[Column]) -> float:
+    def spread(self, columns: Iterable[FactorColumn]) -> float:
         """The widest disagreement of any factor among judges, repeats and people, as a share of its scale."""
         widths = [0.0]
         for column in columns:
@@ -82,7 +82,7 @@ class EditSummary:
         return max(widths)
 
 
-def columns_of(store: Store, run: RunRecord) -> list[Column]:
+def columns_of(store: Store, run: RunRecord) -> list[FactorColumn]:
     """The factors of a run's rubrics; where two rubrics share one, its id says which."""
     rubrics, columns = store.rubrics(), []
     for name, hash_ in dict(run.spec.get("rubrics", {})).items():
@@ -92,7 +92,7 @@ def columns_of(store: Store, run: RunRecord) -> list[Column]:
                 continue
             low = -math.inf if scale.low is None else scale.low
             high = math.inf if scale.high is None else scale.high
-            columns.append(Column(factor["key"], name, factor["key"], low, high, scale.direction))
+            columns.append(FactorColumn(factor["key"], name, factor["key"], low, high, scale.direction))
     keys = [column.factor for column in columns]
     return [
         column if keys.count(column.factor) == 1 else replace(column, id=f"{column.id}@{column.rubric}")
@@ -158,11 +158,11 @@ def ratings_of(store: Store, run: RunRecord, item: Item) -> list[Any]:
 
 
 def summaries(
-    store: Store, run: RunRecord, judge: str, names: Collection[str], columns: Sequence[Column]
+    store: Store, run: RunRecord, judge: str, names: Collection[str], columns: Sequence[FactorColumn]
 ) -> dict[str, EditSummary]:
     """What a table shows of each of these edits, by one judge or by all."""
     edits = {name: EditSummary() for name in names}
-    by_factor: dict[str, list[Column]] = {}
+    by_factor: dict[str, list[FactorColumn]] = {}
     for column in columns:
         by_factor.setdefault(column.factor, []).append(column)
     mine = [tasks.c.run_id == run.id, tasks.c.item.in_(list(names)), *_of_judge(judge)]
@@ -245,12 +245,12 @@ def search_rows(store: Store, run: RunRecord, words: str) -> Rows:
     return _rows(store, sa.select(items.c.position).where(items.c.run_id == run.id, has))
 
 
-def score_rows(store: Store, run: RunRecord, judge: str, column: Column) -> Rows:
+def score_rows(store: Store, run: RunRecord, judge: str, column: FactorColumn) -> Rows:
     """Position and score of every judgement that scored the factor."""
     return _rows(store, _scores(run, judge, column))
 
 
-def width_rows(store: Store, run: RunRecord, judge: str, column: Column) -> Rows:
+def width_rows(store: Store, run: RunRecord, judge: str, column: FactorColumn) -> Rows:
     """Position, and the difference of the highest and the lowest score of the factor, where there is one.
 
     People's scores count where they are on the scale of the column."""
@@ -262,7 +262,7 @@ def width_rows(store: Store, run: RunRecord, judge: str, column: Column) -> Rows
     return _rows(store, sa.select(every.c.position, high - low).group_by(every.c.position).having(high > low))
 
 
-def _scores(run: RunRecord, judge: str, column: Column) -> sa.Select[Any]:
+def _scores(run: RunRecord, judge: str, column: FactorColumn) -> sa.Select[Any]:
     query = sa.select(items.c.position, scores.c.score).select_from(_SCORED)
     # Not by the index of factors, which has the scores of all runs.
     factor = scores.c.factor.concat("") == column.factor

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import editjudge
 from editjudge.errors import ManifestError
+from editjudge.files import replacing
 from editjudge.judgement import factor_values
 from editjudge.store import contradictions, schema
 from editjudge.store.pairs import item_verdicts, pair_answers
@@ -190,12 +191,7 @@ def harmless(value: object) -> object:
 def _whole(path: Path) -> Iterator[TextIO]:
     """A file that appears when it is complete, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())

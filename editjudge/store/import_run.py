@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
@@ -21,8 +20,10 @@ from pydantic import (
     model_validator,
 )
 
+from editjudge.canonical import json_hash
 from editjudge.content import Content
 from editjudge.errors import ManifestError
+from editjudge.files import read_jsonl
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Kind, Task, inconsistency
 from editjudge.judgement import Field as JudgementField
 from editjudge.rubrics.model import Rubric, Scale
@@ -43,11 +44,11 @@ Document = dict[Text, Any]
 _BATCH = 2_000
 
 
-class _Row(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class RemarkRow(_Row):
+class RemarkRow(_StrictModel):
     code: Text
     message: Text
     factor: Text | None = None
@@ -57,7 +58,7 @@ DERIVED = ("verdict", "flipped", "half", "set_scores")
 """Of items.jsonl: what follows from the judgements, and is worked out anew."""
 
 
-class _Item(_Row):
+class _ItemRow(_StrictModel):
     item: Text
     model: Text | None
     edit_type: Text | None
@@ -73,7 +74,7 @@ class _Item(_Row):
         return {name: row[name] for name in row if name not in DERIVED} if isinstance(row, dict) else row
 
     @model_validator(mode="after")
-    def a_picture_lies_somewhere(self) -> _Item:
+    def a_picture_lies_somewhere(self) -> _ItemRow:
         for role, image in self.images.items():
             if image.get("source") is None:
                 raise ValueError(f"images.{role!r:.80} has no source")
@@ -106,7 +107,7 @@ def _declared(field: JudgementField) -> tuple[Any, Any]:
     ] if field.added else ...
 
 
-class _CheckedRow(_Row):
+class _CheckedRow(_StrictModel):
     if TYPE_CHECKING:  # its fields are those of the table
 
         def __getattr__(self, name: str) -> Any: ...
@@ -139,7 +140,7 @@ def _is_lines(value: Any) -> bool:
     return all(isinstance(box, list) and len(box) == 4 and all(type(x) in (int, float) for x in box) for box in boxes)
 
 
-class _Reply(_Row):
+class _ReplyRow(_StrictModel):
     key: Key
     mark: int
     at: Time
@@ -154,12 +155,12 @@ class _Reply(_Row):
     reasons: list[RemarkRow]
 
 
-class _Rubric(_Row):
+class _RubricRow(_StrictModel):
     name: Text
     content: Document
 
 
-class _Run(_Row):
+class _RunFile(_StrictModel):
     model_config = ConfigDict(extra="ignore")
     name: Text
     spec: Document
@@ -169,7 +170,7 @@ class _Run(_Row):
     updated: Time
     summary: Document | None
     version: str
-    rubrics: dict[Key, _Rubric]
+    rubrics: dict[Key, _RubricRow]
 
 
 def _encodable(text: str) -> str:
@@ -177,7 +178,7 @@ def _encodable(text: str) -> str:
     return text
 
 
-class _Spec(_Row):
+class _Spec(_StrictModel):
     """What pages and tables look up in a spec or a summary; anything else in there is only shown."""
 
     model_config = ConfigDict(extra="allow")
@@ -189,12 +190,12 @@ class _Spec(_Row):
     statuses: dict[Text, Count] = {}
 
 
-R = TypeVar("R", bound=_Row)
+R = TypeVar("R", bound=_StrictModel)
 Placed = tuple[tuple[Path, int], R]
 """A row, with its file and number."""
 
 
-def check_run(folder: Path, store: Store | None = None) -> _Run:
+def check_run(folder: Path, store: Store | None = None) -> _RunFile:
     """What the folder says of its run, all of whose rows can be kept.
 
     One that contradicts itself, its rubric, its item or the store, if there is one, is refused with its file and
@@ -205,7 +206,7 @@ def check_run(folder: Path, store: Store | None = None) -> _Run:
     return about
 
 
-def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = None) -> tuple[RunRecord, int]:
+def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | None = None) -> tuple[RunRecord, int]:
     """Keep a run that was checked, and answer it with the number of its tasks.
 
     What the store has already stays as it is. Its pictures may lie in `pictures`, or else in the folder itself.
@@ -218,7 +219,7 @@ def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = 
         store._transact(lambda connection: connection.execute(here))
     questions = [{"hash": key, **rubric.model_dump()} for key, rubric in about.rubrics.items()]
     store._insert(upsert(store._dialect, rubrics), questions)
-    numbered = enumerate(_rows(folder, "items", _Item))
+    numbered = enumerate(_rows(folder, "items", _ItemRow))
     edits = (
         {"run_id": run.id, "position": n, **row.model_dump(), "content": Content.of(row).key()}
         for n, (_, row) in numbered
@@ -232,7 +233,7 @@ def import_run(store: Store, about: _Run, folder: Path, pictures: Path | None = 
         given = {row.key: {name: getattr(row, name) for name in PER_FACTOR} for _, row in some if row.status == "ok"}
         store._write([answers[key] for key in sorted(answers)], given, [])
         count += len(some)
-    for replies in _chunks(_rows(folder, "replies", _Reply), _BATCH):
+    for replies in _chunks(_rows(folder, "replies", _ReplyRow), _BATCH):
         store._write([], {}, [{**row.model_dump(), "text": schema.packed(row.text)} for _, row in replies])
     here = _at_run(run).where(runs.c.updated <= about.updated)
     store._transact(lambda connection: connection.execute(here.values(state=about.state, summary=about.summary)))
@@ -253,16 +254,15 @@ def _answer(row: _CheckedRow) -> Document:
 # --- reading --------------------------------------------------------------------------------------------------
 
 
-def read_about(folder: Path) -> _Run:
+def read_about(folder: Path) -> _RunFile:
     """What the folder says of its run, or why it holds none."""
     if not (folder / "judgements").is_dir() and not (folder / "judgements.jsonl").is_file():
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
         raise ManifestError(f"{folder}: found no run; {expected}")
-    about: _Run = _read((folder / "run.json", 0), about_run(folder), _Run)
+    about: _RunFile = _read((folder / "run.json", 0), about_run(folder), _RunFile)
     for looked_up in (about.spec, about.summary or {}):
         _read((folder / "run.json", 0), looked_up, _Spec)
-    canonical = json.dumps(about.spec, sort_keys=True, allow_nan=False)
-    if hashlib.sha256(canonical.encode()).hexdigest() != about.spec_hash:
+    if json_hash(about.spec) != about.spec_hash:
         raise ManifestError(f"{folder / 'run.json'}: spec is not what spec_hash was made from")
     return about
 
@@ -277,14 +277,8 @@ def _rows(folder: Path, table: str, kind: type[R]) -> Iterator[Placed[R]]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[tuple[Path, int], Any]]:
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield (path, number), json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise _wrong((path, number), f"not JSON: {error}") from None
+    if path.exists():
+        yield from (((path, number), value) for number, value in read_jsonl(path))
 
 
 def _read(place: tuple[Path, int], values: Any, kind: type[R]) -> R:
@@ -304,9 +298,9 @@ def _wrong(place: tuple[Path, int], message: str) -> ManifestError:
 # --- what contradicts -----------------------------------------------------------------------------------------
 
 
-def _check(store: Store | None, about: _Run, folder: Path) -> None:
+def _check(store: Store | None, about: _RunFile, folder: Path) -> None:
     scales = _scales(about, folder / "run.json")
-    known = {row.item: row for _, row in _rows(folder, "items", _Item)}
+    known = {row.item: row for _, row in _rows(folder, "items", _ItemRow)}
     if store:
         _check_own(store, about, folder)
     seen: set[bytes] = set()
@@ -322,11 +316,11 @@ def _check(store: Store | None, about: _Run, folder: Path) -> None:
             seen.add(mark)
         if store:
             _check_kept(store, about.name, some)
-    for _ in _rows(folder, "replies", _Reply):
+    for _ in _rows(folder, "replies", _ReplyRow):
         pass
 
 
-def _scales(about: _Run, path: Path) -> dict[str, dict[str, Scale]]:
+def _scales(about: _RunFile, path: Path) -> dict[str, dict[str, Scale]]:
     """The scores that each rubric allows, by its hash and factor."""
     found = {}
     for key, kept in about.rubrics.items():
@@ -367,19 +361,19 @@ _LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
 }
 
 
-def _check_item(place: tuple[Path, int], row: _CheckedRow, item: _Item | None) -> None:
+def _check_item(place: tuple[Path, int], row: _CheckedRow, item: _ItemRow | None) -> None:
     said = {"model": row.model, "group": row.group, **({"edit_type": row.edit_type} if row.edit_type else {})}
     for name, value in said.items():
         if value != getattr(item, name, None):
             raise _wrong(place, f"{name}: found {value!r:.80}, and of the same item {getattr(item, name, None)!r:.80}")
 
 
-def _check_own(store: Store, about: _Run, folder: Path) -> None:
+def _check_own(store: Store, about: _RunFile, folder: Path) -> None:
     """A run of our own may show pictures that an imported one may not: nobody else's edits get into it."""
     same = (run for run in store.runs() if (run.name, run.spec_hash) == (about.name, about.spec_hash))
     own = next((run for run in same if run.imported_from is None), None)
     kept = {item.item: item.images for item in store.items(own)} if own else {}
-    for place, row in _rows(folder, "items", _Item) if own else ():
+    for place, row in _rows(folder, "items", _ItemRow) if own else ():
         if kept.get(row.item) != row.images:
             what = f"{row.item!r:.80} has other pictures in the run {about.name!r:.80} that was made in this store"
             raise _wrong(place, f"{what}: import into one of its own")

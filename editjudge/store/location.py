@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import QueuePool
 
 from editjudge.errors import StoreError
+from editjudge.files import replacing
 
 
 def engine_of(url_or_path: str | os.PathLike[str], readonly: bool, timeout: float) -> tuple[sa.Engine, str]:
@@ -177,9 +178,8 @@ def keep_copy(connection: sa.Connection, place: str, release: str) -> Path:
     nothing. Meant for who holds the store's lock."""
     names = chain([f"{place}.{release}"], (f"{place}.{release}.{number}" for number in count(2)))
     path = next(path for path in map(Path, names) if not path.exists())
-    partial = Path(f"{path}.partial")
-    copy_file(connection, partial)
-    partial.replace(path)
+    with replacing(path) as partial:
+        copy_file(connection, partial)
     return path
 
 

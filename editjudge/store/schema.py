@@ -443,7 +443,7 @@ def _add_invitations(connection: sa.Connection) -> None:
     invitations.create(connection, checkfirst=True)
 
 
-class _Edit(NamedTuple):
+class _EditRow(NamedTuple):
     item: str
     model: str | None
     group: str | None
@@ -453,12 +453,12 @@ class _Edit(NamedTuple):
 
 def _know_items_by_content(connection: sa.Connection) -> None:
     add_columns(connection, items, "content")
-    columns = [items.c[name] for name in ("run_id", *_Edit._fields)]
+    columns = [items.c[name] for name in ("run_id", *_EditRow._fields)]
     place = (items.c.run_id == sa.bindparam("run"), items.c.item == sa.bindparam("edit"))
     fill = sa.update(items).where(*place).values(content=sa.bindparam("key"))
     for (run,) in connection.execute(sa.select(runs.c.id)).all():
         rows = connection.execute(sa.select(*columns).where(items.c.run_id == run)).all()
-        keys = [{"run": run, "edit": row[1], "key": Content.of(_Edit(*row[1:])).key()} for row in rows]
+        keys = [{"run": run, "edit": row[1], "key": Content.of(_EditRow(*row[1:])).key()} for row in rows]
         if keys:
             connection.execute(fill, keys)
 

@@ -50,7 +50,7 @@ class SetScorer:
         for rubric, key in sorted({ref for formula in self.formulas for ref in formula.refs}):
             self._keys.setdefault(rubric, []).append(key)
         self._columns = sorted({column for formula in self.formulas for column in formula.columns})
-        self._judges: dict[str, _Judge] = defaultdict(_Judge)
+        self._judges: dict[str, _JudgeColumns] = defaultdict(_JudgeColumns)
         self._reasons = [*REASONS]
 
     @property
@@ -99,7 +99,7 @@ class SetScorer:
             for formula in self.formulas:
                 yield from self._of(name, judge, formula)
 
-    def _of(self, judge: str, judged: _Judge, formula: Formula) -> Iterator[SetScore]:
+    def _of(self, judge: str, judged: _JudgeColumns, formula: Formula) -> Iterator[SetScore]:
         values = {ref: judged.values[ref] for ref in formula.refs if judged.values[ref]}
         if not values:
             return
@@ -124,7 +124,7 @@ _Value = tuple[int, int, int, float, int]
 
 
 @dataclass
-class _Judge:
+class _JudgeColumns:
     items: dict[str, int] = field(default_factory=dict)
     columns: list[tuple[str, ...]] = field(default_factory=list)
     elements: list[dict[Ref, list[str]]] = field(default_factory=list)

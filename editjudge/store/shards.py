@@ -110,7 +110,7 @@ class ShardFolder:
 
     def __init__(self, folder: Path, tables: Collection[str]) -> None:
         self._folder = folder
-        self._tables = {name: _Table(folder / name, TABLES[name]) for name in tables}
+        self._tables = {name: _TableWriter(folder / name, TABLES[name]) for name in tables}
 
     def __enter__(self) -> ShardFolder:
         return self
@@ -135,7 +135,7 @@ class ShardFolder:
         self._tables[table].add(row)
 
 
-class _Table:
+class _TableWriter:
     def __init__(self, folder: Path, kind: pa.Schema) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._schema, self._encode = folder, kind, _codec(kind, _ENCODERS)

@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 import editjudge
+from editjudge.canonical import json_hash
 from editjudge.content import Content, is_unread
 from editjudge.errors import StoreError, UsageError, near_miss
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Exchange, Judgement, Task, Usage
@@ -236,8 +237,7 @@ class Store:
 
     def open_run(self, name: str, spec: Mapping[str, Any]) -> RunRecord:
         """The run of this name: a new one, or the one that is there if it has the same spec."""
-        canonical = json.dumps(spec, sort_keys=True, allow_nan=False)
-        spec_hash, now = hashlib.sha256(canonical.encode()).hexdigest(), time.time()
+        spec_hash, now = json_hash(spec), time.time()
         new = {"name": name, "spec": dict(spec), "spec_hash": spec_hash, "state": "running", "created": now}
         run = self._open_run({**new, "updated": now, "summary": None, "version": editjudge.__version__})
         if run.state == "running":

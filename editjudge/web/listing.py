@@ -19,7 +19,7 @@ import numpy as np
 
 from editjudge.judgement import DONE, STATUSES
 from editjudge.store import browse
-from editjudge.store.browse import Column, EditSummary
+from editjudge.store.browse import EditSummary, FactorColumn
 from editjudge.store.store import PENDING, Item, RunRecord, Store
 from editjudge.web.fields import whole_number
 
@@ -81,7 +81,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Row:
+class ListedEdit:
     """An edit in a table."""
 
     item: Item
@@ -93,7 +93,7 @@ class Row:
     spread: float
 
     @classmethod
-    def of(cls, item: Item, summary: EditSummary, columns: list[Column]) -> Row:
+    def of(cls, item: Item, summary: EditSummary, columns: list[FactorColumn]) -> ListedEdit:
         values = [summary.scores.get(column.id) for column in columns]
         means = [math.fsum(scores) / len(scores) if scores else math.nan for scores in values]
         statuses = [status for status in ALL_STATUSES if status in summary.statuses]
@@ -131,8 +131,8 @@ class Choices:
 
 @dataclass(frozen=True)
 class Page:
-    rows: list[Row]
-    columns: list[Column]
+    rows: list[ListedEdit]
+    columns: list[FactorColumn]
     total: int
     """Edits that the query wants."""
     listing: Choices | None
@@ -174,7 +174,7 @@ class Browser:
         except Unread:
             total, ready = 0, False
         summaries = browse.summaries(self._store, run, query.judge, [item.item for item in edits], columns)
-        rows = [Row.of(item, summaries[item.item], columns) for item in edits]
+        rows = [ListedEdit.of(item, summaries[item.item], columns) for item in edits]
         return Page(rows, columns, total, self._choices(run, query.judge, patience), ready)
 
     def neighbours(self, run: RunRecord, query: Query, item: str) -> Neighbours:
@@ -235,7 +235,7 @@ class Browser:
         labels: Labels = self._read((run.id, "labels"), run, read, patience)
         return labels
 
-    def means(self, run: RunRecord, judge: str, column: Column, patience: float) -> Array:
+    def means(self, run: RunRecord, judge: str, column: FactorColumn, patience: float) -> Array:
         """The mean score of each edit; NaN where there is none."""
 
         def read() -> Array:

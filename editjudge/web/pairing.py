@@ -13,7 +13,7 @@ import numpy as np
 from editjudge.content import Content
 from editjudge.errors import UsageError
 from editjudge.store import browse
-from editjudge.store.browse import Column
+from editjudge.store.browse import FactorColumn
 from editjudge.store.store import Item, RunRecord, Store
 from editjudge.web.fields import whole_number
 from editjudge.web.listing import PAGE, Array, Browser, Labels, Query, Unread, fitted
@@ -42,7 +42,7 @@ class EditPair:
 @dataclass(frozen=True)
 class RunComparison:
     sides: tuple[PairSide, PairSide]
-    columns: list[Column]
+    columns: list[FactorColumn]
     pairs: list[EditPair]
     total: int
     alone: tuple[int, int]
@@ -142,7 +142,7 @@ def _matched(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Arr
     return a[0][at_a[order]], b[0][at_b[order]]
 
 
-def _sorted(gap: Array, columns: list[Column], sort: str) -> Array:
+def _sorted(gap: Array, columns: list[FactorColumn], sort: str) -> Array:
     """By the difference of one factor, the largest of A first, or with a minus of B; else by the largest of any."""
     if sort == "position":
         return np.arange(gap.shape[1])

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 import sys
 import time
@@ -21,6 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from editjudge import measured
+from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, JudgeError, StoreError
 from editjudge.judgement import DONE, Judgement, Task
@@ -250,7 +249,7 @@ class JudgingQueue:
         planned = list(works([edit], settings, judge, look))
         shown = {role: known.digest for role, known in pictures.items()}
         labels = (edit.model, edit.edit_type, edit.group, edit.instruction, edit.referring_expression, edit.metadata)
-        content = hashlib.sha256(json.dumps([shown, *labels], sort_keys=True).encode()).hexdigest()
+        content = json_hash([shown, *labels])
         stored_as = f"{edit.id}-{content[:12]}"
         places = {role: self._kept_at(getattr(edit, role), known) for role, known in pictures.items()}
         return QueuedEdit(edit, planned, stored_as, item_of(edit, shown, name=stored_as, places=places))
@@ -304,9 +303,8 @@ class JudgingQueue:
         frozen |= {"options": self._site.options.frozen()}
         if self._album:
             frozen["manifest"] = str(self._album.folder)  # where the run's pictures are
-        digest = hashlib.sha256(json.dumps(frozen, sort_keys=True).encode()).hexdigest()
         self._site.store.add_rubrics(self._rubrics)
-        return self._site.store.open_run(f"rewards-{digest[:8]}", frozen)
+        return self._site.store.open_run(f"rewards-{json_hash(frozen)[:8]}", frozen)
 
     async def _ask(self, line: JudgeQueue, planned: Sequence[Work]) -> dict[str, asyncio.Future[Judgement]]:
         """The answer to each key, now or later. Keys are taken before the store is asked, so that none can be committed

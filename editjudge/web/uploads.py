@@ -6,6 +6,7 @@ import os
 import threading
 from pathlib import Path
 
+from editjudge.files import replacing
 from editjudge.media.cache import KnownImage
 
 
@@ -30,7 +31,6 @@ class UploadFolder:
             if self._size + len(data) > self._most:
                 return None
             self._size += len(data)
-            fresh = path.with_suffix(".new")
-            fresh.write_bytes(data)
-            fresh.replace(path)  # whole, or not there
+            with replacing(path) as partial:
+                partial.write_bytes(data)
         return str(path)

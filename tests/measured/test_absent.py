@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from editjudge.measured.assess import Subject, assess
-from editjudge.measured.calibration import Term, load
+from editjudge.measured.calibration import Deduction, load
 from editjudge.measured.factors import MEASURED, score
 from editjudge.measured.measures import Measures, measure
 from editjudge.measured.scene import compose
@@ -52,7 +52,7 @@ def test_half_the_light_is_still_a_shift_of_all_colours() -> None:
 
 
 def test_a_term_whose_measure_or_trust_is_absent_takes_no_points() -> None:
-    term = Term("seam.step", ((0.0, 0.0), (1.0, 6.0)), "trust.edit")
+    term = Deduction("seam.step", ((0.0, 0.0), (1.0, 6.0)), "trust.edit")
     assert not term.taken({"seam.step": 1.0}) and not term.taken({"trust.edit": 1.0})
     assert term.taken({"seam.step": 1.0, "trust.edit": 1.0})
 

@@ -9,7 +9,7 @@ from editjudge.judgement import Judgement, Status, Task
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
 from editjudge.store import browse
-from editjudge.store.browse import Column
+from editjudge.store.browse import FactorColumn
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Item, Store
 from editjudge.web.listing import Browser, Query
@@ -91,7 +91,7 @@ def test_filters_by_status_violation_and_score_and_their_order(tmp_path: Path) -
 
 
 def test_a_colour_follows_the_direction_of_a_scale_and_an_open_end_has_none() -> None:
-    up, down = Column("a", "r", "a", 0, 1), Column("a", "r", "a", 0, 1, "down")
+    up, down = FactorColumn("a", "r", "a", 0, 1), FactorColumn("a", "r", "a", 0, 1, "down")
     assert [up.level(score) for score in (0, 0.5, 1, 9)] == [0, 3, 6, 6]
     assert [down.level(score) for score in (0, 0.5, 1)] == [6, 3, 0]
-    assert Column("a", "r", "psnr", 0, math.inf).level(30) is None
+    assert FactorColumn("a", "r", "psnr", 0, math.inf).level(30) is None
