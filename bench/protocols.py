@@ -143,8 +143,9 @@ def _replayed(recipe: str, checkout: Path, replies: Sequence[Reply]) -> tuple[di
         with Store.open(place / "s.db") as store:
             run = store.find_run("released")
             scores = run_set_scores(store, run) or {}
-            rows = store.judgements(run, fields=("status", "reasons"))
-            reasons = Counter(reason["code"] for row in rows if row["status"] != "ok" for reason in row["reasons"][:1])
+            judgements = store.judgements(run, fields=("status", "reasons"))
+            failed = (one["reasons"][:1] for one in judgements if one["status"] != "ok")
+            reasons = Counter(reason["code"] for some in failed for reason in some)
     return {item: next(iter(judges.values())) for item, judges in scores.items()}, reasons
 
 

@@ -61,5 +61,5 @@ def majority(answers: Iterable[str | None]) -> Choice | None:
 
 def _choice(answer: str | None) -> Choice | None:
     if answer is None or answer in CHOICES:
-        return answer  # type: ignore[return-value]  # one of the three
+        return answer
     raise UsageError(f"an answer is 'a', 'b' or 'tie', or None where there is none; found {answer!r}")

@@ -91,8 +91,8 @@ class Measured:
         """Which of two outputs has the better scores; the same in both orders, since each is measured alone."""
         from editjudge.measured.preference import compare
 
-        subjects = [await self._subject(work, load, role) for role in PAIR_ROLES]
-        for subject, role in zip(subjects, PAIR_ROLES, strict=True):
+        a, b = [await self._subject(work, load, role) for role in PAIR_ROLES]
+        for subject, role in zip((a, b), PAIR_ROLES, strict=True):
             for shown in ("input", "edited"):
                 if shown in subject.broken:
                     raise subject.broken[shown]
@@ -101,7 +101,7 @@ class Measured:
                 reason = f"the {absent} is needed to measure, and is absent"
                 return work.judgement("abstained", abstained={f.key: reason for f in work.rubric.factors})
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._pool, compare, work.rubric, *subjects, self._calibration)
+        found = await loop.run_in_executor(self._pool, compare, work.rubric, a, b, self._calibration)
         kept = {"abstained": found.abstained, "evidence": {"scores": found.scores_by(work.order)}}
         if not found.choices:
             return work.judgement("abstained", **kept)

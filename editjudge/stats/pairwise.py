@@ -169,7 +169,7 @@ def summarise(
 
 
 def _codes(answers: Sequence[str | None]) -> Ints:
-    return np.array([-1 if answer is None else CHOICES.index(answer) for answer in answers], dtype=np.int64)  # type: ignore[arg-type]  # `decide` has looked at them
+    return np.array([-1 if answer is None else CHOICES.index(answer) for answer in answers], dtype=np.int64)
 
 
 def _share(values: Floats, keep: NDArray[np.bool_], groups: Column, ends: tuple[float, float], draws: int) -> Share:

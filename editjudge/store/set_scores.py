@@ -150,11 +150,11 @@ def _asked_once(values: Sequence[_Value]) -> bool:
 
 def _cells(values: Sequence[_Value], n: int, repeat: int | None) -> Cells:
     """One column, or one for each element of a list; without a `repeat` the mean over repeats."""
-    rows = [(item, *rest) for item, its_repeat, *rest in values if repeat is None or its_repeat == repeat]
-    width = 1 + max((place for _, place, _, _ in rows), default=0)
+    rows = [row for row in values if repeat is None or row[1] == repeat]
+    width = 1 + max((place for _, _, place, *_ in rows), default=0)
     total, count = np.zeros((n, width)), np.zeros((n, width))
     codes = np.full((n, width), NOT_ASKED, np.uint8)
-    for item, place, value, code in rows:
+    for item, _, place, value, code in rows:
         if code == OK:
             total[item, place] += value
             count[item, place] += 1

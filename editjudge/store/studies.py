@@ -226,9 +226,8 @@ def _of_another_study(rating: sa.Table, new: Any) -> sa.ColumnElement[bool]:
 
 def filled_in(store: Store, study: Study, rater: str | None = None) -> dict[tuple[str, int, str], FilledForm]:
     """By rater, number and factor."""
-    columns = (answers.c.rater, answers.c.number, answers.c.factor, answers.c.score, answers.c.reason)
-    columns = (*columns, answers.c.choice)
-    query = sa.select(*columns).where(answers.c.study_id == study.id)
+    names = ("rater", "number", "factor", "score", "reason", "choice")
+    query = sa.select(*(answers.c[name] for name in names)).where(answers.c.study_id == study.id)
     if rater is not None:
         query = query.where(answers.c.rater == rater)
     with store._reading() as connection:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,9 +41,8 @@ ONE_TO_FIVE = Scale((1, 2, 3, 4, 5))
 ZERO_TO_TEN = Scale(tuple(range(11)))
 
 
-def read(
-    scale: Scale, *tokens: TokenChoice, min_mass: float = 0.9, text: str | None = None
-) -> tuple[float, float] | str:
+def read(scale: Scale, *tokens: TokenChoice, min_mass: float = 0.9, text: str | None = None) -> Any:
+    """Expected value and mass, or the reason for neither."""
     reply = Reply(text if text is not None else b"".join(t.data for t in tokens).decode(), tokens=tokens)
     found = score_probabilities(rubric(scale), reply, min_mass)
     if found.abstained:

@@ -79,8 +79,8 @@ def test_a_run_ranks_the_candidates_of_each_input(tmp_path: Path, method: str, a
                 pair = f"{x['id']}|{y['id']}"
                 lines += [line(pair, "ab", better), line(pair, "ba", turned)]
     (tmp_path / "replies.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    words = ("run", path, "--best-of", method, "--judge", f"replay:{tmp_path}/replies.jsonl")
-    words += ("--store", tmp_path / "s.db", "--name", "best")
+    words = ("run", path, "--best-of", method, "--judge", f"replay:{tmp_path}/replies.jsonl",
+             "--store", tmp_path / "s.db", "--name", "best")  # fmt: skip
     done = editjudge(*words, "--json")
     assert done.code == 0, done.err
     found = done.json["best_of"]

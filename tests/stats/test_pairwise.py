@@ -178,7 +178,7 @@ def test_any_answers_give_valid_json_and_counts_that_add_up(
     rows: list[tuple[str, str, str | None, str | None]],
 ) -> None:
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
-    found = summarise(*columns, draws=20)  # type: ignore[arg-type]  # four columns
+    found = summarise(*columns, draws=20)
     valid_json(found)
     assert found.failed + found.decided + found.ties == found.n == len(rows)
     assert found.flipped + found.half <= found.ties

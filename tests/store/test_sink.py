@@ -11,6 +11,7 @@ from editjudge.edit import Edit
 from editjudge.judgement import EMPTY_ROW, Judgement, from_row, row
 from editjudge.judges.budget import Budget
 from editjudge.judges.judge import Work
+from editjudge.media.image import ImageLimits
 from editjudge.rubrics.files import load_one
 from editjudge.run.engine import Engine
 from editjudge.run.plan import Planner, QuestionSettings
@@ -23,7 +24,8 @@ from .samples import sample
 class Counting:
     """Gives everything the same score, and counts how often it was asked."""
 
-    spec, limits, asked = "counting", None, 0
+    spec, asked = "counting", 0
+    limits: ImageLimits | None = None
 
     def identity(self, edit: Edit, rubric: Any, repeat: int) -> dict[str, str]:
         return {"judge": self.spec, "edit": edit.id}

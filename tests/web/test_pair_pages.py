@@ -137,7 +137,7 @@ def test_controls_of_pairs_have_one_better_output(served: Served) -> None:
         for place in given:
             ann.post(f"/rate/1/{place.number}", data=dict.fromkeys(FACTORS, "tie"))
         assert re.search(r'class="bad">0 of \d', ann.get("/rate/1/progress").text)
-    assert stored(served) == {} and _better(*[next(iter(controls.values()))] * 2, "x") == ""
+    assert stored(served) == {} and _better(one := next(iter(controls.values())), one, "x") == ""
 
 
 def test_the_leaderboard_ranks_models_and_says_what_flips(served: Served) -> None:
