@@ -21,7 +21,8 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
     factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
     for other in others:
         alone = (first.template, other.template, first.consistency, other.consistency)
-        if other.answer != first.answer or other.system != first.system or any(alone):
+        forms = [(rubric.answer, rubric.system, rubric.reason) for rubric in (first, other)]
+        if forms[0] != forms[1] or any(alone):
             raise RubricError(
                 f'"{first.name}" and "{other.name}" want answers of different form, so they cannot share one question'
             )
@@ -38,6 +39,7 @@ def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
         constraints=_union(rubric.constraints for rubric in rubrics),
         members=tuple(rubrics),
         system=first.system,
+        reason=first.reason,
     )
 
 

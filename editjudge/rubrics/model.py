@@ -409,6 +409,8 @@ class Rubric:
     nobody is asked for them and no mean is formed of them."""
     system: str = field(default="", metadata=_ADDED)
     """A system message that goes before the question."""
+    reason: Literal["before", "after"] = field(default="before", metadata=_ADDED)
+    """Whether the answer gives a reason before or after the score that it is for. Models write in this order."""
     when: str = field(default="", metadata=_ASKING)
     """A condition (`editjudge.rubrics.conditions`): other edits are not asked about."""
     for_each: str = field(default="", metadata=_ASKING)
@@ -431,6 +433,9 @@ class Rubric:
         _check_names("images", self.images, IMAGE_ROLES, TEXT_ROLES)
         _check_names("texts", self.texts, TEXT_ROLES, IMAGE_ROLES)
         self._check_asking()
+        if self.reason == "after" and (self.template or self.answer.sections):
+            why = "an imported prompt has its own order" if self.template else "its sections put the reasoning first"
+            raise ValueError(f"reason: after: {why}")
         beside = [*([self.answer.id_key] if self.answer.id_key else []), *self.answer.texts]
         if self.answer.form == "nested":
             beside += [path for f in self.factors for path in (f.path or f.key, f.reason_path) if path]

@@ -67,8 +67,7 @@ def _tree_shape(rubric: Rubric, tree: dict[str, Any], identifier: str | None) ->
 def answer_schema(rubric: Rubric) -> dict[str, Any]:
     """In the subset that strict structured-output modes take: all properties required, no others allowed.
 
-    Reasons stand before scores, since servers fill in properties in order, and a score that follows its reason
-    is the better one.
+    Servers fill in properties in order: reasons stand before scores, or after them where the rubric says so.
     """
     answer = rubric.answer
     if not answer.is_json:
@@ -76,18 +75,14 @@ def answer_schema(rubric: Rubric) -> dict[str, Any]:
     if answer.form == "nested":
         return _tree_schema(rubric, answer_tree(rubric))
     factors = {factor.key: _factor_schema(rubric, factor) for factor in rubric.factors}
-    properties: dict[str, Any] = {}
-    if answer.id_key:
-        properties[answer.id_key] = {"type": "string"}
-    for key in answer.texts:
-        properties[key] = {"type": "string", "description": reason_words(rubric)}
+    texts = {key: {"type": "string", "description": reason_words(rubric)} for key in answer.texts}
+    scores: dict[str, Any] = factors
     if answer.form == "list":
-        properties[answer.envelope] = {"type": "array", "items": _item_schema(rubric)}
+        scores = {answer.envelope: {"type": "array", "items": _item_schema(rubric)}}
     elif answer.envelope:
-        properties[answer.envelope] = _object(factors)
-    else:
-        properties |= factors
-    return _object(properties)
+        scores = {answer.envelope: _object(factors)}
+    identity = {answer.id_key: {"type": "string"}} if answer.id_key else {}
+    return _object(identity | (scores | texts if rubric.reason == "after" else texts | scores))
 
 
 def answer_shape(rubric: Rubric, identifier: str | None) -> str:
@@ -104,7 +99,8 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
     members: list[list[str]] = []
     if answer.id_key:
         members.append([f'{_quoted(answer.id_key)}: "{identifier}"'])
-    members += [[f'{_quoted(key)}: "<{reason_words(rubric)}>"'] for key in answer.texts]
+    texts = [[f'{_quoted(key)}: "<{reason_words(rubric)}>"'] for key in answer.texts]
+    members += texts if rubric.reason == "before" else []
     inner = [_factor_shape(rubric, factor) for factor in rubric.factors]
     if answer.form == "list":
         scores = ", ".join(f"<{factor.key}: {factor.scale.words}>" for factor in rubric.factors)
@@ -113,6 +109,7 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
         members.append([f"{_quoted(answer.envelope)}: {{", *_joined(inner), "}"])
     else:
         members += inner
+    members += texts if rubric.reason == "after" else []
     return "\n".join([*lines, *_joined(members), "}"])
 
 
@@ -153,11 +150,9 @@ def _factor_schema(rubric: Rubric, factor: Factor) -> dict[str, Any]:
     answer = rubric.answer
     if answer.form != "entries":
         return factor.scale.json_schema()
-    properties: dict[str, Any] = {}
-    if answer.reason_key:
-        properties[answer.reason_key] = {"type": "string", "description": reason_words(rubric)}
-    properties[answer.score_key] = factor.scale.json_schema()
-    return _object(properties)
+    reason = {answer.reason_key: {"type": "string", "description": reason_words(rubric)}} if answer.reason_key else {}
+    score = {answer.score_key: factor.scale.json_schema()}
+    return _object(score | reason if rubric.reason == "after" else reason | score)
 
 
 def _factor_shape(rubric: Rubric, factor: Factor) -> list[str]:
@@ -166,7 +161,7 @@ def _factor_shape(rubric: Rubric, factor: Factor) -> list[str]:
     if answer.form != "entries":
         return [f"{_quoted(factor.key)}: {score}"]
     entry = [[f'{_quoted(answer.reason_key)}: "<{reason_words(rubric)}>"']] if answer.reason_key else []
-    entry.append([f"{_quoted(answer.score_key)}: {score}"])
+    entry.insert(len(entry) if rubric.reason == "before" else 0, [f"{_quoted(answer.score_key)}: {score}"])
     return [f"{_quoted(factor.key)}: {{", *_joined(entry), "}"]
 
 

@@ -15,6 +15,7 @@ from replies import DUEL, ID, PAIR, RUBRICS, SHARE, answer, at, best, headings, 
 
 from editjudge.edit import Edit
 from editjudge.rubrics.contract import Verdict, check
+from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Rubric
 from editjudge.rubrics.prompt import ask
 from editjudge.rubrics.schema import answer_schema, answer_shape
@@ -158,3 +159,21 @@ def test_the_question_says_what_a_decimal_or_a_choice_must_be() -> None:
     assert "Scores are bare numbers without quotation marks" in asked["share"]
     assert '<"a", "b" or "tie">' in asked["duel"] and "integers" not in asked["duel"]
     assert "Scores are bare integers: no decimals, no quotation marks." in asked["pair"]
+
+
+@pytest.mark.parametrize("name", ["fidelity", "compliance"])
+def test_a_reason_is_asked_for_before_its_score_or_after_it_as_the_rubric_says(name: str) -> None:
+    before = load(name)
+    assert before.reason == "before"
+    after = dataclasses.replace(before, reason="after")
+    assert after.hash != before.hash
+    first, score = before.answer.reason_key or before.answer.texts[0], before.answer.score_key
+    for rubric, wanted in ((before, [first, score]), (after, [score, first])):
+        shape, schema = answer_shape(rubric, "edit-1"), json.dumps(answer_schema(rubric))
+        assert sorted(wanted, key=lambda key: shape.index(f'"{key}"')) == wanted
+        assert sorted(wanted, key=lambda key: schema.index(f'"{key}": {{')) == wanted
+
+
+def test_a_question_whose_order_is_its_own_takes_no_other() -> None:
+    with pytest.raises(ValueError, match="sections put the reasoning first"):
+        dataclasses.replace(load("lighting"), reason="after")
