@@ -47,7 +47,10 @@ MAY_IMPORT = {
         *("pickled", "ratings", "report", "rubrics", "run", "stats", "store"),
     },
     "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
-    "integrations": {"api", "errors", "judgement", "judges", "pickled", "rubrics", "run", "stats", "store", "web"},
+    "integrations": {
+        *("api", "edit", "errors", "judgement", "judges", "measured", "pickled", "rubrics", "run", "stats", "store"),
+        "web",
+    },
     "conformance": {"errors", "web"},
     "pickled": set(),
     "testing": {"integrations"},

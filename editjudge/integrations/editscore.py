@@ -1,0 +1,73 @@
+"""EditScore's `evaluate_images` for `editjudge serve --dialect editscore`: the same arguments, and the same answer.
+
+EditScore's own client pickles Pillow's pictures, which the server does not read. In OmniGen2's `train.py`, replace
+
+    from omnigen2.grpo.reward_client_edit import evaluate_images
+
+by
+
+    from editjudge.integrations.editscore import evaluate_images
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+
+from editjudge.errors import JudgeError
+from editjudge.integrations.pictures import encode
+from editjudge.integrations.reward import NoReward
+from editjudge.pickled import NotPlain, dumps, loads
+
+_VALUES = 100_000
+"""Of an answer; a batch of 64 has fewer than a thousand."""
+
+
+def evaluate_images(
+    input_images: Sequence[Any],
+    output_image: Sequence[Any],
+    meta_datas: Sequence[Any],
+    proxy_host: str = "127.0.0.1",
+    proxy_port: int = 8427,
+    server_type: str = "vlm",
+    path: str = "/d/editscore/",
+    timeout: float = 600.0,
+) -> tuple[list[float], list[float], list[str], list[dict[str, Any]]]:
+    """Scores, rewards, reasons and metadata of the edits, in their order.
+
+    `input_images` has a picture, or a list with the source first, for each output; `meta_datas` a dict, or its JSON,
+    with the `instruction`. A server that wants a token has it in the path: `/t/TOKEN/d/editscore/`. Raises `NoReward`
+    where an edit has none: the trainer would take whatever stands in its place for a reward."""
+    sources = [source[0] if isinstance(source, list | tuple) else source for source in input_images]
+    request = {
+        "input_images": [_bytes(source, f"input_images, edit {n}") for n, source in enumerate(sources)],
+        "output_image": [_bytes(output, f"output_image, edit {n}") for n, output in enumerate(output_image)],
+        "meta_datas": [one if isinstance(one, str) else json.dumps(one) for one in meta_datas],
+        "server_type": server_type,
+    }
+    url = f"http://{proxy_host}:{proxy_port}{path}"
+    answer = _post(url, dumps(request), timeout)
+    failed = [reason for reward, reason in zip(answer["rewards"], answer["reasoning"], strict=True) if reward is None]
+    if failed:
+        raise NoReward(f"{len(failed)} of {len(output_image)} edits have no reward: {failed[0]}")
+    return answer["scores"], answer["rewards"], answer["reasoning"], answer["meta_data"]
+
+
+def _bytes(picture: Any, where: str) -> bytes:
+    data = encode(picture, where)
+    return b"" if data is None else data if isinstance(data, bytes) else data.read_bytes()
+
+
+def _post(url: str, body: bytes, timeout: float) -> Any:
+    request = urllib.request.Request(url, body, {"content-type": "application/octet-stream"})  # noqa: S310  (http)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
+            return loads(response.read(), _VALUES)
+    except urllib.error.HTTPError as error:
+        words = error.read()[:500].decode(errors="replace")
+        raise JudgeError(f"the server answers {error.code}: {words}") from None
+    except (OSError, NotPlain) as error:
+        raise JudgeError(f"the server at {url.partition('/t/')[0]} does not answer as it should: {error}") from None

@@ -1,0 +1,29 @@
+"""A reward model for Flow-Factory that sends the source picture to `editjudge serve --dialect flow-factory`.
+
+    rewards:
+      - name: "edit"
+        reward_model: "editjudge.integrations.flow_factory.EditRewardModel"
+        server_url: "http://127.0.0.1:8427"
+
+Flow-Factory gives a reward model the fields that it names, and its own remote one does not name the condition images.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from editjudge.errors import InputError
+
+
+def __getattr__(name: str) -> Any:
+    """`EditRewardModel`, made when it is asked for: its base class is Flow-Factory's."""
+    if name != "EditRewardModel":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from flow_factory.rewards.my_reward_remote import (  # type: ignore[import-not-found,unused-ignore]
+            RemotePointwiseRewardModel,
+        )
+    except ImportError as error:
+        raise InputError(f"Flow-Factory is not installed here: {error}") from None
+    fields = ("prompt", "image", "condition_images")
+    return type(name, (RemotePointwiseRewardModel,), {"required_fields": fields, "__module__": __name__})

@@ -1,0 +1,68 @@
+"""A reward function for flow_grpo, and for Edit-R1, which is made from it.
+
+    # in flow_grpo/rewards.py, beside the others
+    from editjudge.integrations.flow_grpo import edit_reward
+
+    score_functions = {..., "editjudge": lambda: edit_reward(server="http://127.0.0.1:8427")}
+
+`images` is a tensor N x C x H x W from 0 to 1, or an array N x H x W x C of uint8; `prompts` are the instructions.
+Source pictures come as `ref_images`, or in each entry of the metadata as `input`. flow_grpo has no word for "no
+reward": a failure is an error unless the mean of the group (the prompt) is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from editjudge.errors import InputError
+from editjudge.integrations.pictures import split
+from editjudge.integrations.reward import OnFailure, RewardEdit, Rewarder, Score
+from editjudge.integrations.trl import note_imputed
+
+
+def edit_reward(
+    judge: str | None = None,
+    rubric: str | Sequence[str] | None = None,
+    score: Score = None,
+    server: str | None = None,
+    on_failure: OnFailure = "native",
+    *,
+    sources_first: bool = False,
+    **options: Any,
+) -> Callable[..., tuple[list[float], dict[str, Any]]]:
+    """`_fn(images, prompts, metadata, ref_images=None)`, or with `sources_first` `_fn(ref_images, images, prompts,
+    metadata)`, as Edit-R1 calls its `mllm_...` functions. It answers the scores, and `{"imputed": [bool, ...]}`."""
+    rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
+
+    def rewarded(
+        images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any
+    ) -> tuple[list[float], dict[str, Any]]:
+        outputs, instructions = split(images), list(prompts)
+        sources = split(ref_images) if ref_images is not None else _in_metadata(metadata, len(outputs))
+        for name, values in (("prompts", instructions), ("ref_images", sources)):
+            if len(values) != len(outputs):
+                raise InputError(f"{name}: {len(values)} entries for {len(outputs)} images")
+        edits = [
+            RewardEdit(source, output, str(instruction))
+            for source, output, instruction in zip(sources, outputs, instructions, strict=True)
+        ]
+        rewards = note_imputed(rewarder.settled(edits, rewarder.rewards(edits), masks=False))
+        numbers = [reward.value for reward in rewards if reward.value is not None]
+        return numbers, {"imputed": [reward.imputed for reward in rewards]}
+
+    def _fn(images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any = None) -> Any:
+        return rewarded(images, prompts, metadata, ref_images)
+
+    def _fn_with_sources(ref_images: Any, images: Any, prompts: Sequence[str], metadata: Any) -> Any:
+        return rewarded(images, prompts, metadata, ref_images)
+
+    return _fn_with_sources if sources_first else _fn
+
+
+def _in_metadata(metadata: Any, count: int) -> list[Any]:
+    rows = list(metadata) if isinstance(metadata, list | tuple) else []
+    sources = [row.get("input") for row in rows if isinstance(row, Mapping)]
+    if len(sources) != count or any(source is None for source in sources):
+        raise InputError('no source pictures: expected ref_images, or an "input" in each entry of the metadata')
+    return sources

@@ -1,0 +1,48 @@
+"""A reward plug-in for ms-swift.
+
+    # plugin.py, for swift rlhf --external_plugins plugin.py --reward_funcs edit_reward
+    from swift.rewards import orms
+    from editjudge.integrations.swift import edit_reward
+
+    orms["edit_reward"] = edit_reward(judge="openai/gpt-4.1", rubric="fidelity", output=render)
+
+The dataset has the columns `input` and `instruction`, as for `editjudge.integrations.trl`. ms-swift adds up the
+rewards of a completion and counts a missing one as 0 (`nansum`, up to 4.6 at least), so that a failure is an error
+unless the mean of the group is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from editjudge.errors import InputError
+from editjudge.integrations.reward import OnFailure, Rewarder, Score
+from editjudge.integrations.trl import Output, edits_of, note_imputed
+
+
+def edit_reward(
+    judge: str | None = None,
+    rubric: str | Sequence[str] | None = None,
+    score: Score = None,
+    server: str | None = None,
+    on_failure: OnFailure = "native",
+    *,
+    output: Output = "edited",
+    **options: Any,
+) -> type:
+    """A subclass of `AsyncORM`, to be registered in `orms`. `native` is `raise`: ms-swift has no word for "no reward".
+    With `group_mean`, `last` of the instance has each `Reward`, with `imputed` set."""
+    try:
+        from swift.rewards import AsyncORM  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        raise InputError(f"ms-swift is not installed ({error}): pip install 'ms-swift>=4.0'") from None
+    rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
+
+    class EditReward(AsyncORM):  # type: ignore[misc,unused-ignore]
+        async def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
+            edits = edits_of(completions, columns, output)
+            self.last = note_imputed(rewarder.settled(edits, await rewarder.arewards(edits), masks=False))
+            return [reward.value for reward in self.last]
+
+    return EditReward

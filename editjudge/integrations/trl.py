@@ -1,0 +1,101 @@
+"""A reward function for TRL's trainers.
+
+    from trl import GRPOTrainer
+    from editjudge.integrations.trl import edit_reward
+
+    reward = edit_reward(judge="openai/gpt-4.1", rubric="fidelity", output=render)
+    trainer = GRPOTrainer(model, reward_funcs=reward, train_dataset=edits, args=config)
+
+The dataset has the columns `input` (the picture before the edit) and `instruction`; `output` makes the edited picture
+of a completion, or names the column that has it. A failure is None. TRL leaves such a completion out of the
+advantages and of the loss from 1.6.0 on; until 1.5.1 it counted as a reward of 0, so that those versions are refused.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from editjudge.errors import InputError
+from editjudge.integrations.reward import OnFailure, Reward, RewardEdit, Rewarder, Score, column
+
+FIRST = (1, 6, 0)
+"""The first version that masks None. Of rewards 1, None, 1, None, TRL 1.5.1 logs the mean .5 and trains on
+advantages of +-.87; 1.6.0 and 1.16.0 log 1 and train on 0."""
+
+Output = str | Callable[..., Any]
+"""A column with the edited pictures, or a function of a completion and its row (a dict) that makes one."""
+
+
+def edit_reward(
+    judge: str | None = None,
+    rubric: str | Sequence[str] | None = None,
+    score: Score = None,
+    server: str | None = None,
+    on_failure: OnFailure = "native",
+    *,
+    output: Output = "edited",
+    **options: Any,
+) -> Callable[..., list[float | None]]:
+    """A function of prompts, completions and columns, as TRL calls it.
+
+    `native`: None for a failure, and an error where the installed TRL would count it as 0. `raise`: an error.
+    `group_mean`: the mean of the completions of the same prompt; `function.last` has each `Reward`, with `imputed` set,
+    and the log a warning.
+    """
+    if on_failure == "native":
+        _require_masking()
+    rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
+
+    def edit_reward(
+        prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
+    ) -> list[float | None]:  # TRL logs it by this name
+        edits = edits_of(completions, columns, output, groups=[str(prompt) for prompt in prompts])
+        rewards = rewarder.settled(edits, rewarder.rewards(edits), masks=True)
+        setattr(edit_reward, "last", note_imputed(rewards))  # noqa: B010  (a function has no such attribute to mypy)
+        return [reward.value for reward in rewards]
+
+    return edit_reward
+
+
+def edits_of(
+    completions: Sequence[Any], columns: dict[str, Any], output: Output, groups: Sequence[str] | None = None
+) -> list[RewardEdit]:
+    """The edits of a batch as TRL and ms-swift pass it: a list for each column."""
+    count = len(completions)
+    sources, instructions = column(columns, "input", count), column(columns, "instruction", count)
+    if isinstance(output, str):
+        outputs = column(columns, output, count)
+    else:
+        lists = {name: values for name, values in columns.items() if isinstance(values, list) and len(values) == count}
+        rows = [{name: values[n] for name, values in lists.items()} for n in range(count)]
+        outputs = [output(completion, row) for completion, row in zip(completions, rows, strict=True)]
+    named = column(columns, "group", count) if "group" in columns else groups or [None] * count
+    return [
+        RewardEdit(source, picture, instruction, group)
+        for source, picture, instruction, group in zip(sources, outputs, instructions, named, strict=True)
+    ]
+
+
+def note_imputed(rewards: list[Reward]) -> list[Reward]:
+    if count := sum(reward.imputed for reward in rewards):
+        words = "%d of %d rewards are the mean of their group: those edits have none of their own"
+        logging.getLogger(__name__).warning(words, count, len(rewards))
+    return rewards
+
+
+def _require_masking() -> None:
+    try:
+        version = importlib.metadata.version("trl")
+    except importlib.metadata.PackageNotFoundError:
+        raise InputError("TRL is not installed: pip install 'trl>=1.6.0'") from None
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if numbers < FIRST:
+        wanted = ".".join(map(str, FIRST))
+        raise InputError(
+            f"TRL {version} counts a reward that is missing as 0. Install {wanted} or newer, which leaves it out, "
+            'or give on_failure="raise"'
+        )

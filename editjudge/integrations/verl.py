@@ -1,0 +1,94 @@
+"""A reward function for verl.
+
+    # reward.py, for custom_reward_function.path=reward.py custom_reward_function.name=compute_score
+    from editjudge.integrations.verl import edit_reward
+
+    compute_score = edit_reward(server="http://127.0.0.1:8427", output=render)
+
+`extra_info` of each row has `input` (the picture before the edit) and `instruction`, and `edited` unless `output`
+makes the edited picture of the answer. verl has no word for "no reward": a failure is an error unless the mean of the
+group is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from editjudge.errors import InputError
+from editjudge.integrations.reward import NoReward, OnFailure, Reward, RewardEdit, Rewarder, Score
+
+_GROUPS = 4096
+"""Of which rewards are remembered, for `group_mean`: more than a training step has."""
+
+
+def edit_reward(
+    judge: str | None = None,
+    rubric: str | Sequence[str] | None = None,
+    score: Score = None,
+    server: str | None = None,
+    on_failure: OnFailure = "native",
+    *,
+    output: Callable[[str, Mapping[str, Any]], Any] | None = None,
+    **options: Any,
+) -> Callable[..., Any]:
+    """An async `compute_score(data_source, solution_str, ground_truth, extra_info)` of one edit.
+
+    It answers `{"score": reward, "imputed": 0 or 1}`. verl asks about one edit at a time, so that `group_mean` is the
+    mean of what was rewarded before in the same group (`extra_info["group"]`, else its instruction); where there is
+    nothing yet, it is an error.
+    """
+    rewarded = single(Rewarder(judge, rubric, score, server, on_failure, **options))
+
+    async def compute_score(
+        data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any
+    ) -> dict[str, float]:
+        del data_source, ground_truth  # verl passes them by name
+        row = dict(extra_info or {})
+        edited = output(solution_str, row) if output else required(row, "edited")
+        return await rewarded(edit_of(row, edited))
+
+    return compute_score
+
+
+def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
+    """Rewards one edit at a time, for trainers that ask so."""
+    seen: OrderedDict[str, list[float]] = OrderedDict()
+
+    async def rewarded(edit: RewardEdit) -> dict[str, float]:
+        group = edit.instruction if edit.group is None else edit.group
+        (reward,) = await rewarder.arewards([edit])
+        if reward.value is None and rewarder.on_failure == "group_mean":
+            reward = _mean(group, seen.get(group, []), reward)
+        elif reward.value is not None:
+            seen.setdefault(group, []).append(reward.value)
+            seen.move_to_end(group)
+            if len(seen) > _GROUPS:
+                seen.popitem(last=False)
+        (reward,) = rewarder.settled([edit], [reward], masks=False)
+        assert reward.value is not None  # noqa: S101  (`settled` raises)
+        return {"score": reward.value, "imputed": float(reward.imputed)}
+
+    return rewarded
+
+
+def _mean(group: str, known: Sequence[float], reward: Reward) -> Reward:
+    if not known:
+        raise NoReward(f"no edit of the group {group} has a reward yet: {reward.status}: {reward.message}")
+    return replace(reward, value=sum(known) / len(known), imputed=True)
+
+
+def edit_of(row: Mapping[str, Any], edited: Any, instruction: str | None = None) -> RewardEdit:
+    words = row.get("instruction", instruction)
+    if not isinstance(words, str):
+        raise InputError('extra_info has no "instruction"')
+    group = row.get("group")
+    return RewardEdit(required(row, "input"), edited, words, None if group is None else str(group))
+
+
+def required(row: Mapping[str, Any], name: str) -> Any:
+    if row.get(name) is None:
+        raise InputError(f'extra_info has no "{name}": expected the picture; it has {sorted(map(str, row))}')
+    return row[name]

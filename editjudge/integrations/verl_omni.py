@@ -1,0 +1,45 @@
+"""A reward function for verl-omni's visual reward manager.
+
+    # reward.py, for reward.custom_reward_function.path=reward.py reward.custom_reward_function.name=compute_score
+    from editjudge.integrations.verl_omni import edit_reward
+
+    compute_score = edit_reward(server="http://127.0.0.1:8427")
+
+The edited picture is the model's own output (`solution_image`, uint8, channels x height x width). `extra_info` of
+each row has `input`, the picture before the edit; the instruction is `extra_info["instruction"]`, or else
+`ground_truth`, where verl-omni keeps the prompt. A failure is an error unless the mean of the group is asked for, as
+with verl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from editjudge.integrations.reward import OnFailure, Rewarder, Score
+from editjudge.integrations.verl import edit_of, single
+
+
+def edit_reward(
+    judge: str | None = None,
+    rubric: str | Sequence[str] | None = None,
+    score: Score = None,
+    server: str | None = None,
+    on_failure: OnFailure = "native",
+    **options: Any,
+) -> Callable[..., Any]:
+    """An async `compute_score(data_source, solution_image, ground_truth, extra_info)` of one edit, as
+    `editjudge.integrations.verl`."""
+    rewarded = single(Rewarder(judge, rubric, score, server, on_failure, **options))
+
+    async def compute_score(
+        data_source: str, solution_image: Any, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any
+    ) -> dict[str, float]:
+        del data_source  # verl-omni passes it by name
+        if getattr(solution_image, "ndim", 3) == 4:  # a batch of one
+            solution_image = solution_image[0]
+        words = ground_truth if isinstance(ground_truth, str) else None
+        result: dict[str, float] = await rewarded(edit_of(dict(extra_info or {}), solution_image, words))
+        return result
+
+    return compute_score

@@ -1,0 +1,312 @@
+"""Reward functions for trainers: right numbers in order, and never a number for a failure unless it was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+import json
+import pickle
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from run.made import picture
+from web.served import Served, serving
+
+from editjudge.errors import InputError, UsageError
+from editjudge.integrations import editscore, flow_grpo, swift, trl, verl, verl_omni
+from editjudge.integrations.pictures import encode, pixels
+from editjudge.integrations.reward import NoReward, RewardEdit, Rewarder
+from editjudge.web.service_options import Terms
+
+SOURCES = [picture(f"input-{n // 4}.png") for n in range(4)]
+OUTPUTS = [picture(f"edited-{n}.png") for n in range(4)]
+WORDS = [f"Paint car {n} red." for n in range(4)]
+MODULES = (trl, swift, verl, verl_omni, flow_grpo)
+
+
+def judge(path: Path) -> str:
+    """Edit 0 is worth 1, edit 1 half, edit 2 nothing; edit 3 has no answer."""
+    replies = [json.dumps({"reasoning": "seen", "effect_score": score}) for score in (5, 3, 1)] + ["no"]
+    lines = [{"item": str(n), "rubric": "compliance", "reply": reply} for n, reply in enumerate(replies)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return f"replay:{path}"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("trainers")
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=("editscore",), max_edits=64)
+    with serving(folder / "s.db", judge(folder / "r.jsonl"), terms) as running:
+        yield running
+
+
+@pytest.fixture(params=["in this process", "server"])
+def how(request: pytest.FixtureRequest, tmp_path: Path, served: Served) -> dict[str, Any]:
+    if request.param == "server":
+        return {"server": served.url}
+    return {"judge": judge(tmp_path / "r.jsonl"), "rubric": "compliance"}
+
+
+@pytest.fixture
+def masking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "1.6.0")
+
+
+@pytest.fixture
+def orm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`swift.rewards` with the base class as ms-swift has it."""
+
+    class AsyncORM:
+        def __init__(self, args: Any = None, **_: Any) -> None:
+            self.args = args
+
+    module = types.ModuleType("swift.rewards")
+    setattr(module, "AsyncORM", AsyncORM)  # noqa: B010
+    monkeypatch.setitem(sys.modules, "swift", types.ModuleType("swift"))
+    monkeypatch.setitem(sys.modules, "swift.rewards", module)
+
+
+def columns(count: int) -> dict[str, Any]:
+    return {"input": SOURCES[:count], "instruction": WORDS[:count], "edited": OUTPUTS[:count]}
+
+
+def test_every_trainers_factory_has_the_same_parameters() -> None:
+    for module in MODULES:
+        parameters = inspect.signature(module.edit_reward).parameters  # type: ignore[attr-defined]
+        assert list(parameters)[:5] == ["judge", "rubric", "score", "server", "on_failure"]
+        assert parameters["on_failure"].default == "native"
+
+
+# --- TRL ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("masking")
+def test_trl_gets_none_for_a_failure_and_the_others_in_order(how: dict[str, Any]) -> None:
+    reward = trl.edit_reward(**how)
+    assert reward.__name__ == "edit_reward"
+    assert reward(["p"] * 4, ["c"] * 4, **columns(4), trainer_state=object()) == [1.0, 0.5, 0.0, None]
+
+
+@pytest.mark.usefixtures("masking")
+def test_trl_may_raise_or_take_the_mean_of_the_group_which_is_marked(how: dict[str, Any]) -> None:
+    with pytest.raises(NoReward, match="1 of 4 edits have no reward"):
+        trl.edit_reward(**how, on_failure="raise")(["p"] * 4, ["c"] * 4, **columns(4))
+    mean: Any = trl.edit_reward(**how, on_failure="group_mean")
+    assert mean(["p", "q", "q", "p"], ["c"] * 4, **columns(4)) == [1.0, 0.5, 0.0, 1.0]
+    assert [reward.imputed for reward in mean.last] == [False, False, False, True]
+    with pytest.raises(NoReward, match="no edit of the group"):
+        mean(["p", "q", "q", "alone"], ["c"] * 4, **columns(4))
+
+
+@pytest.mark.usefixtures("masking")
+def test_a_function_may_make_the_output_of_a_completion(how: dict[str, Any]) -> None:
+    made = []
+
+    def render(completion: str, row: dict[str, Any]) -> Any:
+        made.append((completion, row["instruction"]))
+        return OUTPUTS[int(completion)]
+
+    rest = {name: values for name, values in columns(2).items() if name != "edited"}
+    assert trl.edit_reward(**how, output=render)(["p", "p"], ["0", "1"], **rest) == [1.0, 0.5]
+    assert made == [("0", WORDS[0]), ("1", WORDS[1])]
+    with pytest.raises(InputError, match='no column "edited"'):
+        trl.edit_reward(**how)(["p", "p"], ["0", "1"], **rest)
+
+
+def test_a_trl_that_would_count_a_failure_as_0_is_refused(monkeypatch: pytest.MonkeyPatch, served: Served) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "1.5.1")
+    with pytest.raises(InputError, match=r"TRL 1\.5\.1 counts a reward that is missing as 0"):
+        trl.edit_reward(server=served.url)
+    assert trl.edit_reward(server=served.url, on_failure="raise")(["p"], ["c"], **columns(1)) == [1.0]
+
+
+# --- ms-swift, verl, verl-omni --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("orm")
+def test_swift_gets_a_class_that_raises_unless_a_mean_is_asked_for(how: dict[str, Any]) -> None:
+    made: Any = swift.edit_reward(**how)(args=None)
+    assert asyncio.run(made(["c"] * 3, **columns(3))) == [1.0, 0.5, 0.0]
+    with pytest.raises(NoReward):
+        asyncio.run(made(["c"] * 4, **columns(4)))
+    mean: Any = swift.edit_reward(**how, on_failure="group_mean")()
+    grouped = columns(4) | {"group": ["g"] * 4}
+    assert asyncio.run(mean(["c"] * 4, **grouped)) == [1.0, 0.5, 0.0, 0.5]
+    assert mean.last[3].imputed
+
+
+def test_without_ms_swift_there_is_an_error_that_names_it(how: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="pip install"):
+        swift.edit_reward(**how)
+
+
+def row(number: int, **more: Any) -> dict[str, Any]:
+    return {"input": SOURCES[number], "instruction": WORDS[number], "edited": OUTPUTS[number]} | more
+
+
+def test_verl_asks_about_one_edit_at_a_time(tmp_path: Path) -> None:
+    score = verl.edit_reward(judge=judge(tmp_path / "r.jsonl"), rubric="compliance", on_failure="group_mean")
+    assert inspect.iscoroutinefunction(score)
+    first = asyncio.run(score(data_source="d", solution_str="s", ground_truth="g", extra_info=row(0)))
+    assert first == {"score": 1.0, "imputed": 0.0}  # each is edit 0 to the judge
+    with pytest.raises(InputError, match='no "input"'):
+        asyncio.run(
+            score(
+                data_source="d",
+                solution_str="s",
+                ground_truth="g",
+                extra_info={"edited": OUTPUTS[0], "instruction": "x"},
+            )
+        )
+
+
+def test_a_failure_in_verl_is_an_error_or_the_mean_of_what_its_group_had_before(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    judge(path)
+    how: dict[str, Any] = {"judge": f"replay:{path}", "rubric": "compliance"}
+    missing = row(0, edited=None, group="g")
+    plain = verl.edit_reward(**how, output=lambda _, extra: extra["edited"])
+    with pytest.raises(NoReward, match="missing_output"):
+        asyncio.run(plain("d", "s", "g", missing))
+    mean = verl.edit_reward(**how, on_failure="group_mean", output=lambda _, extra: extra["edited"])
+    with pytest.raises(NoReward, match="yet"):
+        asyncio.run(mean("d", "s", "g", missing))
+    asyncio.run(mean("d", "s", "g", row(0, group="g")))
+    assert asyncio.run(mean("d", "s", "g", missing)) == {"score": 1.0, "imputed": 1.0}
+
+
+def test_verl_omni_takes_the_picture_that_the_model_made(tmp_path: Path) -> None:
+    score = verl_omni.edit_reward(judge=judge(tmp_path / "r.jsonl"), rubric="compliance")
+    made = np.asarray(Image.open(io.BytesIO(OUTPUTS[0])).convert("RGB"))
+    extra = {"input": SOURCES[0]}
+    for shown in (made.transpose(2, 0, 1), made.transpose(2, 0, 1)[None]):
+        answer = asyncio.run(score(data_source="d", solution_image=shown, ground_truth=WORDS[0], extra_info=extra))
+        assert answer == {"score": 1.0, "imputed": 0.0}
+
+
+# --- flow_grpo, EditScore -------------------------------------------------------------------------------------
+
+
+def batch(count: int, side: int = 48) -> Any:
+    shown = [Image.open(io.BytesIO(data)).convert("RGB").resize((side, side)) for data in OUTPUTS[:count]]
+    return np.stack([np.asarray(one) for one in shown])
+
+
+def test_flow_grpo_takes_arrays_and_sources_from_either_place(how: dict[str, Any]) -> None:
+    described = [{"input": data} for data in SOURCES]
+    scores, marks = flow_grpo.edit_reward(**how)(batch(3), WORDS[:3], described[:3])
+    assert (scores, marks) == ([1.0, 0.5, 0.0], {"imputed": [False] * 3})
+    as_edit_r1 = flow_grpo.edit_reward(**how, sources_first=True)
+    assert as_edit_r1(SOURCES[:2], batch(2), WORDS[:2], {})[0] == [1.0, 0.5]
+    assert flow_grpo.edit_reward(**how)(batch(1), WORDS[:1], {}, ref_images=SOURCES[:1])[0] == [1.0]
+    with pytest.raises(InputError, match="no source pictures"):
+        flow_grpo.edit_reward(**how)(batch(1), WORDS[:1], {})
+    with pytest.raises(NoReward):
+        flow_grpo.edit_reward(**how)(batch(4), WORDS, described)
+
+
+def test_editscores_function_takes_pillows_pictures_and_raises_for_a_failure(served: Served) -> None:
+    pictures = [Image.open(io.BytesIO(data)) for data in OUTPUTS]
+    sources = [[Image.open(io.BytesIO(data))] for data in SOURCES]
+    described = [{"instruction": words} for words in WORDS]
+    port = int(served.url.rpartition(":")[2])
+    scores, rewards, reasons, metadata = editscore.evaluate_images(
+        sources[:3], pictures[:3], described[:3], "127.0.0.1", port
+    )
+    assert scores == rewards == [1.0, 0.5, 0.0] and "effect_score" in reasons[0]
+    assert [one["original_index"] for one in metadata] == [0, 1, 2]
+    with pytest.raises(NoReward, match="1 of 4"):
+        editscore.evaluate_images(sources, pictures, described, "127.0.0.1", port)
+
+
+# --- pictures, arguments --------------------------------------------------------------------------------------
+
+
+class Tensor:
+    """What is used of a torch tensor."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def detach(self) -> Tensor:
+        return self
+
+    def cpu(self) -> Tensor:
+        return self
+
+    def float(self) -> Tensor:
+        return Tensor(self._array.astype(np.float32))
+
+    def is_floating_point(self) -> bool:
+        return bool(np.issubdtype(self._array.dtype, np.floating))
+
+    def numpy(self) -> Any:
+        return self._array
+
+
+def test_arrays_and_tensors_of_any_layout_are_the_same_picture() -> None:
+    shown = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
+    planes = shown.transpose(2, 0, 1)
+    same = [shown, planes, shown / 255, planes.astype(np.float16) / 255, Tensor(planes), Tensor(planes / 255)]
+    for given in same:
+        assert np.array_equal(pixels(given), shown)
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(encode(shown)))), shown)  # type: ignore[arg-type]
+    square = np.zeros((3, 4, 3), np.uint8)  # both ends could be channels
+    assert pixels(square).shape == (3, 4, 3) and pixels(Tensor(square)).shape == (4, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (np.full((4, 4, 3), -1.0), "0 to 1"),
+        (np.full((4, 4, 3), np.nan), "0 to 1"),
+        (np.full((4, 4, 3), 255.0), "0 to 1"),
+        (np.zeros((4, 4, 3), np.int64), "uint8"),
+        (np.zeros((5, 6, 7)), "channels"),
+        (np.zeros((2, 4, 4, 3)), "axes"),
+        (np.zeros((0, 4, 3)), "axes"),
+    ],
+)
+def test_what_is_no_picture_is_said_and_nothing_is_guessed(given: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        pixels(given)
+
+
+def test_wrong_arguments_are_said_before_training_begins(tmp_path: Path) -> None:
+    spec = judge(tmp_path / "r.jsonl")
+    with pytest.raises(UsageError, match="on_failure"):
+        Rewarder(spec, "compliance", on_failure="zero")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no rubric has a factor colour"):
+        Rewarder(spec, "compliance", score="colour")
+    assert Rewarder(spec, "compliance", {"effect_score": 2}).rewards([RewardEdit(SOURCES[0], OUTPUTS[0], "x")])
+
+
+def test_an_output_that_is_its_input_or_none_has_no_reward_and_nobody_is_asked(how: dict[str, Any]) -> None:
+    (same,) = Rewarder(**how).rewards([RewardEdit(SOURCES[0], SOURCES[0], "x")])
+    assert (same.value, same.status) == (None, "abstained") and "input" in same.message
+    if "server" not in how:  # whose judge replays answers and needs no pictures
+        (none,) = Rewarder(**how).rewards([RewardEdit(SOURCES[0], None, "x")])
+        assert (none.value, none.status) == (None, "missing_output")
+
+
+def test_a_rewarder_can_be_sent_to_a_worker_and_used_inside_a_loop(served: Served) -> None:
+    sent: Rewarder = pickle.loads(pickle.dumps(Rewarder(server=served.url)))  # noqa: S301  (our own bytes)
+
+    async def inside() -> Any:
+        return sent.rewards([RewardEdit(SOURCES[0], OUTPUTS[0], WORDS[0])])
+
+    assert asyncio.run(inside())[0].value == 1.0
+
+
+def test_a_server_that_refuses_is_said_with_its_words(served: Served) -> None:
+    from editjudge.errors import JudgeError
+
+    with pytest.raises(JudgeError, match="answers 422"):
+        Rewarder(rubric="nothing", server=served.url).rewards([RewardEdit(SOURCES[0], OUTPUTS[0], WORDS[0])])
