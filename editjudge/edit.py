@@ -37,8 +37,8 @@ _NUMBERED = re.compile(r"\[\d+\]$")
 
 
 def column_of(name: str) -> str:
-    """The manifest's column that a picture is of: `references` for `references[2]`."""
-    return _NUMBERED.sub("", name)
+    """The manifest's column that a picture is of: `references` for `references[2]` and for `references@box`."""
+    return _NUMBERED.sub("", name.partition("@")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,18 @@ class Edit:
     """Further pictures that a rubric names, those of a list as `references[1]`, `references[2]` ..."""
 
     def picture(self, name: str) -> ImageSource | None:
-        """The picture of this name; None where there is none."""
+        """The picture of this name, whole where the name is that of a part; None where there is none."""
+        name = name.partition("@")[0]
         source: ImageSource | None = getattr(self, name) if name in IMAGE_ROLES else self.pictures.get(name)
         return source
 
     def picture_names(self, role: str) -> tuple[str, ...]:
         """The names of the pictures that a rubric calls `role`: itself, or one for each picture of a list."""
+        role, mark, part = role.partition("@")
         if role in IMAGE_ROLES or role in self.pictures:
-            return (role,)
-        return tuple(name for name in self.pictures if name != role and column_of(name) == role) or (role,)
+            return (f"{role}{mark}{part}",)
+        names = [name for name in self.pictures if name != role and column_of(name) == role] or [role]
+        return tuple(f"{name}{mark}{part}" for name in names)
 
     def all_pictures(self) -> dict[str, ImageSource]:
         """Every picture that there is, by name."""

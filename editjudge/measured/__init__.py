@@ -8,9 +8,9 @@ from typing import Any
 
 from editjudge.edit import ImageSource
 from editjudge.measured.contradictions import Contradiction, contradictions
-from editjudge.measured.judge import Measured, draw
+from editjudge.measured.judge import Measured, changed_region, draw
 
-__all__ = ["Contradiction", "Measured", "contradictions", "evidence_pictures", "missing"]
+__all__ = ["Contradiction", "Measured", "changed_region", "contradictions", "evidence_pictures", "missing"]
 
 _NEEDED = {
     "numpy": "numpy",

@@ -85,6 +85,15 @@ def find_change(scene: Scene) -> Change:
     return Change(expected, faint, visible, region, outside, tint, floors[1], nothing, located)
 
 
+def changed_box(change: Change) -> tuple[float, float, float, float] | None:
+    """Left, top, right and bottom of all that visibly changed, as shares of the sides; None where nothing did."""
+    rows, columns = np.nonzero(_blobs(change.visible > 1))
+    if change.nothing or not len(rows):
+        return None
+    height, width = change.visible.shape[:2]
+    return columns.min() / width, rows.min() / height, (columns.max() + 1) / width, (rows.max() + 1) / height
+
+
 def _recoloured(scene: Scene) -> tuple[Array, float]:
     """The picture before, with the one colour transform that most pixels underwent, and how much that changed."""
     before = scene.before.lab

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -143,6 +144,25 @@ def _decoded(encoded: Mapping[str, Encoded], instruction: str) -> Subject:
     if {"input", "edited"} <= set(pictures) and not subject.tiny:
         _ = subject.online
     return subject
+
+
+def changed_region(before: ImageSource, edited: ImageSource) -> tuple[int, int, int, int] | None:
+    """In pixels of the edited picture: left, top, right and bottom of what visibly changed; None where nothing did, or
+    a picture is too small to be measured."""
+    import numpy as np
+
+    from editjudge.measured.change import changed_box, find_change
+    from editjudge.measured.scene import compose, too_small
+
+    first, second = (np.asarray(decode(read(source), name=name_of(source))) for source in (before, edited))
+    box = (
+        None if too_small(first, second) else changed_box(find_change(compose(second, first)))
+    )  # in the edited's frame
+    if box is None:
+        return None
+    height, width = second.shape[:2]
+    left, top, right, bottom = box
+    return int(left * width), int(top * height), math.ceil(right * width), math.ceil(bottom * height)
 
 
 def draw(

@@ -184,6 +184,13 @@ class ImageCache:
         self._used = 0
         self._held: OrderedDict[Any, asyncio.Task[Encoded]] = OrderedDict()
 
+    async def data(self, source: ImageSource, known: str | None = None) -> bytes:
+        """The picture as it is encoded, read by a thread; `known` is its digest as it was planned."""
+        picture = await asyncio.to_thread(self._reader.take, source, known)
+        if picture.known.info is None:
+            raise ImageError(picture.known.problem)
+        return picture.data
+
     async def encoded(self, source: ImageSource, limits: ImageLimits, known: str | None = None) -> Encoded:
         """The picture prepared for a judge, by a thread; `known` is its digest as it was planned."""
         key = (known or (digest(source) if isinstance(source, bytes) else str(source)), limits)

@@ -117,8 +117,8 @@ def _labelled(line: str, labels: Sequence[str]) -> tuple[str, str] | None:
     if emphasis and rest.startswith(emphasis):  # **Label:** 4
         rest, emphasis = rest[len(emphasis) :], ""
     elif emphasis and rest.rstrip(" \t").endswith(emphasis):  # **Label: 4**
-        rest = rest.rstrip(" \t")[: -len(emphasis)]
-    return label, rest.strip(" \t")
+        rest, emphasis = rest.rstrip(" \t")[: -len(emphasis)], ""
+    return None if emphasis else (label, rest.strip(" \t"))
 
 
 def value_of(text: str) -> Any:

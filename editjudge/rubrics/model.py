@@ -479,11 +479,14 @@ class Rubric:
             object.__setattr__(self, "texts", (*self.texts, EARLIER))
         if EARLIER in self.texts and not self.after:
             raise ValueError(f"texts list {EARLIER}, the answer of another rubric: name it with `after`")
-        shown = [name for name in (*self.texts, *self.images) if name.split(".")[0].endswith(EACH)]
+        shown = [name for name in (*self.texts, *self.images) if name.split(".")[0].rpartition("@")[2] == EACH]
         if self.for_each and not shown:
             raise ValueError(f"for_each: nothing of an element is shown; list {EACH} or {EACH}.FIELD under texts")
-        if not self.for_each and (own := [name for name in self.texts if name.split(".")[0] == EACH]):
-            raise ValueError(f"texts list {own[0]}, a part of an element: name the list with `for_each`")
+        if not self.for_each and shown:
+            kind = "texts" if shown[0] in self.texts else "images"
+            raise ValueError(f"{kind} list {shown[0]}, a part of an element: name the list with `for_each`")
+        if self.for_each and self.pairwise:
+            raise ValueError("for_each: a pair is asked about as a whole, in both orders")
 
     def __hash__(self) -> int:
         return hash(self.hash)  # so that what derives from a rubric is derived once
@@ -540,16 +543,17 @@ ASKING = tuple(f.name for f in dataclasses.fields(Rubric) if f.metadata.get("not
 EACH, EARLIER = "each", "earlier"
 """The names of the element of a list, and of what an earlier rubric was answered."""
 MAX_SAMPLES = 100
-_INPUT_NAME = re.compile(r"[^\W\d][\w-]{0,63}(?:\[[1-9]\d?\])?")
+_INPUT_NAME = re.compile(r"[^\W\d][\w-]{0,63}(?:\[[1-9]\d?\])?(?:@[^\W\d][\w.-]{0,99})?")
 _DOTTED = re.compile(r"[^\W\d][\w-]{0,63}(?:\.[\w-]{1,64}){0,4}")
 _IDENTITY = ("id", "model", "model_a", "model_b", "group")
 """Columns that say whose an edit is, which a judge must not know."""
 
 
 def _check_names(kind: str, wanted: tuple[str, ...], usual: tuple[str, ...], others: tuple[str, ...]) -> None:
-    for name in wanted:
-        if not (_INPUT_NAME if kind == "images" else _DOTTED).fullmatch(name):
-            raise ValueError(f"{kind} list {name!r:.80}; expected a column of the manifest, such as references")
+    for shown in wanted:
+        name = shown if kind == "texts" else shown.partition("@")[0]
+        if not (_INPUT_NAME if kind == "images" else _DOTTED).fullmatch(shown):
+            raise ValueError(f"{kind} list {shown!r:.80}; expected a column of the manifest, such as references")
         if name in others:
             raise ValueError(f'{kind} list "{name}", which belongs under {"texts" if kind == "images" else "images"}')
         if name in _IDENTITY:

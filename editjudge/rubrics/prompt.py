@@ -41,6 +41,11 @@ _LABELS |= {
     "edited_b": _OUTPUT_LABEL.format("B"),
     "mask": "Mask: white where the edit belongs.",
 }
+_PARTS = {
+    "": "A part that was cut out of this picture. ",
+    "change": "The part of this picture that differs from the input, cut out. ",
+    "change_map": "This picture in grey; what differs from the input is drawn over it, brighter for more. ",
+}
 _TEXT_TITLES = {
     "instruction": "Edit instruction",
     "referring_expression": "Referring expression",
@@ -151,9 +156,11 @@ def _inputs(rubric: Rubric, edit: Edit) -> Iterator[Part]:
 
 def _labelled(edit: Edit, role: str) -> Iterator[Part]:
     """The pictures of a role, each with its name said before it."""
+    whole, _, part = role.partition("@")
     names = edit.picture_names(role)
     for number, name in enumerate(names, 1):
-        yield TextPart(_LABELS.get(name) or f"{_title(role)}{f', {number} of {len(names)}' if names[1:] else ''}:")
+        label = _LABELS.get(whole) or f"{_title(whole)}{f', {number} of {len(names)}' if names[1:] else ''}:"
+        yield TextPart(f"{_PARTS.get(part, _PARTS['']) if part else ''}{label}")
         yield ImagePart(name)
 
 

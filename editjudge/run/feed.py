@@ -22,6 +22,7 @@ from editjudge.judges.registry import is_local
 from editjudge.media.cache import Encoded, ImageCache
 from editjudge.media.image import name_of
 from editjudge.rubrics.contract import Remark
+from editjudge.run.regions import MEASURED, Region, RegionMissing, cut_out
 from editjudge.store.claims import Claims
 from editjudge.store.sink import Sink
 from editjudge.store.store import Item
@@ -136,13 +137,21 @@ async def judged(judge: Judge, work: Work, pictures: ImageCache, load: Load | No
         source = work.edit.picture(role)
         if source is None:
             raise ImageError(f"{work.edit.id} has no {role}")
-        encoded = await pictures.encoded(source, judge.limits, work.digests[role])
+        if region := Region.of(role):
+            picture = await pictures.data(source, work.digests[role])
+            first = work.edit.input if region.name in MEASURED else None
+            before = None if first is None else await pictures.data(first)
+            encoded = await asyncio.to_thread(cut_out, region, work.edit, picture, before, judge.limits)
+        else:
+            encoded = await pictures.encoded(source, judge.limits, work.digests[role])
         if encoded.digest != work.digests[role]:
             raise ImageError(f"the {role} of {work.edit.id} changed while it was being judged")
         return encoded
 
     try:
         return await judge.judge(work, load or prepared)
+    except RegionMissing as error:
+        return work.judgement("missing_input", reasons=(Remark("missing_input", str(error)),))
     except ImageError as error:
         return work.judgement("bad_image", reasons=(Remark("bad_image", str(error)),))
     except JudgingFailed as failure:

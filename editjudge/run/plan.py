@@ -22,6 +22,7 @@ from editjudge.errors import ImageError, UsageError
 from editjudge.judgement import DONE, Judgement, Status, Task
 from editjudge.judges.judge import Judge, Work
 from editjudge.media.cache import DigestCache, KnownImage, PictureReader
+from editjudge.media.header import ImageInfo
 from editjudge.media.image import is_url, name_of, plan
 from editjudge.orders import ORDERS, read_choice
 from editjudge.rubrics.conditions import applies
@@ -30,6 +31,8 @@ from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout
 from editjudge.rubrics.sets import stages
 from editjudge.run.feed import claim_tasks, item_of, unexpected
+from editjudge.run.regions import MEASURED, Region, RegionMissing
+from editjudge.run.regions import VERSION as REGION_VERSION
 from editjudge.run.summary import RunTally
 from editjudge.store.claims import Claims
 from editjudge.store.sink import Sink
@@ -62,8 +65,6 @@ class QuestionSettings:
         for rubric in self.rubrics:
             if rubric.pairwise:
                 _check_choices(rubric)
-            elif rubric.chooses:
-                raise UsageError(f"{rubric.name}: asks for choices about one output, which no run can ask for yet")
 
     def orders_of(self, rubric: Rubric) -> tuple[str, ...]:
         """The orders in which a rubric is asked: of one output there is one, without a name."""
@@ -154,14 +155,15 @@ class _EditQuestions:
 
     def __init__(self, edit: Edit, shape: QuestionSettings, judge: Judge, look: Look, answers: Answers) -> None:
         self._edit, self._shape, self._judge, self._look, self._answers = edit, shape, judge, look, answers
-        self._seen: dict[tuple[tuple[str, ...], int, bool], _Seen] = {}
+        self._seen: dict[tuple[tuple[str, ...], int, bool | str], _Seen] = {}
         self._before: dict[str, list[Work]] = {}
         """The works of rubrics that others are told of, by name."""
 
     def of(self, rubric: Rubric) -> Iterator[Work]:
         for view in _views(rubric, self._edit, self._shape.orders):
             roles, needed = _roles(view.edit, rubric, self._judge)
-            which = roles, needed, view.variant == "ba"
+            # Boxes are those of the element that this question is about.
+            which = roles, needed, view.variant if any("@" in role for role in roles) else view.variant == "ba"
             if which not in self._seen:
                 self._seen[which] = _see(view.edit, roles, needed, self._judge, self._look)
             repeats = range(self._shape.repeats * rubric.samples)
@@ -198,7 +200,7 @@ def _telling(view: _AskedEdit, earlier: Rubric, judgements: Sequence[Judgement])
 
 def _answer_lines(rubric: Rubric, judgement: Judgement) -> Iterator[str]:
     for factor in rubric.factors:
-        score = (judgement.scores or {}).get(factor.key)
+        score = (judgement.scores or {}).get(factor.key, (judgement.choices or {}).get(factor.key))
         reason = (judgement.justifications or {}).get(factor.key) or judgement.abstained.get(factor.key, "")
         answer = "no answer" if score is None else str(score)
         yield f"{factor.title or factor.key}: {answer}{f' ({reason})' if reason else ''}"
@@ -219,15 +221,44 @@ def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Lo
     shown: dict[str, KnownImage] = {}
     limits = judge.limits
     problem = None
+    parts: dict[str, str] = {}
     if limits is not None:
         problem = _pictures(edit, roles[:needed], look, shown)
         _pictures(edit, roles[needed:], look, shown)  # the rubric does not show these: broken, they are not there
+        for role in roles[:needed]:
+            if role in shown and (region := Region.of(role)):
+                missing = _cut(edit, region, role, look, shown, parts)
+                problem = problem or missing
     shown = {role: known for role, known in shown.items() if known.info or role in roles[:needed]}
     digests = {role: known.digest for role, known in shown.items()}
     recipes = {role: plan(known.info, limits) for role, known in shown.items() if known.info and limits}
+    recipes |= {role: f"{part}, {recipes[role]}" for role, part in parts.items() if role in recipes}
     sizes = {role: known.info.shown for role, known in shown.items() if known.info}
     images = {role: [digests.get(role), recipes.get(role)] for role in roles}
     return _Seen(digests, recipes, sizes, images, problem)
+
+
+def _cut(
+    edit: Edit, region: Region, role: str, look: Look, shown: dict[str, KnownImage], parts: dict[str, str]
+) -> tuple[Status, Remark] | None:
+    """Puts the part of a picture in the place of the whole, and says in words which part it is."""
+    known = shown[role]
+    if known.info is None:
+        return None
+    if region.name in MEASURED:
+        before: dict[str, KnownImage] = {}
+        problem = _pictures(edit, ["input"], look, before)
+        if "input" in before:
+            parts[role] = f"{region.name} {REGION_VERSION} against {before['input'].digest[:16]}"
+        return problem
+    try:
+        left, top, right, bottom = region.box(edit, *known.info.shown)
+    except RegionMissing as error:
+        return "missing_input", Remark("missing_input", str(error))
+    width, height = right - left, bottom - top
+    shown[role] = KnownImage(known.digest, ImageInfo("png", width, height, 3 * width * height))
+    parts[role] = f"crop {left},{top},{right},{bottom}"
+    return None
 
 
 def _of_one(
@@ -279,7 +310,7 @@ def _pictures(
             continue
         if known is None:
             # What the model never produced outweighs whatever else is wrong, but for paths that lead nowhere at all.
-            nothing = role in OUTPUT_ROLES
+            nothing = role.partition("@")[0] in OUTPUT_ROLES
             problem = _produced_nothing(edit, role, look, gone) if nothing else problem or _absent(role, gone)
             continue
         shown[role] = known

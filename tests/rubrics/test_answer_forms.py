@@ -126,6 +126,7 @@ REFUSED = {
     "another script's digit": (LINES, HEAD + "\u0664" + TAIL, "score_string"),
     "a line separator": (LINES, HEAD + "4\u20285" + TAIL, "score_string"),
     "a thought inside the number": (LINES, HEAD + "4<think>x</think>" + TAIL, "score_string"),
+    "emphasis without an end": (LINES, "Brief reasoning: r\n_Prompt Compliance: 4" + TAIL, "missing_factor"),
     "another label": (LINES, "Brief reasoning: r\nPrompt compliance: 4" + TAIL, "missing_factor"),
     "a label inside a line": (LINES, "Brief reasoning: r\nThe Prompt Compliance: 4" + TAIL, "missing_factor"),
     "a label that goes on": (LINES, "Brief reasoning: r\nPrompt Compliance score: 4" + TAIL, "missing_factor"),
@@ -290,7 +291,7 @@ def numbers_in(rubric: Rubric, reply: str) -> dict[str, set[str]]:
     for line in re.split(r"[\r\n]", reply):
         for factor in rubric.factors:
             at = line.find(rubric.label(factor))
-            if at >= 0 and not re.search(r"\w", re.sub(r"^\W*\d{1,2}[.)]", "", line[:at])):
+            if at >= 0 and not re.search(r"[^\W_]", re.sub(r"^\W*\d{1,2}[.)]", "", line[:at])):
                 written[factor.key].add(line[at + len(rubric.label(factor)) :].strip(" \t\0:\uff1a*_`"))
     return written
 

@@ -230,3 +230,28 @@ def test_a_plan_prices_every_element_every_sample_and_what_comes_after(tmp_path:
     assert told.code == 0, told.err
     assert told.json["judges"][0]["calls"] == told.json["tasks"] == 2 * (2 + 2) + 2 * (2 + 1)
     assert not sent
+
+
+def test_yes_or_no_about_one_output_are_choices_that_a_formula_counts(tmp_path: Path) -> None:
+    text = CHECKS.partition("  - name: second_look")[0].replace("{values: [0, 1]}", "{choices: [yes, no]}")
+    text = text.replace("{form: scores}", "{form: token}") + 'score:\n  accuracy: mean(check.holds == "yes")\n'
+    (tmp_path / "checks.yaml").write_text(text)
+    path = edits(tmp_path, 1)
+    checks = [{"question": "Is it red?"}, {"question": "Is it dark?"}]
+    manifest = write_manifest(tmp_path, [row | {"checks": checks} for row in rows_of(path)])
+    with server(lambda text: "yes" if "Is it red?" in text else "no"):
+        done = run(manifest, tmp_path / "s.db", rubrics=(str(tmp_path / "checks.yaml"),))
+    assert [(row["choices"], row["scores"], row["order"]) for row in done.rows] == [
+        ({"holds": "yes"}, None, None),
+        ({"holds": "no"}, None, None),
+    ]
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        scores = run_set_scores(store, store.find_run(done.outcome.name))
+    assert scores
+    assert scores["e0"][SPECS["openai"]] == {"accuracy": 0.5}
+    for words in (
+        ["report", done.outcome.name, "--format", "json"],
+        ["export", done.outcome.name, "-o", tmp_path / "x"],
+    ):
+        told = editjudge(*words, "--store", tmp_path / "s.db")
+        assert told.code == 0, told.err
