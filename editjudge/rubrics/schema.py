@@ -20,13 +20,16 @@ class AnswerLeaf:
 
 @functools.lru_cache(maxsize=64)
 def answer_tree(rubric: Rubric) -> dict[str, Any]:
-    """A nested answer: keys to objects, and at the ends leaves. Reasons stand before scores, as in every answer."""
+    """A nested answer: keys to objects, and at the ends leaves."""
     answer = rubric.answer
     ends = [(answer.id_key, AnswerLeaf("id"))] if answer.id_key else []
-    ends += [(text, AnswerLeaf("text")) for text in answer.texts]
+    texts = [(text, AnswerLeaf("text")) for text in answer.texts]
+    ends += texts if rubric.reason == "before" else []
     for factor in rubric.factors:
-        ends += [(factor.reason_path, AnswerLeaf("reason", factor))] if factor.reason_path else []
-        ends.append((factor.path or factor.key, AnswerLeaf("score", factor)))
+        reason = [(factor.reason_path, AnswerLeaf("reason", factor))] if factor.reason_path else []
+        score = [(factor.path or factor.key, AnswerLeaf("score", factor))]
+        ends += reason + score if rubric.reason == "before" else score + reason
+    ends += texts if rubric.reason == "after" else []
     tree: dict[str, Any] = {}
     for path, leaf in ends:
         *parents, last = path.split(".")
@@ -91,8 +94,7 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
     if answer.form == "nested":
         return "\n".join(["{", *_joined(_tree_shape(rubric, answer_tree(rubric), identifier)), "}"])
     if answer.form == "lines":
-        texts = [f"{text}: <{reason_words(rubric)}>" for text in answer.texts]
-        return "\n".join([*texts, *(f"{rubric.label(f)}: <{plain_words(f)}>" for f in rubric.factors)])
+        return _lines_shape(rubric)
     if answer.form == "token":
         return f"<{plain_words(rubric.factors[0])}>"
     lines = ["{"]
@@ -111,6 +113,12 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
         members += inner
     members += texts if rubric.reason == "after" else []
     return "\n".join([*lines, *_joined(members), "}"])
+
+
+def _lines_shape(rubric: Rubric) -> str:
+    texts = [f"{text}: <{reason_words(rubric)}>" for text in rubric.answer.texts]
+    scores = [f"{rubric.label(factor)}: <{plain_words(factor)}>" for factor in rubric.factors]
+    return "\n".join(scores + texts if rubric.reason == "after" else texts + scores)
 
 
 def reason_words(rubric: Rubric) -> str:

@@ -22,7 +22,7 @@ from editjudge.judges.registry import is_local
 from editjudge.media.cache import Encoded, ImageCache
 from editjudge.media.image import name_of
 from editjudge.rubrics.contract import Remark
-from editjudge.run.regions import MEASURED, Region, RegionMissing, cut_out
+from editjudge.run.regions import MEASURED, PartMissing, PicturePart, cut_out
 from editjudge.store.claims import Claims
 from editjudge.store.sink import Sink
 from editjudge.store.store import Item
@@ -137,7 +137,7 @@ async def judged(judge: Judge, work: Work, pictures: ImageCache, load: Load | No
         source = work.edit.picture(role)
         if source is None:
             raise ImageError(f"{work.edit.id} has no {role}")
-        if region := Region.of(role):
+        if region := PicturePart.of(role):
             picture = await pictures.data(source, work.digests[role])
             first = work.edit.input if region.name in MEASURED else None
             before = None if first is None else await pictures.data(first)
@@ -150,7 +150,7 @@ async def judged(judge: Judge, work: Work, pictures: ImageCache, load: Load | No
 
     try:
         return await judge.judge(work, load or prepared)
-    except RegionMissing as error:
+    except PartMissing as error:
         return work.judgement("missing_input", reasons=(Remark("missing_input", str(error)),))
     except ImageError as error:
         return work.judgement("bad_image", reasons=(Remark("bad_image", str(error)),))

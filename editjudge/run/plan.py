@@ -31,7 +31,7 @@ from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout
 from editjudge.rubrics.sets import stages
 from editjudge.run.feed import claim_tasks, item_of, unexpected
-from editjudge.run.regions import MEASURED, Region, RegionMissing
+from editjudge.run.regions import MEASURED, PartMissing, PicturePart
 from editjudge.run.regions import VERSION as REGION_VERSION
 from editjudge.run.summary import RunTally
 from editjudge.store.claims import Claims
@@ -226,7 +226,7 @@ def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Lo
         problem = _pictures(edit, roles[:needed], look, shown)
         _pictures(edit, roles[needed:], look, shown)  # the rubric does not show these: broken, they are not there
         for role in roles[:needed]:
-            if role in shown and (region := Region.of(role)):
+            if role in shown and (region := PicturePart.of(role)):
                 missing = _cut(edit, region, role, look, shown, parts)
                 problem = problem or missing
     shown = {role: known for role, known in shown.items() if known.info or role in roles[:needed]}
@@ -239,7 +239,7 @@ def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Lo
 
 
 def _cut(
-    edit: Edit, region: Region, role: str, look: Look, shown: dict[str, KnownImage], parts: dict[str, str]
+    edit: Edit, region: PicturePart, role: str, look: Look, shown: dict[str, KnownImage], parts: dict[str, str]
 ) -> tuple[Status, Remark] | None:
     """Puts the part of a picture in the place of the whole, and says in words which part it is."""
     known = shown[role]
@@ -253,7 +253,7 @@ def _cut(
         return problem
     try:
         left, top, right, bottom = region.box(edit, *known.info.shown)
-    except RegionMissing as error:
+    except PartMissing as error:
         return "missing_input", Remark("missing_input", str(error))
     width, height = right - left, bottom - top
     shown[role] = KnownImage(known.digest, ImageInfo("png", width, height, 3 * width * height))

@@ -30,32 +30,32 @@ _MARGIN = 0.1
 _FIELDS = (("x", "y", "width", "height"), ("x", "y", "w", "h"))
 
 
-class RegionMissing(ImageError):
+class PartMissing(ImageError):
     """There is no such part of a picture."""
 
 
 @dataclass(frozen=True)
-class Region:
+class PicturePart:
     """The part of a picture that a rubric names."""
 
     picture: str
     name: str
 
     @classmethod
-    def of(cls, shown: str) -> Region | None:
+    def of(cls, shown: str) -> PicturePart | None:
         """None where the whole picture is shown."""
         picture, mark, name = shown.partition("@")
         return cls(picture, name) if mark else None
 
     def box(self, edit: Edit, width: int, height: int) -> Box:
-        """In pixels of the picture as it is shown. Raises `RegionMissing` where the edit has no such box."""
+        """In pixels of the picture as it is shown. Raises `PartMissing` where the edit has no such box."""
         value = edit.value(self.name)
         if isinstance(value, str):
             with suppress(ValueError, RecursionError):
                 value = json.loads(value)
         numbers = _numbers(value)
         if numbers is None:
-            raise RegionMissing(
+            raise PartMissing(
                 f"{edit.id}: {self.picture}@{self.name}: found {value!r:.80}, expected a box: left, top, right, bottom"
             )
         if all(0 <= number <= 1 for number in numbers):
@@ -64,7 +64,7 @@ class Region:
         box = max(0, left), max(0, top), min(width, right), min(height, bottom)
         if box[0] >= box[2] or box[1] >= box[3]:
             what = f"the box {value!r:.80} holds nothing of {width} x {height} pixels"
-            raise RegionMissing(f"{edit.id}: {self.picture}@{self.name}: {what}")
+            raise PartMissing(f"{edit.id}: {self.picture}@{self.name}: {what}")
         return box
 
 
@@ -86,7 +86,7 @@ def _are_numbers(value: Any) -> bool:
     )
 
 
-def cut_out(region: Region, edit: Edit, picture: bytes, before: bytes | None, limits: ImageLimits) -> Encoded:
+def cut_out(region: PicturePart, edit: Edit, picture: bytes, before: bytes | None, limits: ImageLimits) -> Encoded:
     """The part of a picture, prepared for a judge; `before` is the input, where the region is what changed."""
     name = f"{region.picture}@{region.name}"
     if region.name == "change_map":
@@ -109,7 +109,7 @@ def _changed_box(edited: bytes, before: bytes | None, name: str) -> Box:
     _need_measures(before, name)
     box = changed_region(before or b"", edited)
     if box is None:
-        raise RegionMissing(f"{name}: no part of the picture differs from the input")
+        raise PartMissing(f"{name}: no part of the picture differs from the input")
     margin = round(_MARGIN * max(box[2] - box[0], box[3] - box[1]))
     info = probe(edited, name=name)
     width, height = info.shown
@@ -123,7 +123,7 @@ def _change_map(edited: bytes, before: bytes | None, name: str) -> bytes:
     _need_measures(before, name)
     pictures = evidence_pictures(before or b"", edited)
     if "change" not in pictures:
-        raise RegionMissing(f"{name}: the pictures are too small to be measured")
+        raise PartMissing(f"{name}: the pictures are too small to be measured")
     return pictures["change"]
 
 
@@ -131,6 +131,6 @@ def _need_measures(before: bytes | None, name: str) -> None:
     from editjudge.measured import missing
 
     if before is None:
-        raise RegionMissing(f"{name}: there is no input to compare it with")
+        raise PartMissing(f"{name}: there is no input to compare it with")
     if lacking := missing():
         raise UsageError(f"{name} needs an extra ({', '.join(lacking)}): pip install 'editjudge[measured]'")

@@ -264,6 +264,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "members": without(members=()),
         "computed_by": without(computed_by="metrics"),
         "system": without(system="You judge pictures."),
+        "reason": without(reason="after", template=None, consistency=None, answer=AnswerFormat()),
     },
     Factor: {
         "key": without(factors=(dataclasses.replace(RUBRIC.factors[0], key="union"),), consistency=None),

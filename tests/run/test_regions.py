@@ -17,7 +17,7 @@ from PIL import Image
 from editjudge.edit import Edit
 from editjudge.rubrics.files import parse
 from editjudge.rubrics.prompt import ask
-from editjudge.run.regions import Region, RegionMissing
+from editjudge.run.regions import PartMissing, PicturePart
 
 from .made import canned, run, write_manifest
 
@@ -99,11 +99,11 @@ def test_what_is_no_box_of_the_picture_is_a_missing_input(box: Any, tmp_path: Pa
 
 
 def test_what_lies_outside_the_picture_is_cut_off() -> None:
-    region = Region.of("edited@box")
+    region = PicturePart.of("edited@box")
     assert region
     assert region.box(Edit("e", metadata={"box": [-5, 90, 20, 120]}), 96, 96) == (0, 90, 20, 96)
     assert region.box(Edit("e", metadata={"box": "[0, 0, 1, 0.5]"}), 96, 96) == (0, 0, 96, 48)
-    with pytest.raises(RegionMissing, match="e: edited@box: found None"):
+    with pytest.raises(PartMissing, match="e: edited@box: found None"):
         region.box(Edit("e"), 96, 96)
 
 
