@@ -166,7 +166,7 @@ def load(
     legal_scores = {factor: legal for factor, scale in scales.items() if (legal := _legal(scale))}
     return RunData(
         run,
-        stacked([scores, _as_factors(list(scorer.scores()), scores)]) if scorer else scores,
+        stacked([scores, _as_factors(list(scorer.scores()), gathered.first, by)]) if scorer else scores,
         legal_scores | {one.name: one.term.ends for one in formulas if one.term.ends},
         factors,
         gathered.statuses,
@@ -183,19 +183,18 @@ def load(
     )
 
 
-def _as_factors(found: Sequence[SetScore], scores: Scores) -> Scores:
+def _as_factors(found: Sequence[SetScore], edits: Mapping[str, Mapping[str, Any]], by: Sequence[str]) -> Scores:
     """Set scores as rows, with the edit's own model, group and slices."""
-    first = np.full(len(scores.item.labels), len(scores))
-    np.minimum.at(first, scores.item.codes, np.arange(len(scores)))
-    place = {label: int(first[code]) for code, label in enumerate(scores.item.labels) if first[code] < len(scores)}
-    found = [one for one in found if one.item in place]
-    row = scores.take(np.array([place[one.item] for one in found], np.int64))
-    judge = Column.of(one.judge for one in found)
-    none = Column.constant("", len(found))
+    rows = [edits[one.item] for one in found]
+    groups = [str(row["group"] or row["item"]) for row in rows]
+    judges = Column.of(one.judge for one in found)
+    slices: dict[str, Any] = {name: [row[name] for row in rows] for name in (*OWN, *by)}
     return Scores.of(
-        row.item, Column.of(one.name for one in found), [one.value for one in found],
-        judge=judge, status=[one.reason for one in found], model=row.model, group=row.group, pair=row.pair,
-        repeat=[one.repeat for one in found], slices={**row.slices, "rubric": none, SPEC: judge},
+        [one.item for one in found], [one.name for one in found], [one.value for one in found],
+        judge=judges, status=[one.reason for one in found], model=[row["model"] or "" for row in rows], group=groups,
+        pair=[f"{group}\x1f{row['instruction']}" for group, row in zip(groups, rows, strict=True)],
+        repeat=[one.repeat for one in found],
+        slices=slices | {"rubric": Column.constant("", len(found)), SPEC: judges},
     )  # fmt: skip
 
 
@@ -269,6 +268,8 @@ class _Gathered:
     keys: set[str] = field(default_factory=set)
     metadata: set[str] = field(default_factory=set)
     scorer: SetScorer | None = None
+    first: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Where scores of sets are wanted: of each edit a row, for its model, group and columns."""
 
     def through(
         self, rows: Iterator[dict[str, Any]], words: Mapping[str, str], by: Sequence[str]
@@ -279,6 +280,7 @@ class _Gathered:
                 self.statuses[row["judge"], row["rubric"], row["model"] or "", row["status"]] += 1
                 if self.scorer:
                     self.scorer.add(row)
+                    self.first.setdefault(row["item"], _row(row, words, by))
                 if row["status"] == PENDING:
                     continue
                 self.keys.add(row["key"])
@@ -345,6 +347,8 @@ def _rubrics(
         if hash_ not in kept:
             continue
         content = kept[hash_]["content"]["factors"]
+        # Words have no mean: they are counted where pairs are, or become numbers in a set's formula.
+        content = [factor for factor in content if not factor["scale"].get("choices")]
         factors[name] = tuple(factor["key"] for factor in content)
         for factor in content:
             scales.setdefault(factor["key"], []).append(Scale.of(factor["scale"]))

@@ -156,17 +156,34 @@ def _check_text(rubric: Rubric, reply: str, *, strict: bool) -> Verdict | Failur
         if reading.reasons and isinstance(value, str) and not isinstance(value, OtherNumber):
             return _no_answer(text, f"the reply is more or other than {factor.scale.words}")
         return reading.verdict((), (), strict=strict)
+    if rubric.answer.form == "marked":
+        return _check_marked(reading, text, strict=strict)
     labels = {rubric.label(factor): factor for factor in rubric.factors}
+    headings = [factor.heading for factor in rubric.factors if factor.heading]
     try:
-        lines = read_lines(text, list(labels), rubric.answer.texts)
+        raw = [factor.label or factor.key for factor in rubric.factors]
+        lines = read_lines(text, raw, rubric.answer.texts, headings)
     except TooManyLines:
         return _invalid("too_complex", "the reply has more lines than any answer")
     if not lines.values:
         return _no_answer(text, f'no line begins with "{next(iter(labels))}:" or another label of the answer')
     violations = reading.take_lines(lines, labels)
-    if lines.prose:
+    if lines.prose and not headings:  # what stands below headings is prose that was asked for
         violations = (*violations, Remark("prose", "text stands around the lines that were asked for"))
     return reading.verdict(violations, (), strict=strict)
+
+
+def _check_marked(reading: _ReplyReading, text: str, *, strict: bool) -> Verdict | Failure:
+    """One of the choices, wherever it stands, and no other one; the words around it are its reason."""
+    (factor,) = reading.rubric.factors
+    marks = [choice for choice in factor.scale.choices if choice in text]
+    if not marks:
+        return _no_answer(text, f"the reply holds none of {factor.scale.words}")
+    if len(marks) > 1:
+        return _invalid("ambiguous", f"the reply holds {' and '.join(marks)}, and one was asked for")
+    reading.take_value(factor, marks[0])
+    reading.justifications[factor.key] = text.replace(CUT, "").replace(marks[0], "").strip()
+    return reading.verdict((), (), strict=strict)
 
 
 def _no_answer(text: str, why: str) -> Failure:
@@ -358,6 +375,9 @@ class _ReplyReading:
         elif leaf.kind == "reason" and leaf.factor:
             text = self._text(place, value, factor=leaf.factor.key)
             self._reason(leaf.factor, text)
+        elif leaf.kind == "other":
+            if not _is_kind(value, leaf.json_type):
+                self._wrong(place, f"a value of the kind {leaf.json_type}", value)
         elif leaf.kind == "text" and (text := self._text(place, value)) is not None:
             for factor in self.rubric.factors:
                 if not factor.reason_path and factor.key not in self.justifications:
@@ -476,6 +496,18 @@ class _ReplyReading:
     def _say(self, code: str, message: str, factor: str | None = None) -> None:
         if len(self.reasons) < MAX_REASONS:
             self.reasons.append(Remark(code, message, factor))
+
+
+def _is_kind(value: object, kind: str) -> bool:
+    number = isinstance(value, int | OtherNumber) and not isinstance(value, bool)
+    match kind:
+        case "integer":
+            return type(value) is int
+        case "number":
+            return number
+        case "boolean":
+            return isinstance(value, bool)
+    return isinstance(value, str) and not number
 
 
 def _score_code(value: object, *, decimals: bool) -> str:

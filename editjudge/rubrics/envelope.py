@@ -46,6 +46,8 @@ def _nested(
             document[key] = _nested(part, identifier, scores, justifications, why_not)
         elif part.kind == "score":
             document[key] = scores.get(part.factor.key)
+        elif part.kind == "other":
+            document[key] = None  # asked for, and not kept
         elif part.kind == "reason":
             document[key] = justifications.get(part.factor.key) or why_not.get(part.factor.key, "")
         else:
@@ -59,8 +61,10 @@ def as_lines(
 ) -> str:
     """An answer that is no JSON; a factor without a score has the reason in its place, in brackets."""
     values = {f.key: str(scores[f.key]) if f.key in scores else f"({why_not.get(f.key, '')})" for f in rubric.factors}
-    if rubric.answer.form == "token":
+    if rubric.answer.form in ("token", "marked"):
         return values[rubric.factors[0].key]
     reason = " ".join(dict.fromkeys(justifications.values()))
     texts = [f"{text}: {reason}" for text in rubric.answer.texts]
-    return "\n".join([*texts, *(f"{rubric.label(f)}: {values[f.key]}" for f in rubric.factors)])
+    lines = [f"{f.label or f.key}: {values[f.key]}" for f in rubric.factors]
+    headed = [f"{f.heading}:\n{line}" if f.heading else line for f, line in zip(rubric.factors, lines, strict=True)]
+    return "\n".join([*texts, *headed])

@@ -65,16 +65,19 @@ class TooManyLines(ValueError):
     """More lines than any answer has."""
 
 
-def read_lines(text: str, labels: Sequence[str], texts: Sequence[str]) -> LabelledLines:
-    """The labelled lines of a reply that is without its thoughts."""
-    found = LabelledLines()
+def read_lines(text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()) -> LabelledLines:
+    """The labelled lines of a reply that is without its thoughts; with headings each is named `Heading > Label`."""
+    found, heading = LabelledLines(), ""
     known = sorted({*labels, *texts}, key=len, reverse=True)
     open_text: list[str] | None = None
     for line in _split(text):
         if _FENCE.fullmatch(line):
             continue
+        if below := _labelled(line, headings):
+            heading, open_text = below[0], None
+            continue
         match = _labelled(line, known)
-        if match is None:
+        if match is None or (headings and not heading and match[0] in labels):
             if open_text is not None:
                 open_text[-1] += f"\n{line}"
             elif line.strip(" \t" + CUT):
@@ -84,7 +87,8 @@ def read_lines(text: str, labels: Sequence[str], texts: Sequence[str]) -> Labell
             open_text.append(match[1])
         else:
             open_text = None
-            found.values.setdefault(match[0], []).append(match[1])
+            name = f"{heading} > {match[0]}" if headings else match[0]
+            found.values.setdefault(name, []).append(match[1])
     return found
 
 

@@ -77,6 +77,8 @@ class Scale:
     """Words to choose from, none of which is a number."""
     abstain: tuple[str, ...] = field(default=(), metadata=_ADDED)
     """Words such as N/A that may stand in the place of a score, and leave the factor without one."""
+    boolean: bool = field(default=False, metadata=_ADDED)
+    """The values are 0 and 1, and JSON says them as false and true."""
 
     def __post_init__(self) -> None:
         if [bool(self.values), self.range is not None, bool(self.choices)].count(True) != 1:
@@ -92,6 +94,8 @@ class Scale:
             raise ValueError("direction: choices have none")
         if len({*self.abstain, *self.choices}) < len(self.abstain) + len(self.choices) or "" in self.abstain:
             raise ValueError("abstain: each word once, and none that is a choice")
+        if self.boolean and sorted(self.values) != [0, 1]:
+            raise ValueError("boolean: its values are 0 and 1")
         if self.range is not None:
             self._check_range(self.range)
         if stray := sorted(label for label in self.labels if not self.accepts(label)):
@@ -163,8 +167,10 @@ class Scale:
 
         A number that is no plain integer comes as it was written, so that 0.30000000000000001 is not 0.3.
         """
+        if self.boolean and type(value) is bool:
+            return int(value)
         if self.values:
-            return value if type(value) is int and value in self.values else None
+            return value if type(value) is int and value in self.values and not self.boolean else None
         if self.range is None or type(value) not in (int, float, OtherNumber) or len(str(value)) > _MAX_DIGITS:
             return None
         number = float(value)  # type: ignore[arg-type]  # one of the three types above
@@ -186,6 +192,8 @@ class Scale:
 
     @property
     def _words(self) -> str:
+        if self.boolean:
+            return "true or false"
         if self.choices:
             return " or ".join(", ".join(f'"{choice}"' for choice in self.choices).rsplit(", ", 1))
         better = "; lower is better" if self.direction == "down" else ""
@@ -205,6 +213,8 @@ class Scale:
         if self.abstain:
             words = {"type": "string", "enum": list(self.abstain)}
             return {"anyOf": [dataclasses.replace(self, abstain=()).json_schema(), words]}
+        if self.boolean:
+            return {"type": "boolean"}
         if self.choices:
             return {"type": "string", "enum": list(self.choices)}
         if self.values:
@@ -215,7 +225,8 @@ class Scale:
 
     def contract(self) -> dict[str, Any]:
         """What two factors are compared by."""
-        also = {"abstain": list(self.abstain)} if self.abstain else {}
+        also: dict[str, Any] = {"abstain": list(self.abstain)} if self.abstain else {}
+        also |= {"boolean": True} if self.boolean else {}
         if self.choices:
             return {"choices": list(self.choices)} | also
         if self.range is not None:
@@ -273,6 +284,8 @@ class Factor:
     anchors: tuple[Anchor, ...] = ()
     label: str = field(default="", metadata=_ADDED)
     """In an answer of lines, what stands before the colon, to the letter; the key where it is empty."""
+    heading: str = field(default="", metadata=_ADDED)
+    """In an answer of lines, the heading (`Heading:`) above its line, where one label stands below several of them."""
     path: str = field(default="", metadata=_ADDED)
     """In a nested answer, the keys that lead to the score, with dots between them; the key where it is empty."""
     reason_path: str = field(default="", metadata=_ADDED)
@@ -282,6 +295,9 @@ class Factor:
         for anchor in self.anchors:
             if stray := sorted(score for score in anchor.scores if not self.scale.accepts(score)):
                 raise ValueError(f"anchors for {stray}, which are not on the scale: {self.scale.words}")
+
+
+OTHER_KINDS = ("integer", "number", "boolean", "string")
 
 
 @dataclass(frozen=True)
@@ -294,15 +310,18 @@ class AnswerFormat:
     """The key that echoes the identifier of the question."""
     envelope: str = ""
     """The key under which the factors stand; empty where they stand at the top."""
-    form: Literal["entries", "scores", "list", "nested", "lines", "token"] = "entries"
+    form: Literal["entries", "scores", "list", "nested", "lines", "token", "marked"] = "entries"
     """In JSON: each factor as an object with score and reason (`entries`), as a bare score (`scores`), all of them as
     one list, or each where its `path` leads (`nested`). Without JSON: a line for each, `Label: 4` (`lines`), or the one
-    score as the whole reply (`token`)."""
+    score as the whole reply (`token`), or one of its choices, such as
+    `[[A>B]]`, anywhere in it (`marked`)."""
     score_key: str = "score"
     reason_key: str = "justification"
     """Inside an entry, the key of the reason; empty where no reason is given."""
     texts: tuple[str, ...] = ()
     """Free text beside the factors; the first one is the reason for every factor that has none of its own."""
+    others: tuple[str, ...] = field(default=(), metadata=_ADDED)
+    """In a nested answer, what is asked for and not scored: `confidence: number`, by path and JSON's kind of value."""
     words: tuple[int, int] | None = None
     """How many words a reason has, least and most."""
     reason: str = ""
@@ -317,6 +336,11 @@ class AnswerFormat:
             raise ValueError(f"form {self.form}: has neither id_key, envelope nor sections, which are of JSON")
         if self.form == "token" and self.texts:
             raise ValueError("form token: the score is the whole reply, so that there are no texts")
+        if self.others and self.form != "nested":
+            raise ValueError("others: only a nested answer has them")
+        for other in self.others:
+            if other.partition(": ")[2] not in OTHER_KINDS:
+                raise ValueError(f"others {other!r:.80}: expected PATH: KIND, the kind one of {', '.join(OTHER_KINDS)}")
         if self.form == "nested" and self.envelope:
             raise ValueError("form nested: paths begin at the top, so that there is no envelope")
         if self.words and not 0 <= self.words[0] <= self.words[1]:
@@ -324,7 +348,7 @@ class AnswerFormat:
 
     @property
     def is_json(self) -> bool:
-        return self.form not in ("lines", "token")
+        return self.form not in ("lines", "token", "marked")
 
 
 @dataclass(frozen=True)
@@ -439,6 +463,7 @@ class Rubric:
         beside = [*([self.answer.id_key] if self.answer.id_key else []), *self.answer.texts]
         if self.answer.form == "nested":
             beside += [path for f in self.factors for path in (f.path or f.key, f.reason_path) if path]
+            beside += [other.partition(":")[0] for other in self.answer.others]
         else:
             beside += [self.answer.envelope] if self.answer.envelope else [self.label(f) for f in self.factors]
         if len(set(beside)) < len(beside):
@@ -452,12 +477,19 @@ class Rubric:
 
     def label(self, factor: Factor) -> str:
         """What an answer calls a factor."""
-        return factor.label or factor.key if self.answer.form == "lines" else factor.key
+        if self.answer.form != "lines":
+            return factor.key
+        label = factor.label or factor.key
+        return f"{factor.heading} > {label}" if factor.heading else label
 
     def _check_form(self, names: list[str]) -> None:
         form = self.answer.form
-        if form == "token" and len(self.factors) > 1:
-            raise ValueError("form token: one reply is one score, so the rubric has one factor")
+        if form in ("token", "marked") and len(self.factors) > 1:
+            raise ValueError(f"form {form}: one reply is one score, so the rubric has one factor")
+        if form == "marked":
+            _check_marks(self.factors[0].scale.choices)
+        if len({bool(factor.heading) for factor in self.factors}) > 1:
+            raise ValueError("heading: all factors stand below one, or none does")
         if not self.answer.is_json and self.consistency:
             raise ValueError(f"form {form}: a list of differences needs sections, which are of JSON")
         if form == "lines" and (odd := [n for n in names if n != n.strip(" \t") or not n.isprintable() or ":" in n]):
@@ -536,6 +568,14 @@ class Rubric:
             "justification_words": list(self.answer.words) if self.answer.words else None,
             "sections": list(self.answer.sections),
         } | (also | ({"system": self.system} if self.system else {}))
+
+
+def _check_marks(choices: tuple[str, ...]) -> None:
+    """Marks can be told from the words around them, and from each other."""
+    if not choices or any(choice[:1].isalnum() or choice[-1:].isalnum() for choice in choices):
+        raise ValueError("form marked: its choices are marks such as [[A>B]], with no letter or digit at their ends")
+    if any(a in b for a in choices for b in choices if a != b):
+        raise ValueError("form marked: no choice is a part of another one")
 
 
 ASKING = tuple(f.name for f in dataclasses.fields(Rubric) if f.metadata.get("not_hashed"))

@@ -238,6 +238,8 @@ def _answer_format(rubric: Rubric, name: str | None) -> str:
     answer = rubric.answer
     shape = answer_shape(rubric, name)
     count = len(rubric.factors)
+    if answer.form == "marked":
+        return f"End your reply with one of these and no other: {answer_shape(rubric, None)[1:-1]}"
     if answer.form == "token":
         return f"Reply with {plain_words(rubric.factors[0])}, and nothing before or after it: no words, no marks."
     if answer.form == "lines":

@@ -14,8 +14,10 @@ from editjudge.rubrics.model import Factor, Rubric
 class AnswerLeaf:
     """What stands at the end of a path of a nested answer."""
 
-    kind: Literal["score", "reason", "text", "id"]
+    kind: Literal["score", "reason", "text", "id", "other"]
     factor: Factor | None = None
+    json_type: str = "string"
+    """Of what is not scored: JSON's kind of value."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -30,6 +32,8 @@ def answer_tree(rubric: Rubric) -> dict[str, Any]:
         score = [(factor.path or factor.key, AnswerLeaf("score", factor))]
         ends += reason + score if rubric.reason == "before" else score + reason
     ends += texts if rubric.reason == "after" else []
+    for path, _, json_type in (other.partition(": ") for other in answer.others):
+        ends.append((path, AnswerLeaf("other", json_type=json_type)))
     tree: dict[str, Any] = {}
     for path, leaf in ends:
         *parents, last = path.split(".")
@@ -47,6 +51,8 @@ def _tree_schema(rubric: Rubric, tree: dict[str, Any]) -> dict[str, Any]:
             properties[key] = _tree_schema(rubric, part)
         elif part.kind == "score":
             properties[key] = part.factor.scale.json_schema()
+        elif part.kind == "other":
+            properties[key] = {"type": part.json_type}
         else:
             described = {} if part.kind == "id" else {"description": reason_words(rubric)}
             properties[key] = {"type": "string"} | described
@@ -60,6 +66,8 @@ def _tree_shape(rubric: Rubric, tree: dict[str, Any], identifier: str | None) ->
             members.append([f"{_quoted(key)}: {{", *_joined(_tree_shape(rubric, part, identifier)), "}"])
         elif part.kind == "score":
             members.append([f"{_quoted(key)}: <{part.factor.scale.words}>"])
+        elif part.kind == "other":
+            members.append([f"{_quoted(key)}: <{part.json_type}>"])
         else:
             words = identifier if part.kind == "id" else f"<{reason_words(rubric)}>"
             members.append([f'{_quoted(key)}: "{words}"'])
@@ -95,7 +103,7 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
         return "\n".join(["{", *_joined(_tree_shape(rubric, answer_tree(rubric), identifier)), "}"])
     if answer.form == "lines":
         return _lines_shape(rubric)
-    if answer.form == "token":
+    if answer.form in ("token", "marked"):
         return f"<{plain_words(rubric.factors[0])}>"
     lines = ["{"]
     members: list[list[str]] = []
@@ -117,7 +125,9 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
 
 def _lines_shape(rubric: Rubric) -> str:
     texts = [f"{text}: <{reason_words(rubric)}>" for text in rubric.answer.texts]
-    scores = [f"{rubric.label(factor)}: <{plain_words(factor)}>" for factor in rubric.factors]
+    scores = [f"{factor.label or factor.key}: <{plain_words(factor)}>" for factor in rubric.factors]
+    headings = [f"{factor.heading}:\n" if factor.heading else "" for factor in rubric.factors]
+    scores = [heading + score for heading, score in zip(headings, scores, strict=True)]
     return "\n".join(scores + texts if rubric.reason == "after" else texts + scores)
 
 

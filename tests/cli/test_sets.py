@@ -149,3 +149,42 @@ def test_the_mean_over_edits_is_that_of_plain_python(store: Path) -> None:
     report = editjudge("report", "r", "--store", store, "--format", "json", "--json").json
     means = {cell["model"]: cell["mean"] for cell in report["aggregates"] if cell["factor"] == "overall"}
     assert means == {"m0": pytest.approx(math.sqrt(4 * 9)), "m1": pytest.approx((2 + 5) / 2)}
+
+
+LIMBS = """
+name: limbs
+rubrics:
+  - name: pose
+    template: {text: Compare the limbs.}
+    images: [input, edited]
+    factors: [{key: arm}, {key: leg}]
+    scale: {choices: [MATCH, MISMATCH, N/A]}
+    answer: {form: scores, envelope: pose}
+score:
+  matches: sum(pose.* == "MATCH")
+  compared: matches + sum(pose.* == "MISMATCH")
+  consistency: if(compared == 0, 0, matches / compared)
+"""
+
+
+def test_choices_about_one_output_become_numbers_in_a_formula_alone(ours: Path) -> None:
+    (ours / "limbs.yaml").write_text(LIMBS, "utf-8")
+    for name in ("in", "out1", "out2"):
+        (ours / f"{name}.png").write_bytes(picture(name))
+    edits = [{"id": n, "input": "in.png", "edited": f"{n}.png", "instruction": "bow"} for n in ("out1", "out2")]
+    poses = {"out1": {"arm": "MATCH", "leg": "MISMATCH"}, "out2": {"arm": "N/A", "leg": "N/A"}}
+    replies = [{"item": n, "rubric": "pose", "reply": json.dumps({"pose": pose})} for n, pose in poses.items()]
+    for name, rows in (("edits", edits), ("replies", replies)):
+        (ours / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    run = editjudge(
+        *("run", ours / "edits.jsonl", "--rubric", ours / "limbs.yaml", "--judge", f"replay:{ours / 'replies.jsonl'}"),
+        *("--store", ours / "s.db", "--name", "r", "--json"),
+    )
+    assert run.code == 0, run.err
+    scores = exported(ours / "s.db", ours / "out")
+    assert [scores[n]["consistency"] for n in poses] == [0.5, 0.0]
+    report = editjudge("report", "r", "--store", ours / "s.db", "--format", "json", "--json")
+    assert report.code == 0, report.err
+    assert report.json["factors"] == []
+    means = {cell["factor"]: cell["mean"] for cell in report.json["aggregates"]}
+    assert means["consistency"] == 0.25

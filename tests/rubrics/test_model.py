@@ -276,6 +276,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "excludes": factor_with(excludes=""),
         "anchors": factor_with(anchors=()),
         "label": factor_with(label="Unity"),
+        "heading": factor_with(heading="Unity"),
         "path": factor_with(path="unity.score"),
         "reason_path": factor_with(reason_path="unity.why"),
     },
@@ -286,6 +287,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "step": factor_with(scale=Scale(range=(0, 2), step=0.5)),
         "direction": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "all"}, direction="down")),
         "abstain": factor_with(scale=Scale((0, 1, 2), {0: "none", 2: "all"}, abstain=("N/A",))),
+        "boolean": without(factors=(Factor("unity", Scale((0, 1), boolean=True)),), consistency=None),
         "choices": without(
             factors=(Factor("unity", Scale(choices=("a", "b"))),),
             consistency=None,
@@ -302,6 +304,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "score_key": answer_with(score_key="rating"),
         "reason_key": answer_with(reason_key="reason"),
         "texts": answer_with(texts=("summary",)),
+        "others": without(answer=AnswerFormat(form="nested", others=("sure: number",)), consistency=None),
         "words": answer_with(words=(5, 10)),
         "reason": answer_with(reason="why"),
         "sections": answer_with(sections=("JSON",)),
