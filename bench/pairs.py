@@ -29,7 +29,7 @@ from editjudge.stats.pairwise import summarise
 
 Floats = NDArray[np.float64]
 STRENGTHS = np.array([0.9, 0.4, 0.0, 0.0, -1.3])
-TIE, SPREAD, SOURCES, DRAWS = 0.5, 0.5, 60, 300
+TIE, SPREAD, SOURCES, DRAWS = 0.5, 0.5, 60, 200
 
 
 def main() -> None:

@@ -1,16 +1,18 @@
 """Which of two edits is better, asked in both orders: verdicts, flips, win rates and strengths of models.
 
 A judge that is shown the same two outputs in both orders and names the better one by where it stands has said nothing
-about the outputs. So a verdict counts where both orders agree, and strengths come from a model of single answers in
-which a share of them goes to one place whatever is shown there (the position bias) and the others follow Davidson's
-extension of Bradley and Terry's model, with ties (Davidson, 1970).
+about the outputs. So a verdict counts where both orders agree, and strengths come from a model of single answers:
+Davidson's extension of Bradley and Terry's model, with ties (Davidson, 1970), and a bias for a place, of two kinds.
+Either a share of the answers goes to one place whatever is shown there, or a place adds log odds, which decide close
+pairs alone (Davidson and Beaver, 1977). Both have one parameter; the one under which the answers are more likely is
+taken, in each bootstrap draw anew, so that intervals allow for not knowing which it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,8 @@ from editjudge.stats.preference import (
     strength_limits,
 )
 from editjudge.stats.statistic import Interval, Statistic
+
+BiasModel = Literal["share", "odds"]
 
 COIN = 0.5
 """How often a judge that throws a coin in each order contradicts itself."""
@@ -112,6 +116,9 @@ class PairwiseSummary(Statistic):
     """Flips among pairs that neither order calls a tie; a coin in each order flips in half of them."""
     position: Share
     """By how much more often the first place is named than the second; 1 where it always is."""
+    position_model: BiasModel | None
+    """How the strengths allow for it: as a share of answers that go to one place, or as log odds of a place. None where
+    there is no fit, or one order alone."""
     both_orders: bool
     useless: str | None
     """Why the verdicts say nothing, where they do."""
@@ -163,7 +170,8 @@ def summarise(
     return PairwiseSummary(
         n=len(decisions), failed=int((~answered).sum()), decided=int((verdict[answered] < 2).sum()),
         ties=int((verdict == 2).sum()), half=int(half.sum()), flipped=int(flipped.sum()),
-        flips=flips, contradicted=contradicted, position=position, both_orders=both, useless=useless,
+        flips=flips, contradicted=contradicted, position=position, position_model=fit.bias, both_orders=both,
+        useless=useless,
         tie_rate_of_equals=fit.tie_rate, models=models, pairs=records, groups=fit.groups, notes=tuple(notes),
     )  # fmt: skip
 
@@ -242,6 +250,7 @@ class _Fit(NamedTuple):
     order: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]
     tie_rate: float | None
+    bias: BiasModel | None
 
 
 def _fitted(
@@ -267,10 +276,11 @@ def _fitted(
         why = f"no strengths: {useless}" if useless else "no pair of two models has a verdict"
         none = dict.fromkeys(names.labels, IntervalEnds(None, why))
         every = dict.fromkeys(names.labels, 1)
-        return _Fit(strength, none, every, dict.fromkeys(names.labels, ()), names.labels, (), None)
+        return _Fit(strength, none, every, dict.fromkeys(names.labels, ()), names.labels, (), None, None)
     toward = counts.toward(both)
     total = counts.total(toward)
     scales = connected_scales(np.where(total.wins + total.ties / 2 > 1e-9, 1.0, 0.0))
+    bias: BiasModel | None = None
     limits: dict[str, IntervalEnds] = {}
     scale: dict[str, int] = {}
     notes: dict[str, tuple[str, ...]] = {}
@@ -281,7 +291,8 @@ def _fitted(
     tie_rate = None
     for number, members in enumerate(scales, 1):
         alone = scale_notes(total.wins + total.ties / 2, members, scales, names.labels)
-        values, ends, differ, nu = _scale_strengths(counts, members, toward, draws, seed)
+        values, ends, differ, nu, kind = _scale_strengths(counts, members, toward, both, draws, seed)
+        bias = bias or kind
         apart[np.ix_(members, members)] = differ
         tie_rate = nu / (2 + nu) if nu is not None and tie_rate is None else tie_rate
         ranked = [members[i] for i in np.argsort(-values, kind="stable")]
@@ -292,7 +303,7 @@ def _fitted(
             scale[name], notes[name] = number, alone
         order += [names.labels[model] for model in ranked]
     together = _groups(order, apart, [names.labels.index(name) for name in order])
-    return _Fit(strength, limits, scale, notes, tuple(order), tuple(together), tie_rate)
+    return _Fit(strength, limits, scale, notes, tuple(order), tuple(together), tie_rate, bias)
 
 
 def _apart_by_verdicts(
@@ -333,7 +344,12 @@ class _Counts:
     """groups x models x models: answers for the row over the column; a pair in both orders counts as one game."""
     ties: Floats
     lean: Floats
+    """Answers for the first place less those for the second."""
     pairs: Floats
+    leans: Floats
+    """The same by models; each pair stands above the diagonal."""
+    cells: Floats
+    """groups x model shown first x model shown second x answer (first, second, tie)."""
 
     @classmethod
     def of(cls, a: Ints, b: Ints, answers: Ints, lean: Floats, groups: Column, m: int) -> _Counts:
@@ -345,8 +361,13 @@ class _Counts:
         tied = 1 - won - lost
         np.add.at(ties, (at, a, b), tied)
         np.add.at(ties, (at, b, a), tied)
+        leans = np.zeros((size, m, m))
+        np.add.at(leans, (at, np.minimum(a, b), np.maximum(a, b)), lean)
+        cells = np.zeros((size, m, m, 3))
+        np.add.at(cells, (at, a, b, answers[:, 0]), 1.0)
+        np.add.at(cells, (at, b, a, np.array([1, 0, 2])[answers[:, 1]]), 1.0)
         return cls(wins, ties, np.bincount(at, weights=lean, minlength=size).astype(float),
-                   np.bincount(at, minlength=size).astype(float))  # fmt: skip
+                   np.bincount(at, minlength=size).astype(float), leans, cells)  # fmt: skip
 
     def toward(self, both: bool) -> float:
         """Which place answers lean to: 1 the first, -1 the second, 0 where one order alone was asked.
@@ -358,6 +379,22 @@ class _Counts:
         share = self.lean.sum() / self.pairs.sum()
         error = np.sqrt(np.sum((self.lean - share * self.pairs) ** 2)) / self.pairs.sum()
         return -1.0 if share < -2 * error else 1.0
+
+    def of_models(self, members: Sequence[int]) -> _Counts:
+        some = np.ix_(range(len(self.lean)), members, members)
+        return _Counts(self.wins[some], self.ties[some], self.lean, self.pairs, self.leans[some], self.cells[some])
+
+    def fitted(self, toward: float, both: bool, drawn: Floats | None = None) -> tuple[_Davidson, NDArray[np.bool_]]:
+        """The fit to all, or to each draw; and where the bias is in log odds."""
+        w = np.ones((1, len(self.lean))) if drawn is None else drawn
+        shared = _davidson(self.total(toward, w))
+        if not both:
+            return shared, np.zeros(len(w), bool)
+        added = _davidson(self.total(0.0, w), w @ self.leans.sum(axis=(1, 2)))
+        cells = (w @ self.cells.reshape(len(self.lean), -1)).reshape(len(w), *self.cells.shape[1:])
+        share = np.clip(toward * (w @ self.lean) / (w @ self.pairs), 0.0, 1 - 1e-9)
+        by_odds = _likelihood(cells, added, np.zeros(len(w)), toward) > _likelihood(cells, shared, share, toward)
+        return _Davidson(*(_where(by_odds, x, y) for x, y in zip(added, shared, strict=True))), by_odds
 
     def total(self, toward: float, drawn: Floats | None = None) -> _Totals:
         w = np.ones((1, len(self.lean))) if drawn is None else drawn
@@ -373,33 +410,31 @@ class _Counts:
 
 
 def _scale_strengths(
-    counts: _Counts, members: Sequence[int], toward: float, draws: int, seed: int
-) -> tuple[Floats, list[IntervalEnds], NDArray[np.bool_], float | None]:
-    """Strengths about their mean, their limits, which two differ at 95 %, and the tie parameter."""
+    counts: _Counts, members: Sequence[int], toward: float, both: bool, draws: int, seed: int
+) -> tuple[Floats, list[IntervalEnds], NDArray[np.bool_], float | None, BiasModel | None]:
+    """Strengths about their mean, their limits, which two differ at 95 %, the tie parameter and the kind of bias."""
     m = len(members)
     if m == 1:
-        return np.zeros(1), [IntervalEnds(None, None)], np.zeros((1, 1), bool), None
-    inside = np.ix_(members, members)
-    some = np.ix_(range(len(counts.lean)), members, members)
-    part = _Counts(counts.wins[some], counts.ties[some], counts.lean, counts.pairs)
-    whole = counts.total(toward)
-    values, nu = _davidson(_Totals(*(x[inside][None] for x in (whole.wins, whole.ties, whole.games))))
+        return np.zeros(1), [IntervalEnds(None, None)], np.zeros((1, 1), bool), None, None
+    part = counts.of_models(members)
+    (values, nu, _), by_odds = part.fitted(toward, both)
+    kind: BiasModel | None = ("odds" if by_odds[0] else "share") if both else None
     played = int(np.sum((part.wins + part.ties).sum(axis=(1, 2)) > 0))
     none = np.zeros((m, m), bool)
     left = 1 - toward * counts.lean.sum() / counts.pairs.sum()
     if left < LEAST_LEFT:
         why = f"all but {left:.0%} of answers go by the place of an output"
-        return np.full(m, np.nan), [IntervalEnds(None, why)] * m, none, None
+        return np.full(m, np.nan), [IntervalEnds(None, why)] * m, none, None, None
     if played < FEWEST_GROUPS:
         why = f"games on {played} source images: an interval of strengths needs {FEWEST_GROUPS}"
-        return values[0], [IntervalEnds(None, why)] * m, none, float(nu[0])
+        return values[0], [IntervalEnds(None, why)] * m, none, float(nu[0]), kind
     drawn = np.empty((draws, m))
     row = 0
     for w in weights(len(counts.lean), draws, seed, block=400_000):
-        drawn[row : row + len(w)] = _davidson(part.total(toward, w.astype(float)))[0]
+        drawn[row : row + len(w)] = part.fitted(toward, both, w.astype(float))[0].strength
         row += len(w)
     ends = [strength_limits(drawn[:, i], played) for i in range(m)]
-    return values[0], ends, _apart(values[0], drawn, played), float(nu[0])
+    return values[0], ends, _apart(values[0], drawn, played), float(nu[0]), kind
 
 
 def _apart(values: Floats, drawn: Floats, groups: int) -> NDArray[np.bool_]:
@@ -436,38 +471,62 @@ def _groups(names: Sequence[str], apart: NDArray[np.bool_], at: Sequence[int]) -
     return [tuple(names[start:stop]) for start, stop in runs]
 
 
-def _davidson(total: _Totals) -> tuple[Floats, Floats]:
-    """Newton's method on all draws at once: strengths about their mean, and the tie parameter nu.
+class _Davidson(NamedTuple):
+    """One fit a row."""
 
-    The chances of i over j are exp(d/2), of j over i exp(-d/2), of a tie nu, with d the difference of strengths.
+    strength: Floats
+    """About their mean; infinite where there is no finite fit."""
+    nu: Floats
+    """What a tie weighs."""
+    first: Floats
+    """Log odds of the first place."""
+
+
+def _davidson(total: _Totals, lean: Floats | None = None) -> _Davidson:
+    """Newton's method on all draws at once.
+
+    The chances of i over j are exp(x/2), of j over i exp(-x/2), of a tie nu, with x the difference of strengths, plus
+    or minus the log odds of the first place, fitted where `lean` is given: each pair was shown in both orders.
     Strengths beyond `FARTHEST`, and those of draws without a finite fit, are infinite.
     """
-    games, m = total.games, total.games.shape[1]
+    games, m, n = total.games, total.games.shape[1], len(total.games)
     score = (total.wins + total.ties / 2).sum(axis=2)
     tied = total.ties.sum(axis=(1, 2)) / 2
     some_ties = tied > 1e-9
-    theta, log_nu = np.zeros(score.shape), np.where(some_ties, 0.0, -40.0)
-    eye = np.eye(m)
+    theta, log_nu, first = np.zeros((n, m)), np.where(some_ties, 0.0, -40.0), np.zeros(n)
+    eye, upper = np.eye(m), np.triu(np.ones((m, m)), 1)
     # Fixes the level that the games leave open.
     ridge = 1e-6
-    step = np.zeros((len(score), m + 1))
+    step = np.zeros((n, m + 2))
     for _ in range(80):
-        half_gap = np.clip((theta[:, :, None] - theta[:, None, :]) / 2, -30, 30)
-        up, down, nu = np.exp(half_gap), np.exp(-half_gap), np.exp(log_nu)[:, None, None]
-        win, tie = up / (up + down + nu), nu / (up + down + nu)
-        expected = win + tie / 2
-        variance, shared = games * (win + tie / 4 - expected**2), games * tie * (0.5 - expected)
-        slope = score - (games * expected).sum(axis=2) - ridge * theta
-        hessian = np.empty((len(score), m + 1, m + 1))
+        gap = theta[:, :, None] - theta[:, None, :]
+        nu = np.exp(log_nu)[:, None, None]
+        orders = [_chances(gap + sign * first[:, None, None], nu) for sign in (1, -1)]
+        (up, up_tie, up_variance, up_shared), (down, down_tie, down_variance, down_shared) = orders
+        expected, tie = (up + down) / 2, (up_tie + down_tie) / 2
+        variance, shared = games * (up_variance + down_variance) / 2, games * (up_shared + down_shared) / 2
+        slope = np.empty((n, m + 2))
+        slope[:, :m] = score - (games * expected).sum(axis=2) - ridge * theta
+        slope[:, m] = np.where(some_ties, tied - (games * tie).sum(axis=(1, 2)) / 2 - ridge * log_nu, 0.0)
+        hessian = np.zeros((n, m + 2, m + 2))
         hessian[:, :m, :m] = variance.sum(axis=2)[:, :, None] * eye - variance + ridge * eye
         hessian[:, :m, m] = hessian[:, m, :m] = np.where(some_ties[:, None], shared.sum(axis=2), 0.0)
-        spread = (games * tie * (1 - tie)).sum(axis=(1, 2)) / 2
-        hessian[:, m, m] = np.where(some_ties, spread + ridge, 1.0)
-        tie_slope = np.where(some_ties, tied - (games * tie).sum(axis=(1, 2)) / 2 - ridge * log_nu, 0.0)
-        step = np.linalg.solve(hessian, np.concatenate([slope, tie_slope[:, None]], axis=1)[:, :, None])[:, :, 0]
+        spread = games * (up_tie * (1 - up_tie) + down_tie * (1 - down_tie)) / 2
+        hessian[:, m, m] = np.where(some_ties, spread.sum(axis=(1, 2)) / 2 + ridge, 1.0)
+        if lean is None:
+            slope[:, m + 1], hessian[:, m + 1, m + 1] = 0.0, 1.0
+        else:
+            half = games * upper
+            slope[:, m + 1] = (lean - (half * (up - down)).sum(axis=(1, 2))) / 2 - ridge * first
+            hessian[:, m + 1, m + 1] = (half * (up_variance + down_variance)).sum(axis=(1, 2)) / 2 + ridge
+            crossed = (games * (up_variance - down_variance) / 2).sum(axis=2)
+            hessian[:, :m, m + 1] = hessian[:, m + 1, :m] = crossed
+            also = (half * (up_shared - down_shared)).sum(axis=(1, 2)) / 2
+            hessian[:, m, m + 1] = hessian[:, m + 1, m] = np.where(some_ties, also, 0.0)
         # A step of more than 2 log odds is where Newton overshoots on lopsided games.
-        step = np.clip(step, -2, 2)
+        step = np.clip(np.linalg.solve(hessian, slope[:, :, None])[:, :, 0], -2, 2)
         theta, log_nu = theta + step[:, :m], np.clip(log_nu + step[:, m], -40, 15)
+        first = np.clip(first + step[:, m + 1], -20, 20)
         if np.abs(step[:, :m]).max(initial=0.0) < 1e-8:
             break
     centred: Floats = theta - theta.mean(axis=1, keepdims=True)
@@ -475,7 +534,34 @@ def _davidson(total: _Totals) -> tuple[Floats, Floats]:
     lost = np.abs(centred).max(axis=1, initial=0.0) > FARTHEST
     lost |= np.abs(step[:, :m]).max(axis=1, initial=0.0) > 1e-3
     centred[lost] = np.where(centred[lost] >= 0, np.inf, -np.inf)
-    return centred, np.where(some_ties, np.exp(log_nu), 0.0)
+    return _Davidson(centred, np.where(some_ties, np.exp(log_nu), 0.0), first)
+
+
+def _chances(x: Floats, nu: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Expected points of i over j and of a tie, the variance of points, and their covariance with a tie."""
+    half = np.clip(x / 2, -30, 30)
+    up, down = np.exp(half), np.exp(-half)
+    win, tie = up / (up + down + nu), nu / (up + down + nu)
+    points = win + tie / 2
+    return points, tie, win + tie / 4 - points**2, tie * (0.5 - points)
+
+
+def _likelihood(cells: Floats, fit: _Davidson, share: Floats, toward: float) -> Floats:
+    """Of the answers in each draw; minus infinity where the fit is none."""
+    known = np.isfinite(fit.strength).all(axis=1)
+    strength = np.where(known[:, None], fit.strength, 0.0)
+    half = np.clip((strength[:, :, None] - strength[:, None, :] + fit.first[:, None, None]) / 2, -30, 30)
+    odds = np.stack([np.exp(half), np.exp(-half), np.broadcast_to(fit.nu[:, None, None], half.shape)], axis=-1)
+    favoured = np.array([1.0, 0.0, 0.0] if toward >= 0 else [0.0, 1.0, 0.0])
+    part = share[:, None, None, None]
+    chance = (1 - part) * odds / odds.sum(axis=-1, keepdims=True) + part * favoured
+    total: Floats = (cells * np.log(np.maximum(chance, 1e-12))).sum(axis=(1, 2, 3))
+    return np.where(known, total, -np.inf)
+
+
+def _where(mask: NDArray[np.bool_], x: Floats, y: Floats) -> Floats:
+    chosen: Floats = np.where(mask.reshape(-1, *(1,) * (x.ndim - 1)), x, y)
+    return chosen
 
 
 def _models(
