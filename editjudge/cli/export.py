@@ -79,10 +79,15 @@ def command(
             )
         if form == "inspect":
             written = _inspect(store, found, output)
-        elif form == "csv":
-            written = export_csv(store, found, output)
         else:
-            written = (export_parquet if form == "parquet" else export_jsonl)(store, found, output, replies)
+            from editjudge.run.contradicting import contradictions_of
+
+            counts = contradictions_of(store, found).counts
+            if form == "csv":
+                written = export_csv(store, found, output, counts)
+            else:
+                write = export_parquet if form == "parquet" else export_jsonl
+                written = write(store, found, output, replies, counts)
     tell(as_json, {"run": found.name, "written": [*map(str, written)]}, f"wrote {', '.join(map(str, written))}")
 
 

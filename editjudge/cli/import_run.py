@@ -32,14 +32,12 @@ def command(folder: Path, pictures: Path | None, store_place: str, as_json: bool
     number, and nothing is written. Importing again changes nothing. `serve` and `report` show pictures of an imported
     run only if they lie in its folder, or in the one that --pictures names, whatever the export says.
     """
-    from editjudge.run.contradicting import hold_against_evidence
     from editjudge.store.import_run import check_run, import_run
 
     with _already_there(store_place) or nullcontext() as store:
         about = check_run(folder, store)
     with open_store(store_place) as store:
         run, count = import_run(store, about, folder, pictures)
-        hold_against_evidence(store, run)
     document = {"run": run.name, "id": run.id, "judgements": count}
     tell(as_json, document, f"imported {run.name} ({run.id}): {count:,} judgements")
 

@@ -49,7 +49,15 @@ of_option = click.option(
 )
 
 
-def load_run(place: str, word: str, by: Sequence[str] = (), *, pairing: bool = False, of: Of = "scores") -> RunData:
+def load_run(
+    place: str,
+    word: str,
+    by: Sequence[str] = (),
+    *,
+    pairing: bool = False,
+    of: Of = "scores",
+    evidence: bool = False,
+) -> RunData:
     """A run of the store, or in a folder of shards."""
     need_statistics()
     from editjudge.report.run_data import load
@@ -61,7 +69,7 @@ def load_run(place: str, word: str, by: Sequence[str] = (), *, pairing: bool = F
                 f"run {safe(found.name)} asks which of two edits is better, and has no scores; `editjudge report` has "
                 "its win rates and strengths, `editjudge agree --preferences` holds it against people"
             )
-        return load(source, word, by, pairing=pairing, of=of)
+        return load(source, word, by, pairing=pairing, of=of, evidence=evidence)
 
 
 def load_pair_run(place: str, word: str) -> PairRun | None:

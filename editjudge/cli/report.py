@@ -65,7 +65,7 @@ def command(
     if pairs := load_pair_run(store_place, run):
         _report_pairs(pairs, output, form, by, as_json)
         return
-    judged = load_run(store_place, run, by, of=of)
+    judged = load_run(store_place, run, by, of=of, evidence=True)
     from editjudge.report.forms import rendered
     from editjudge.report.summary import document, measure, tables
 

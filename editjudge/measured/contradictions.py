@@ -111,8 +111,6 @@ _DONE = ("alignment", "completeness", "effect_score")
 """Those that claim that something was done."""
 FACTORS = frozenset({*(rule.factor for rule in _RULES), *_DONE, *(f for some in SPOILT.values() for f in some)})
 """Those that some rule speaks of."""
-RULES = 3
-"""Raised when the same verdict and evidence come to contradict each other in another way."""
 _LIKERT = Scale(tuple(range(1, 8)))
 _USUAL = {"effect_score": Scale((5, 3, 1)), "Contextual_Preservation": Scale((0, 1))}
 """Scales of the built-in rubrics, for verdicts that come without their own."""

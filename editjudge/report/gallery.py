@@ -11,8 +11,9 @@ import numpy as np
 
 from editjudge.judgement import DONE, unread
 from editjudge.report.run_data import RunData
+from editjudge.run.contradicting import contradicted_verdicts
 from editjudge.stats.columns import Floats
-from editjudge.store.contradictions import Held, most_contradicted, of_verdicts
+from editjudge.store.contradictions import Held
 from editjudge.store.store import PENDING, Item, Store
 
 CARDS = 8
@@ -38,7 +39,7 @@ class Gallery:
     of: int
 
 
-def choices(judged: RunData, store: Store) -> list[Gallery]:
+def choices(judged: RunData) -> list[Gallery]:
     """Those that have any; failures first, as everywhere."""
     scores = judged.scores
     level, spread, compared = _levels(judged)
@@ -47,12 +48,12 @@ def choices(judged: RunData, store: Store) -> list[Gallery]:
     title = "{}" if read else "{} scores, instruction not judged"
     failed = ~np.isin(scores.status.codes, [n for n, s in enumerate(scores.status.labels) if s in DONE])
     names = scores.item.labels
-    against, contradicted = most_contradicted(store, judged.run, CARDS)
+    against = judged.against_evidence.edits
     found = [
         Gallery("failed", "Failed", "Edits without a verdict of some judge or rubric, every kind of failure in turn.",
                _each_kind(judged, failed), len(np.unique(scores.item.codes[failed]))),
         Gallery("contradicted", "Contradicted by evidence", "Verdicts that say what the measured evidence of the same "
-               "pictures refutes, most contradictions first.", against, contradicted),
+               "pictures refutes, most contradictions first.", against[:CARDS], len(against)),
         Gallery("disputed", "Most disputed", "The widest spread of scores between judges or repeats on one factor.",
                _top(names, spread, 1e-9), int(np.sum(spread > 0))),
         Gallery("best", title.format("Best" if read else "Highest"), f"The highest mean of {of}, each on its own scale."
@@ -202,7 +203,7 @@ def sections(judged: RunData, store: Store, look: Look, galleries: Sequence[Gall
 def _card(judged: RunData, store: Store, look: Look, name: str, anchor: str) -> Card:
     item = next(store.items(judged.run, name), Item(name))
     rows = [row for row in store.judgements(judged.run, item=name) if row["status"] != PENDING]
-    refuted = of_verdicts(store, [row["key"] for row in rows])
+    refuted = contradicted_verdicts(store, judged.run, [name])
     shown = rows[:_VERDICTS]
     return Card(
         anchor,

@@ -40,7 +40,7 @@ def page(
     """A report of a run; `store` is read only for the edits that are shown. `unmatched` says which ratings belong to
     no factor of the run."""
     judged = means.judged
-    galleries = choices(judged, store)
+    galleries = choices(judged)
     coverage, *scores = tables(means, full=True)
     charts, omitted = _charts(means)
     if len(judged.scores.model.present()) > COMPARED:

@@ -18,9 +18,10 @@ from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.rubrics.formula import Formula
 from editjudge.rubrics.model import Scale
+from editjudge.run.contradicting import Contradictions, contradictions_of
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
-from editjudge.store.contradictions import Count, counts
+from editjudge.store.contradictions import Count
 from editjudge.store.set_scores import SetScore, SetScorer, scorer_of
 from editjudge.store.store import PENDING, RunRecord, Store
 
@@ -63,8 +64,8 @@ class RunData:
     provenance: Mapping[str, str]
     """How the scores came about: rubric hashes, what servers say they ran, how pictures were prepared, settings."""
     keys: frozenset[str]
-    contradictions: Sequence[Count] = ()
-    """How many verdicts could be held against measured evidence, and how many it contradicts."""
+    against_evidence: Contradictions = field(default_factory=Contradictions)
+    """What measured evidence says of the run's verdicts, where it was asked for."""
     falling: frozenset[str] = frozenset()
     """Factors whose lower scores are the better ones."""
     continuous: frozenset[str] = frozenset()
@@ -114,6 +115,11 @@ class RunData:
         """A factor as tables name it: an arrow where lower is better, which a note explains."""
         return f"{factor} {FALLS}" if factor in self.falling else factor
 
+    @property
+    def contradictions(self) -> Sequence[Count]:
+        """How many verdicts could be held against measured evidence, and how many it contradicts."""
+        return self.against_evidence.counts
+
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
         """Checked and contradicted verdicts, added up by these fields of a count."""
         sums: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -141,10 +147,21 @@ class RunData:
         return lines
 
 
+def _against_evidence(store: Store | Shards, run: RunRecord) -> Contradictions:
+    return contradictions_of(store, run) if isinstance(store, Store) else Contradictions(store.contradictions())
+
+
 def load(
-    store: Store | Shards, word: str, by: Sequence[str] = (), *, pairing: bool = False, of: Of = "scores"
+    store: Store | Shards,
+    word: str,
+    by: Sequence[str] = (),
+    *,
+    pairing: bool = False,
+    of: Of = "scores",
+    evidence: bool = False,
 ) -> RunData:
-    """The run of this name or id; `by` names metadata to slice by."""
+    """The run of this name or id; `by` names metadata to slice by. `evidence`: hold verdicts against it, which takes as
+    long as reading them."""
     run = store.find_run(word)
     words = {item.item: item.instruction for item in store.items(run)}
     factors, scales, computed = _rubrics(store, run)
@@ -172,7 +189,7 @@ def load(
         gathered.statuses,
         _provenance(run, gathered.seen),
         frozenset(gathered.keys),
-        counts(store, run) if isinstance(store, Store) else store.contradictions(),
+        _against_evidence(store, run) if evidence else Contradictions(),
         frozenset(factor for factor, scale in scales.items() if scale.direction == "down")
         | {one.name for one in formulas if one.direction == "down"},
         frozenset(factor for factor, scale in scales.items() if not scale.steps) | {one.name for one in formulas},

@@ -30,7 +30,6 @@ from editjudge.rubrics.files import SETS, load_one, load_set, resolve
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.batch import BatchEngine
-from editjudge.run.contradicting import hold_against_evidence
 from editjudge.run.cost import Costs
 from editjudge.run.engine import Ending, Engine, RunControl
 from editjudge.run.feed import judged
@@ -351,8 +350,6 @@ def conclude(
     store: RunPlace, run: RunRecord, rubrics: Sequence[Rubric], control: RunControl, tally: RunTally
 ) -> Outcome:
     """What a run came to, whichever engine did it."""
-    if isinstance(store, Store):  # and no folder of shards, which is held against nothing before it is imported
-        hold_against_evidence(store, run)
     rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
     # No mean is formed of choices.
     factors = {rubric.name: [] if rubric.chooses else [factor.key for factor in rubric.factors] for rubric in rubrics}

@@ -20,7 +20,6 @@ from editjudge.rubrics.model import Scale
 from editjudge.store.ratings import rubrics_alike
 from editjudge.store.schema import (
     as_json,
-    contradictions,
     escaped,
     items,
     judgements,
@@ -71,7 +70,6 @@ class EditSummary:
     """The lowest and the highest score of people, where it is on the scale of the column."""
     statuses: set[str] = field(default_factory=set)
     violations: dict[str, None] = field(default_factory=dict)
-    contradicted: bool = False
 
     def spread(self, columns: Iterable[FactorColumn]) -> float:
         """The widest disagreement of any factor among judges, repeats and people, as a share of its scale."""
@@ -187,9 +185,6 @@ def summaries(
             if column.lowest <= score <= column.highest:
                 low, high = edits[item].extremes.get(column.id, (score, score))
                 edits[item].extremes[column.id] = (min(low, score), max(high, score))
-    query = sa.select(tasks.c.item).select_from(contradictions.join(tasks, tasks.c.key == contradictions.c.key))
-    for (item,) in store._stream(query.where(tasks.c.run_id == run.id, tasks.c.item.in_(list(names)))):
-        edits[item].contradicted = True
     return edits
 
 
@@ -231,12 +226,6 @@ def violation_rows(store: Store, run: RunRecord, judge: str, code: str) -> Rows:
     entry = escaped(as_json({"code": code})[1:-1])  # quotes inside a string are escaped: this is a code alone
     query = sa.select(items.c.position).select_from(_JUDGED)
     return _rows(store, query.where(tasks.c.run_id == run.id, text.contains(entry, autoescape=True), *_of_judge(judge)))
-
-
-def contradicted_rows(store: Store, run: RunRecord) -> Rows:
-    """Positions of the edits of which measured evidence contradicts a verdict."""
-    held = contradictions.join(tasks, tasks.c.key == contradictions.c.key).join(items, _SAME_ITEM)
-    return _rows(store, sa.select(items.c.position).select_from(held).where(tasks.c.run_id == run.id))
 
 
 def search_rows(store: Store, run: RunRecord, words: str) -> Rows:

@@ -1,16 +1,15 @@
-"""Verdicts held against measured evidence: which can be, which were, and where they contradict it."""
+"""Verdicts and the measured evidence of the same pictures, side by side: what there is to be contradicted."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from editjudge.rubrics.model import Scale
-from editjudge.store.schema import checks, contradictions, items, judgements, tasks, upsert
+from editjudge.store.schema import items, judgements, tasks
 from editjudge.store.store import RunRecord, Store, _chunks
 
 EMBEDDED = "measured"
@@ -26,24 +25,21 @@ Held = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A verdict and the evidence of the same pictures."""
+class CheckedVerdict:
+    """A verdict, and the evidence of the same pictures."""
 
+    item: str
+    position: int
+    """Of the edit in its run."""
+    judge: str
+    rubric: str
+    model: str
     key: str
     scores: Mapping[str, float]
     justifications: Mapping[str, str]
-    evidence_key: str
     evidence: Mapping[str, Any]
-    scales: Mapping[str, Scale] = field(default_factory=dict)
+    scales: Mapping[str, Scale]
     """Of the rubric that was asked, by factor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    pair: Pair
-    rules: int
-    factors: Sequence[str]
-    found: Sequence[Held]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +61,10 @@ def runs_alike(store: Store, run: RunRecord) -> list[RunRecord]:
     return [run, *reversed(others)]
 
 
-def pairs(store: Store, run: RunRecord, rules: int) -> Iterator[Pair]:
-    """Verdicts of other judges that were not held against their evidence by these rules yet, each with it."""
+def verdicts_with_evidence(
+    store: Store, run: RunRecord, edits: Collection[str] | None = None
+) -> Iterator[CheckedVerdict]:
+    """Verdicts of other judges for which there is evidence, in the order of their tasks: of these edits, or of all."""
     scales = {
         hash_: {factor["key"]: Scale.of(factor["scale"]) for factor in kept["content"]["factors"]}
         for hash_, kept in store.rubrics().items()
@@ -74,96 +72,42 @@ def pairs(store: Store, run: RunRecord, rules: int) -> Iterator[Pair]:
     }
     fitting = list(scales)
     names = [name for name, hash_ in dict(run.spec.get("rubrics", {})).items() if hash_ in fitting]
-    sources = [one.id for one in runs_alike(store, run) if _has_evidence(store, one.id)]
-    if not sources or not names:
+    sources = [one.id for one in runs_alike(store, run)] if names else []
+    if edits is None:  # a look into each run, rather than one for each batch of its edits
+        sources = [one for one in sources if _has_evidence(store, one)]
+    if not sources:
         return
-    # Keys alone: of a run that is resumed nearly all were held already, and what they said need not be read.
+    columns = (tasks.c.item, items.c.position, tasks.c.judge, tasks.c.rubric, items.c.model, tasks.c.key)
     query = (
-        sa.select(tasks.c.item, tasks.c.key, checks.c.evidence)
-        .outerjoin(checks, sa.and_(checks.c.key == tasks.c.key, checks.c.rules == rules))
+        sa.select(*columns, tasks.c.position.label("place"))
+        .select_from(tasks.join(items, sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)))
         .where(tasks.c.run_id == run.id, tasks.c.judge != EMBEDDED, tasks.c.rubric.in_(names))
-        .order_by(tasks.c.position)
     )
-    for some in _chunks(store._stream(query), _BATCH):
+    if edits is None:
+        rows = store._stream(query.order_by(tasks.c.position))
+    else:  # sorted here: asked for this order, SQLite walks through the whole run in it
+        rows = iter(sorted(store._stream(query.where(tasks.c.item.in_(list(edits)))), key=lambda row: row.place))
+    for some in _chunks(rows, _BATCH):
         found = _evidence_keys(store, run.id, sources, fitting, {row.item for row in some})
-        new = {row.key: found[row.item] for row in some if found.get(row.item) not in (None, row.evidence)}
-        evidence = {key: row.evidence for key, row in _said(store, set(new.values()))}
-        given = store.scores(new)
-        for key, row in _said(store, set(new)):
-            if row.status == "ok":
-                verdict, proof = (given.get(key, {}), row.justifications or {}), (new[key], evidence[new[key]])
-                yield Pair(key, *verdict, *proof, scales[row.rubric_hash])
-
-
-def keep(store: Store, found: Iterable[Check]) -> int:
-    """Each in place of what the verdict was held against before. Answers how many contradictions there are."""
-    count = 0
-    for some in _chunks(found, _BATCH):
-        new = {check.pair.key: check for check in some}  # edits that are alike in all share a key
-        held = [
-            {"key": c.pair.key, "evidence": c.pair.evidence_key, "rules": c.rules, "factors": sorted(c.factors)}
-            for c in new.values()
-        ]
-        against = [
-            {"key": c.pair.key, "evidence": c.pair.evidence_key, "factor": factor, "says": says, "measured": measured}
-            for c in new.values()
-            for factor, says, measured in c.found
-        ]
-        store._transact(functools.partial(_replace, dialect=store._dialect, keys=list(new), held=held, against=against))
-        count += len(against)
-    return count
-
-
-def _replace(
-    connection: sa.Connection, dialect: str, keys: list[str], held: list[dict[str, Any]], against: list[dict[str, Any]]
-) -> None:
-    for table, rows in ((checks, held), (contradictions, against)):
-        connection.execute(sa.delete(table).where(table.c.key.in_(keys)))
-        if rows:  # not a plain insertion: on a server another run may hold the same verdicts at this moment
-            connection.execute(upsert(dialect, table), rows)
-
-
-def counts(store: Store, run: RunRecord) -> list[Count]:
-    """How many verdicts of a run could be checked, and how many are contradicted."""
-    by = (tasks.c.judge, tasks.c.rubric, items.c.model)
-    mine = tasks.outerjoin(items, sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item))
-    held = mine.join(checks, checks.c.key == tasks.c.key)
-    once = sa.select(contradictions.c.key, contradictions.c.factor).distinct().subquery()
-    against = mine.join(once, once.c.key == tasks.c.key)
-    checked: dict[tuple[str, str, str, str], int] = {}
-    query = sa.select(*by, checks.c.factors, sa.func.count()).select_from(held).group_by(*by, checks.c.factors)
-    for judge, rubric, model, factors, n in store._stream(query.where(tasks.c.run_id == run.id)):
-        for factor in factors:
-            place = (judge, rubric, model or "", factor)
-            checked[place] = checked.get(place, 0) + n
-    query = sa.select(*by, once.c.factor, sa.func.count()).select_from(against).group_by(*by, once.c.factor)
-    rows = store._stream(query.where(tasks.c.run_id == run.id))
-    found = {(judge, rubric, model or "", factor): n for judge, rubric, model, factor, n in rows}
-    return [Count(*place, n, found.get(place, 0)) for place, n in sorted(checked.items())]
-
-
-def most_contradicted(store: Store, run: RunRecord, most: int) -> tuple[list[str], int]:
-    """The edits with most contradictions, and how many have any."""
-    query = (
-        sa.select(tasks.c.item, sa.func.count(), sa.func.min(tasks.c.position))
-        .select_from(tasks.join(contradictions, contradictions.c.key == tasks.c.key))
-        .where(tasks.c.run_id == run.id)
-        .group_by(tasks.c.item)
-    )
-    some = sa.select(sa.func.count()).select_from(query.subquery())
-    ordered = query.order_by(sa.func.count().desc(), sa.func.min(tasks.c.position)).limit(most)
-    return [row[0] for row in store._stream(ordered)], int(next(store._stream(some))[0])
-
-
-def of_verdicts(store: Store, keys: Iterable[str]) -> dict[str, list[Held]]:
-    """What is kept against each verdict, in order of factor."""
-    found: dict[str, list[Held]] = {}
-    columns = [contradictions.c[name] for name in ("key", "factor", "says", "measured")]
-    for some in _chunks(keys, _BATCH):
-        query = sa.select(*columns).where(contradictions.c.key.in_(some)).order_by(*columns)
-        for key, *held in store._stream(query):
-            found.setdefault(key, []).append((held[0], held[1], held[2]))
-    return found
+        with_evidence = [row for row in some if row.item in found]
+        evidence = {key: row.evidence for key, row in _said(store, set(found.values()))}
+        keys = {row.key for row in with_evidence}
+        verdicts, given = dict(_said(store, keys)), store.scores(keys)
+        for row in with_evidence:
+            verdict = verdicts.get(row.key)
+            if verdict is not None and verdict.status == "ok" and verdict.rubric_hash in scales:
+                yield CheckedVerdict(
+                    row.item,
+                    row.position,
+                    row.judge,
+                    row.rubric,
+                    row.model or "",
+                    row.key,
+                    given.get(row.key, {}),
+                    verdict.justifications or {},
+                    evidence[found[row.item]],
+                    scales[verdict.rubric_hash],
+                )
 
 
 def _has_evidence(store: Store, run_id: int) -> bool:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,7 +16,8 @@ import editjudge
 from editjudge.errors import ManifestError
 from editjudge.files import replacing
 from editjudge.judgement import factor_values
-from editjudge.store import contradictions, schema
+from editjudge.store import schema
+from editjudge.store.contradictions import Count
 from editjudge.store.pairs import item_verdicts, pair_answers
 from editjudge.store.store import ROW_FIELDS, RunRecord, Store, kept_replies
 
@@ -37,7 +38,9 @@ COLUMNS = (
 """Of judgements.csv."""
 
 
-def export_jsonl(store: Store, run: RunRecord, folder: Path, replies: bool = False) -> list[Path]:
+def export_jsonl(
+    store: Store, run: RunRecord, folder: Path, replies: bool = False, contradictions: Sequence[Count] = ()
+) -> list[Path]:
     """judgements.jsonl, one line a task, those without a judgement as `pending`; items.jsonl, run.json and, if they
     are wanted, replies.jsonl."""
     write_lines(folder / "judgements.jsonl", store.judgements(run, fields=ROW_FIELDS))
@@ -47,7 +50,7 @@ def export_jsonl(store: Store, run: RunRecord, folder: Path, replies: bool = Fal
     else:
         (folder / "replies.jsonl").unlink(missing_ok=True)  # of an earlier export
     tables = ["judgements", "items", *(["replies"] if replies else [])]
-    return [*(folder / f"{name}.jsonl" for name in tables), _export_run(store, run, folder)]
+    return [*(folder / f"{name}.jsonl" for name in tables), _export_run(store, run, folder, contradictions)]
 
 
 def _items(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
@@ -68,7 +71,9 @@ def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
             file.write(json.dumps(row, allow_nan=False) + "\n")
 
 
-def export_parquet(store: Store, run: RunRecord, folder: Path, replies: bool = False) -> list[Path]:
+def export_parquet(
+    store: Store, run: RunRecord, folder: Path, replies: bool = False, contradictions: Sequence[Count] = ()
+) -> list[Path]:
     """The tables of `editjudge.store.shards`, in one pass and in batches; and run.json."""
     from editjudge.store.shards import ShardFolder
 
@@ -83,10 +88,10 @@ def export_parquet(store: Store, run: RunRecord, folder: Path, replies: bool = F
                 tables.add("scores", {**values, "factor": factor or None, **factor_values(values, factor)})
         for reply in kept_replies(store, run) if replies else ():
             tables.add("replies", reply)
-    return [*(folder / name for name in names), _export_run(store, run, folder)]
+    return [*(folder / name for name in names), _export_run(store, run, folder, contradictions)]
 
 
-def export_csv(store: Store, run: RunRecord, folder: Path) -> list[Path]:
+def export_csv(store: Store, run: RunRecord, folder: Path, contradictions: Sequence[Count] = ()) -> list[Path]:
     """judgements.csv, one row a judgement and factor, the score empty where there is none; and run.json."""
     factors = _Factors(store)
     with _whole(folder / "judgements.csv") as file:
@@ -98,10 +103,10 @@ def export_csv(store: Store, run: RunRecord, folder: Path) -> list[Path]:
                 of_factor = factor_values(values, factor)
                 of_factor["justification"] = of_factor["justification"] or of_factor["abstained"]
                 table.writerow([*shared, harmless(factor), *(harmless(of_factor[name]) for name in COLUMNS[9:])])
-    return [folder / "judgements.csv", _export_run(store, run, folder)]
+    return [folder / "judgements.csv", _export_run(store, run, folder, contradictions)]
 
 
-def _export_run(store: Store, run: RunRecord, folder: Path) -> Path:
+def _export_run(store: Store, run: RunRecord, folder: Path, contradictions: Sequence[Count]) -> Path:
     counts = [
         {"judge": judge, "rubric": rubric, "status": status, "count": count}
         for (judge, rubric, status), count in store.counts(run).items()
@@ -118,7 +123,7 @@ def _export_run(store: Store, run: RunRecord, folder: Path) -> Path:
         "spec_hash": run.spec_hash,
         "summary": run.summary,
         "counts": counts,
-        "contradictions": [dataclasses.asdict(count) for count in contradictions.counts(store, run)],
+        "contradictions": [dataclasses.asdict(count) for count in contradictions],
         "rubrics": {key: value for key, value in store.rubrics().items() if key in used},
         "exported_by": {"editjudge": editjudge.__version__, "schema": schema.version()},
     }

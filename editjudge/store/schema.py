@@ -284,25 +284,6 @@ ratings = sa.Table(
     sa.Column("choice", sa.Text),  # of a pair: a, b, tie or both_bad
 )
 
-checks = sa.Table(  # verdicts that were held against measured evidence
-    "checks",
-    metadata,
-    sa.Column("key", sa.Text, primary_key=True),  # of the verdict
-    sa.Column("evidence", sa.Text, nullable=False),  # the key of the judgement that has it
-    sa.Column("rules", sa.Integer, nullable=False),
-    sa.Column("factors", JsonText, nullable=False),  # those scored that some rule speaks of
-)
-
-contradictions = sa.Table(
-    "contradictions",
-    metadata,
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("factor", EscapedText, primary_key=True),
-    sa.Column("measured", EscapedText, primary_key=True),
-    sa.Column("says", EscapedText, nullable=False),
-    sa.Column("evidence", sa.Text, nullable=False),
-)
-
 batches = sa.Table(  # handed in to a provider, to be fetched later
     "batches",
     metadata,
@@ -413,8 +394,7 @@ def _add_ratings(connection: sa.Connection) -> None:
 
 
 def _add_contradictions(connection: sa.Connection) -> None:
-    checks.create(connection, checkfirst=True)
-    contradictions.create(connection, checkfirst=True)
+    """Tables that are no more: contradictions are found when somebody looks."""
 
 
 def _add_batches(connection: sa.Connection) -> None:
@@ -591,6 +571,11 @@ def _admit_preferences(connection: sa.Connection) -> None:
         add_columns(connection, table, "choice")
 
 
+def _drop_contradictions(connection: sa.Connection) -> None:
+    for table in ("checks", "contradictions"):
+        connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
+
+
 FactorValues = dict[str, dict[str, Any]]
 """Of one judgement: values by factor, by the fields that have some."""
 
@@ -697,6 +682,7 @@ MIGRATIONS: list[Callable[[sa.Connection], None]] = [
     _give_scores_a_table,
     _admit_choices_and_variants,
     _admit_preferences,
+    _drop_contradictions,
 ]
 """The first makes a store of version 2 out of one of version 1, and so on. What was released is never changed."""
 

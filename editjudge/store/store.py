@@ -303,7 +303,7 @@ class Store:
         def remove_some(connection: sa.Connection) -> int:
             if self._dialect == "postgresql":  # as in SQLite: nobody adds a task that shares a key meanwhile
                 connection.execute(sa.text("LOCK TABLE tasks IN SHARE ROW EXCLUSIVE MODE"))
-            for table in (replies, schema.checks, schema.contradictions, scores, judgements):
+            for table in (replies, scores, judgements):
                 connection.execute(sa.delete(table).where(table.c.key.in_(keys)))
             return connection.execute(sa.delete(tasks).where(some)).rowcount
 

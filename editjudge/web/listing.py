@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from editjudge.judgement import DONE, STATUSES
+from editjudge.run.contradicting import held_against_evidence
 from editjudge.store import browse
 from editjudge.store.browse import EditSummary, FactorColumn
 from editjudge.store.store import PENDING, Item, RunRecord, Store
@@ -93,11 +94,11 @@ class ListedEdit:
     spread: float
 
     @classmethod
-    def of(cls, item: Item, summary: EditSummary, columns: list[FactorColumn]) -> ListedEdit:
+    def of(cls, item: Item, summary: EditSummary, columns: list[FactorColumn], contradicted: bool) -> ListedEdit:
         values = [summary.scores.get(column.id) for column in columns]
         means = [math.fsum(scores) / len(scores) if scores else math.nan for scores in values]
         statuses = [status for status in ALL_STATUSES if status in summary.statuses]
-        return cls(item, means, statuses, [*summary.violations], summary.contradicted, summary.spread(columns))
+        return cls(item, means, statuses, [*summary.violations], contradicted, summary.spread(columns))
 
     @property
     def abstained(self) -> str:
@@ -173,8 +174,10 @@ class Browser:
             edits = self.items(run, order[first : first + PAGE])
         except Unread:
             total, ready = 0, False
-        summaries = browse.summaries(self._store, run, query.judge, [item.item for item in edits], columns)
-        rows = [ListedEdit.of(item, summaries[item.item], columns) for item in edits]
+        names = [item.item for item in edits]
+        summaries = browse.summaries(self._store, run, query.judge, names, columns)
+        contradicted = {verdict.item for verdict, held in held_against_evidence(self._store, run, names) if held}
+        rows = [ListedEdit.of(i, summaries[i.item], columns, i.item in contradicted) for i in edits]
         return Page(rows, columns, total, self._choices(run, query.judge, patience), ready)
 
     def neighbours(self, run: RunRecord, query: Query, item: str) -> Neighbours:
@@ -275,7 +278,9 @@ class Browser:
         return mask
 
     def _contradicted(self, run: RunRecord, patience: float) -> Array:
-        rows = lambda: browse.contradicted_rows(self._store, run)  # noqa: E731
+        def rows() -> Iterable[tuple[Any, ...]]:
+            return ((verdict.position,) for verdict, held in held_against_evidence(self._store, run) if held)
+
         return self._mask(run, ("contradicted",), rows, patience)
 
     def _filters(self, run: RunRecord, query: Query, patience: float) -> list[Array]:

@@ -12,8 +12,8 @@ from starlette.routing import BaseRoute, Route
 from editjudge.edit import PAIR_ROLES
 from editjudge.errors import ImageError, UsageError
 from editjudge.judgement import DONE
+from editjudge.run.contradicting import contradicted_verdicts
 from editjudge.store import browse
-from editjudge.store.contradictions import of_verdicts
 from editjudge.store.pairs import answers_about, pair_factors, ranking_factor
 from editjudge.store.store import Item, RunRecord
 from editjudge.web import pictures as frames
@@ -164,7 +164,7 @@ class _Pages:
     def _said(self, run: RunRecord, item: Item) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
         """Every task of an edit with what is kept of it; and each rubric with its question."""
         tasks = browse.tasks_of(self._store, run, item.item)
-        against = of_verdicts(self._store, [task.key for task in tasks])
+        against = contradicted_verdicts(self._store, run, [item.item])
         kept = self._store.rubrics()
         voices, rubrics = [], {}
         for task in tasks:

@@ -16,7 +16,6 @@ from editjudge.judgement import Exchange, Judgement, Task
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
 from editjudge.run.job import Job
-from editjudge.store.contradictions import Check, Pair, keep
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Item, Store
 
@@ -78,7 +77,6 @@ def made(folder: Path, spec: Made | None = None) -> Path:
         found = [(task, said) for item in items for task, said in _judgements(item, rubrics, rng, spec)]
         store.add_tasks(run, [task for task, _ in found])
         store.write([judgement for _, judgement in found])
-        keep(store, _checks([judgement for _, judgement in found]))
         rated = [i.item for i in items[: min(len(items), 60)]]
         add_ratings(store, [(item, who, "alignment", float(1 + (n * 3 + len(who)) % 7))
                             for n, item in enumerate(rated) for who in ("ann", "bo", "cem")])  # fmt: skip
@@ -123,14 +121,6 @@ def _judgements(item: Item, rubrics: Any, rng: random.Random, spec: Made) -> Ite
                     keys, spec.instruction or "The walls changed as asked; grass and sky stay, upper right."
                 )
                 exchange = Exchange("{}", "ok", model="painter-2026-10" if judge == JUDGES[0] else None)
+                if judge == "measured":
+                    said["evidence"] = {"measures": {"change.visible outside": {"value": 0.34}}}
                 yield task, Judgement(status="ok", scores=scores, justifications=why, exchanges=(exchange,), **said)
-
-
-def _checks(found: list[Judgement]) -> Iterator[Check]:
-    for said in found:
-        if said.judge != "measured" and said.scores and said.rubric == "preservation":
-            high = said.scores["unchanged_regions"] >= 6
-            held = [
-                ("unchanged_regions", "nothing outside the edit changed", "34% of the picture outside the region did")
-            ]
-            yield Check(Pair(said.key, said.scores, {}, "e", {}), 1, ["unchanged_regions"], held if high else [])

@@ -26,7 +26,7 @@ def ranked(folder: Path, rows: Sequence[tuple[str, str, float | None]], judge: s
     with Store.open(folder / "s.db") as store:
         run = store.open_run("r", {"judges": [judge]})
         judged = RunData(run, columns, dict.fromkeys(factors, SCALE), {}, {}, {}, frozenset())
-        return {choice.name: choice for choice in choices(judged, store)}
+        return {choice.name: choice for choice in choices(judged)}
 
 
 def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(tmp_path: Path) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from editjudge.measured.contradictions import RULES
-from editjudge.run.contradicting import hold_against_evidence
+from editjudge.run.contradicting import contradicted_verdicts, contradictions_of
 from editjudge.run.job import Job, RunOptions, execute
-from editjudge.store.contradictions import counts, of_verdicts, pairs
+from editjudge.store.contradictions import Count
 from editjudge.store.store import Store
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
@@ -54,7 +56,12 @@ def run(store: Store, path: Path, *judges: str, name: str = "r") -> Any:
 
 def found(store: Store, of: Any) -> list[tuple[str, str]]:
     keys = {row["key"]: row["item"] for row in store.judgements(of, fields=("key", "item"))}
-    return [(keys[key], factor) for key, held in of_verdicts(store, keys).items() for factor, *_ in held]
+    against = contradicted_verdicts(store, of, set(keys.values()))
+    return [(keys[key], factor) for key, held in against.items() for factor, *_ in held]
+
+
+def counts(store: Store, of: Any) -> Sequence[Count]:
+    return contradictions_of(store, of).counts
 
 
 def test_a_verdict_that_the_evidence_refutes_is_recorded_with_what_it_says(tmp_path: Path) -> None:
@@ -68,13 +75,13 @@ def test_a_verdict_that_the_evidence_refutes_is_recorded_with_what_it_says(tmp_p
         assert {judge} == {judge for judge, _ in told}
 
 
-def test_holding_twice_is_holding_once(tmp_path: Path) -> None:
+def test_looking_writes_nothing_and_finds_the_same_again(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         done = run(store, manifest(tmp_path), replies(tmp_path), "measured")
-        before = counts(store, done)
-        assert list(pairs(store, done, RULES)) == [] and hold_against_evidence(store, done) == 0
-        assert counts(store, done) == before
-        assert len(list(pairs(store, done, RULES + 1))) == 2, "other rules hold anew"
+        before = contradictions_of(store, done)
+        assert before.edits == ["all"]
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        assert contradictions_of(store, done) == before
 
 
 def test_evidence_of_another_run_over_the_same_pictures_counts_whichever_came_first(tmp_path: Path) -> None:
@@ -96,10 +103,19 @@ def test_evidence_of_other_pictures_does_not_count(tmp_path: Path) -> None:
         assert counts(store, run(store, path, replies(tmp_path), name="said")) == []
 
 
-def test_removing_a_run_removes_what_was_held_against_it(tmp_path: Path) -> None:
+def test_without_the_run_that_measured_there_is_nothing_to_contradict(tmp_path: Path) -> None:
+    path = manifest(tmp_path)
+    with Store.open(tmp_path / "s.db") as store:
+        done = run(store, path, replies(tmp_path), name="said")
+        store.remove_run(run(store, path, "measured", name="measured"))
+        assert counts(store, done) == []
+
+
+def test_evidence_that_makes_no_sense_checks_nothing(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         done = run(store, manifest(tmp_path), replies(tmp_path), "measured")
-        keys = [row["key"] for row in store.judgements(done, fields=("key",))]
-        assert of_verdicts(store, keys)
-        store.remove_run(done)
-        assert of_verdicts(store, keys) == {}
+    with closing(sqlite3.connect(tmp_path / "s.db")) as raw:
+        raw.execute("UPDATE judgements SET evidence = ? WHERE judge = 'measured'", ('{"measures": [1]}',))
+        raw.commit()
+    with Store.open(tmp_path / "s.db") as store:
+        assert counts(store, done) == []

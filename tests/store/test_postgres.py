@@ -16,7 +16,6 @@ from run.made import editjudge, edits, expected, start, stub
 
 from editjudge.errors import StoreError
 from editjudge.store import Store, schema
-from editjudge.store.contradictions import Check, Pair, keep
 from editjudge.store.ratings import add_ratings, read_ratings
 from editjudge.store.writer import Writer
 
@@ -87,32 +86,6 @@ def test_two_who_write_the_same_keys_in_another_order_both_succeed(place: str) -
     with Store.open(place, readonly=True) as store:
         assert len(store.done([key(n) for n in numbers])) == 60
         assert [len(store.replies(key(n))) for n in numbers] == [1] * 60
-
-
-def test_two_runs_that_hold_the_same_verdicts_against_their_evidence_both_succeed(place: str) -> None:
-    held = [
-        Check(Pair(key(n), {}, {}, key(0), {}), 1, ["alignment"], [("alignment", "changed", "the same")])
-        for n in range(50)
-    ]
-    Store.open(place).close()
-    errors: list[Exception] = []
-
-    def hold() -> None:
-        try:
-            with Store.open(place) as store:
-                for _ in range(10):
-                    keep(store, held)
-        except Exception as error:
-            errors.append(error)
-
-    runs = [threading.Thread(target=hold) for _ in range(3)]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    assert errors == []
-    with Store.open(place, readonly=True) as store:
-        assert [len(list(store._stream(sa.select(t)))) for t in (schema.checks, schema.contradictions)] == [50, 50]
 
 
 def test_a_run_is_not_removed_under_one_that_shares_its_answers(place: str) -> None:

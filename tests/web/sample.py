@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from editjudge.media.image import digest
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Factor, Rubric
-from editjudge.store.contradictions import Check, Pair, keep
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Item, Store
 
@@ -97,9 +97,11 @@ def made(folder: Path) -> Path:
                 statuses[judgement.status] = statuses.get(judgement.status, 0) + 1
             store.mark(run, "finished", {"statuses": statuses})
         against = next(j for _, j in found if j.status == "ok" and j.rubric == "preservation")
-        pair = Pair(against.key, against.scores or {}, {}, "0" * 64, {})
-        held = ("unchanged_regions", "nothing outside the edit changed", "31% of the picture outside the region did")
-        keep(store, [Check(pair, 1, ["unchanged_regions"], [held])])
+        measured = dataclasses.replace(
+            against, key="0" * 64, judge="measured", evidence={"measures": {"change.visible outside": {"value": 0.31}}}
+        )
+        store.append(run, [Task(items[0].item, "preservation", "measured", 0, measured.key)])
+        store.write([measured])
         add_ratings(store, [(items[0].item, rater, "alignment", score) for rater, score in (("Ada", 6), ("Grace", 2))])
     return place
 
