@@ -28,7 +28,7 @@ JOIN_CODE = "[A-Za-z0-9_-]{24}"
 """What a rater's link ends in: `/rate/JOIN-CODE`."""
 _OPEN = re.compile(rf"{SIGN_IN}|/healthz|/static/.*|/rate/{JOIN_CODE}(/.*)?", re.DOTALL)
 """Paths that need no token: the form that takes it, whether the server lives, and links that are secrets themselves."""
-_SERVICE = re.compile(r"/(v1|d)/.*|/openapi\.json", re.DOTALL)
+_SERVICE = re.compile(r"/(v1|d)/.*|/openapi\.json|/metrics", re.DOTALL)
 _IN_PATH = re.compile(r"/t/([^/]+)(/.*)?", re.DOTALL)
 _MOST = {"/v1/": 512 * 2**20, "/d/": 512 * 2**20, SIGN_IN: 2**14, "": 2**20}
 """Bytes of a body, by the path's beginning: a batch of pictures, a token, or a form."""

@@ -36,6 +36,7 @@ from editjudge.run.plan import QuestionSettings, look_at, readable_pictures, wor
 from editjudge.store.claims import Claims
 from editjudge.store.store import Item, RunRecord
 from editjudge.store.writer import Writer
+from editjudge.web.audit import RewardAudit
 from editjudge.web.requests import Refused
 from editjudge.web.site import Site
 from editjudge.web.uploads import UploadFolder
@@ -44,6 +45,8 @@ T = TypeVar("T")
 
 _PLANNING = 0.5
 """Seconds beyond a deadline that a request waits for its keys and its run, so that they can be looked up later."""
+_SPANS = 8192
+"""Judgings of which it is remembered when they were made: more than any request has."""
 _TRIES = 6
 """Somebody waits: a judge that is down is unreachable after some ten seconds, where a run gives it minutes."""
 
@@ -124,6 +127,9 @@ class JudgingQueue:
         """Edits a second, lately."""
         self._judged_at = time.monotonic()
         self.budget = Budget(site.terms.budget)
+        self.audit = RewardAudit()
+        self.spans: dict[str, tuple[float, float]] = {}
+        """By key, when a judge was at work on it, of the latest."""
 
     # --- taking in ------------------------------------------------------------------------------------------
 
@@ -353,7 +359,12 @@ class JudgingQueue:
         try:
             judgement = await self._from_elsewhere(work)
             if judgement is None:
-                judgement = await keep(self._put, await judged(line.judge, work, self._pictures))
+                begun = time.monotonic()
+                answered = await judged(line.judge, work, self._pictures)
+                self.spans[work.task.key] = begun, time.monotonic()
+                if len(self.spans) > _SPANS:
+                    del self.spans[next(iter(self.spans))]
+                judgement = await keep(self._put, answered)
                 self._claimed.discard(work.task.key)  # given up with the commit
         except JudgeError as error:  # nobody was asked, so there is nothing to keep: the task stays to be judged
             line.down = True

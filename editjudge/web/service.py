@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 import editjudge
@@ -21,6 +23,7 @@ from editjudge.judges.registry import check_answers
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.run.cost import Costs
+from editjudge.web.audit import Suspicion, at_work, metrics
 from editjudge.web.dialects import DIALECTS, REWARD, Dialect, Sent, chosen, parse_pickle
 from editjudge.web.openapi import SCHEMA, document
 from editjudge.web.queue import JudgingQueue, RequestBatch, open_queue
@@ -34,6 +37,8 @@ def routes(site: Site) -> list[BaseRoute]:
     service = _Service(site)
     return [
         Route("/healthz", service.health, methods=["GET"]),
+        Route("/metrics", service.metrics, methods=["GET"]),
+        Route("/audit", service.audit, methods=["GET"]),
         Route("/openapi.json", service.describe, methods=["GET"]),
         Route("/v1/judge", _refusing(service.judge), methods=["POST"]),
         Route("/v1/reward", _refusing(service.reward), methods=["POST"]),
@@ -58,7 +63,7 @@ def _words(site: Site) -> list[str]:
 class _Service:
     def __init__(self, site: Site) -> None:
         terms = site.terms
-        self._terms, self._judge = terms, site.judge
+        self._terms, self._judge, self._site = terms, site.judge, site
         self._rubrics = {rubric.name: rubric for rubric in resolve(_words(site))}
         """All that may be asked, by name."""
         self._sets = {word: [r.name for r in resolve([word])] for word in _words(site)}
@@ -74,6 +79,32 @@ class _Service:
 
     async def describe(self, request: Request) -> Response:
         return JSONResponse(self._document)
+
+    async def metrics(self, request: Request) -> Response:
+        desk: JudgingQueue = request.app.state.desk
+        gauges = {
+            "editjudge_waiting_edits": ("Edits taken in and not judged yet.", float(desk.edits)),
+            "editjudge_held_bytes": ("Bytes of the requests that wait.", float(desk.held)),
+            "editjudge_spent_dollars": ("What judges cost since the server began.", desk.budget.spent),
+        }
+        return PlainTextResponse(metrics(desk.audit, gauges), media_type="text/plain; version=0.0.4")
+
+    async def audit(self, request: Request) -> Response:
+        audit = request.app.state.desk.audit
+        numbers = audit.numbers()
+        kept = self._terms.pictures is not None
+        page = self._site.page(
+            "audit.html",
+            count=len(audit.rewards),
+            failed=len(audit.rewards) - len(numbers),
+            share=audit.failed_share(),
+            mean=statistics.fmean(numbers) if numbers else None,
+            drift=audit.drift(),
+            low_variance=audit.low_variance,
+            statuses=sorted(audit.statuses.items()),
+            suspicious=[_with_pictures(one, kept=kept) for one in audit.suspicious()],
+        )
+        return HTMLResponse(page)
 
     async def schema(self, request: Request) -> Response:
         return Response(SCHEMA.read_bytes(), media_type="application/schema+json")
@@ -109,10 +140,21 @@ class _Service:
         self, request: Request, read: Callable[[Any], Any], accepted: Sequence[str] = TYPES
     ) -> tuple[Any, RequestBatch, list[dict[str, Any]]]:
         """The request as `read` understands its body, and the rewards of its edits in their order."""
-        asked, batch = await self._judged(request, read, accepted)
+        begun, audit = time.monotonic(), request.app.state.desk.audit
+        # A dialect is asked at /d/NAME/..., whatever path its client called.
+        protocol = request.url.path.split("/")[2] if request.url.path.startswith("/d/") else "v1"
+        try:
+            asked, batch = await self._judged(request, read, accepted)
+        except Refused as refused:
+            audit.refused[protocol, refused.status] += 1
+            raise
         rules = self._rules(asked)
         rewards = [rules.reward(number, batch) for number in range(len(asked.edits))]
         compare_groups(_groups(asked, batch), rewards, ranked=asked.ranking == "scores")
+        run, ended, spans = batch.parts[0].run, time.monotonic(), request.app.state.desk.spans
+        keys = (work.task.key for part in batch.parts for one in part.edits for work in one.works)
+        audit.note(protocol, rewards, run.id if run else None)
+        audit.note_request(protocol, ended - begun, at_work((spans[k] for k in keys if k in spans), begun, ended))
         return asked, batch, rewards
 
     def dialect_routes(self, dialect: Dialect) -> list[BaseRoute]:
@@ -219,6 +261,15 @@ def _groups(asked: Any, batch: RequestBatch) -> list[str | None]:
     contents = (f"{one.item.group}\n{one.edit.instruction}" for one in batch.parts[0].edits)
     shared = [hashlib.sha256(content.encode()).hexdigest()[:12] for content in contents]
     return [edit.group or name for edit, name in zip(asked.edits, shared, strict=True)]
+
+
+def _with_pictures(suspicion: Suspicion, *, kept: bool) -> dict[str, Any]:
+    """For the page: where the edit and its pictures are."""
+    one = suspicion.reward
+    at = None if one.run is None or one.stored_as is None else f"/runs/{one.run}"
+    item = quote(one.stored_as or "", safe="")
+    pictures = [(role, f"{at}/images/{role}/{item}") for role in ("input", "edited")] if at and kept else []
+    return {"reward": one, "why": suspicion.why, "page": at and f"{at}/edits/{item}", "pictures": pictures}
 
 
 def _provenance(batch: RequestBatch) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from jsonschema.validators import Draft202012Validator
 from web.served import Served, edit, serving
 
 # The one server error that can be asked for: `strict` answers 503.
-PATHS = {"/v1/judge", "/v1/reward", "/v1/reward/schema", "/healthz", "/openapi.json"}
+PATHS = {"/v1/judge", "/v1/reward", "/v1/reward/schema", "/metrics", "/healthz", "/openapi.json"}
 CONFIG = """
 [checks]
 not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", "503"]
