@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from editjudge.edit import Edit, ImageSource
+from editjudge.edit import Edit, ImageSource, named_pictures
 from editjudge.errors import UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges.messages import Parameters
@@ -39,6 +39,9 @@ def judge(
     mask: Image | None = None,
     referring_expression: str = "",
     id: str = "edit",  # noqa: A002  (the word of a manifest)
+    edit_type: str | None = None,
+    pictures: Mapping[str, Image | Sequence[Image]] | None = None,
+    texts: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Mapping[str, Judgement]:
     """Judge one edit: a judgement for each rubric, by its name. Nothing is stored.
@@ -51,17 +54,34 @@ def judge(
     temperature, seed, max_tokens, reasoning_effort, base_url, schema, strict, reasks, timeout, prices, and `extra` for
     what is passed to the server as it is. Safe inside a running event loop.
 
+    `pictures` (each one or a list) and `texts` are further columns of a manifest, by the names that a rubric shows them
+    by. Where a rubric is asked several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]` ...
+
     What failed is a judgement too, with its `status` and no scores. Raises `InputError` for a rubric, judge, key or
     option that is invalid, `WorldError` where the judge refuses the key or cannot be reached at all.
     """
     edit = Edit(
-        id, _source(input), _source(edited), instruction, _source(ground_truth), _source(mask), referring_expression
+        id,
+        _source(input),
+        _source(edited),
+        instruction,
+        _source(ground_truth),
+        _source(mask),
+        referring_expression,
+        edit_type=edit_type,
+        metadata=dict(texts or {}),
+        pictures=named_pictures({name: _sources(given) for name, given in (pictures or {}).items()}),
     )
     judge = judge or default_judge()
     settings = _options(options)
     asked = resolve(_words(rubrics) or default_rubrics([judge], settings))
     found = wait_for(judge_edit(edit, asked, judge, settings))
-    return {judgement.rubric: judgement for judgement in found}
+    of = {judgement.rubric: [j for j in found if j.rubric == judgement.rubric] for judgement in found}
+    return {
+        name if len(some) == 1 else f"{name}[{number}]": judgement
+        for name, some in of.items()
+        for number, judgement in enumerate(some)
+    }
 
 
 @dataclass(frozen=True)
@@ -218,6 +238,13 @@ def _rows(
 
 def _words(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _sources(given: Image | Sequence[Image]) -> ImageSource | list[ImageSource]:
+    if isinstance(given, str | bytes | os.PathLike):
+        source = _source(given)
+        return b"" if source is None else source
+    return [source for image in given if (source := _source(image)) is not None]
 
 
 def _source(image: Image | None) -> ImageSource | None:

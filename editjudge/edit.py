@@ -41,6 +41,17 @@ def column_of(name: str) -> str:
     return _NUMBERED.sub("", name.partition("@")[0])
 
 
+def named_pictures(given: Mapping[str, ImageSource | list[ImageSource]]) -> dict[str, ImageSource]:
+    """Pictures and lists of pictures by the names that an edit has them by."""
+    pictures: dict[str, ImageSource] = {}
+    for name, sources in given.items():
+        if isinstance(sources, list):
+            pictures |= {f"{name}[{number}]": source for number, source in enumerate(sources, 1)}
+        else:
+            pictures[name] = sources
+    return pictures
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """One edit: its pictures, its words, and whose it is."""

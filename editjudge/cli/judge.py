@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,6 +31,15 @@ FAILED = 3
 @click.option("--ground-truth", type=_FILE, help="The picture as a correct edit leaves it.")
 @click.option("--mask", type=_FILE, help="White where the edit belongs.")
 @click.option("--referring-expression", default="", help="Which object is meant.")
+@click.option(
+    "--picture",
+    "pictures",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="A further picture that a rubric shows; several of one name are a list.",
+)
+@click.option("--text", "texts", multiple=True, metavar="NAME=TEXT", help="A further text that a rubric shows.")
+@click.option("--edit-type", help="The kind of edit, which a rubric may be asked by.")
 @click.option("--id", "item", help="Identifier of the edit; the name of the edited picture without it.")
 @rubrics_option()
 @judge_option("judges", multiple=True)
@@ -44,6 +53,9 @@ def command(
     ground_truth: Path | None,
     mask: Path | None,
     referring_expression: str,
+    pictures: tuple[str, ...],
+    texts: tuple[str, ...],
+    edit_type: str | None,
     item: str | None,
     rubrics: tuple[str, ...],
     judges: tuple[str, ...],
@@ -55,30 +67,52 @@ def command(
 
     Exits with 3 where a judgement failed; a failure has no scores.
     """
-    from editjudge.edit import Edit
+    from editjudge.edit import Edit, ImageSource, named_pictures
     from editjudge.judgement import DONE, row
     from editjudge.judges.registry import default_rubrics
-    from editjudge.rubrics.files import SETS, resolve
+    from editjudge.rubrics.files import load_set, resolve
     from editjudge.run.job import judge_edit, wait_for
 
     chosen, *others = default_judge(judges)
     if others:
         raise UsageError("one judge at a time; `editjudge run` takes several")
-    edit = Edit(item or edited.stem, input_, edited, instruction, ground_truth, mask, referring_expression)
+    lists: dict[str, list[ImageSource]] = {}
+    for name, file in (named("--picture", text) for text in pictures):
+        lists.setdefault(name, []).append(Path(file))
+    edit = Edit(
+        item or edited.stem,
+        input_,
+        edited,
+        instruction,
+        ground_truth,
+        mask,
+        referring_expression,
+        edit_type=edit_type,
+        metadata=dict(named("--text", text) for text in texts),
+        pictures=named_pictures({name: some if some[1:] else some[0] for name, some in lists.items()}),
+    )
     rubrics = rubrics or default_rubrics([chosen], options)
     asked = resolve(rubrics)
     judgements = wait_for(judge_edit(edit, asked, chosen, options))
     if envelope:
-        for rubric, judgement in zip(asked, judgements, strict=True):
-            click.echo(_own_format(rubric, judgement, edit.id))
+        by_name = {rubric.name: rubric for rubric in asked}
+        for judgement in judgements:
+            click.echo(_own_format(by_name[judgement.rubric], judgement, edit.id))
     elif as_json:
         rows = [row(judgement, edit.id, edit.model, edit.group) for judgement in judgements]
-        alone = len(rubrics) == 1 and rubrics[0] not in SETS
+        alone = len(rubrics) == 1 and len(rows) == 1 and load_set(rubrics[0]) is None
         emit((rows[0] if alone else {}) | {"judgements": rows})
     else:
         for judgement in judgements:
             _tell(judgement)
     sys.exit(0 if all(judgement.status in DONE for judgement in judgements) else FAILED)
+
+
+def named(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise UsageError(f'{option} "{safe(text)}": expected NAME=VALUE')
+    return name, value
 
 
 def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
@@ -87,9 +121,10 @@ def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
     failed = "; ".join(f"{remark.code}: {remark.message}" for remark in judgement.reasons)
     why_not = {factor.key: judgement.abstained.get(factor.key, failed) for factor in rubric.factors}
     reasons = judgement.justifications or {}
+    answers: dict[str, Any] = {**(judgement.scores or {}), **(judgement.choices or {})}
     if not rubric.answer.is_json:
-        return safe(as_lines(rubric, judgement.scores or {}, reasons, why_not))
-    document = json.dumps(envelope(rubric, item, judgement.scores or {}, reasons, why_not), indent=2)
+        return safe(as_lines(rubric, answers, reasons, why_not))
+    document = json.dumps(envelope(rubric, item, answers, reasons, why_not), indent=2)
     *before, last = rubric.answer.sections or ("",)
     if not last:
         return document
@@ -99,7 +134,7 @@ def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
 
 def _tell(judgement: Judgement) -> None:
     click.echo(f"{judgement.rubric} by {safe(judgement.judge)}: {judgement.status}")
-    for key, score in (judgement.scores or {}).items():
+    for key, score in {**(judgement.scores or {}), **(judgement.choices or {})}.items():
         reason = (judgement.justifications or {}).get(key, "")
         click.echo(f"  {key}: {score}  {one_line(reason)}".rstrip())
     for key, why in judgement.abstained.items():

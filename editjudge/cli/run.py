@@ -220,8 +220,7 @@ def watched(job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptio
         edits = min(edits, job.limit)
     rubrics = job.load_rubrics()
     settings = job.question_settings(rubrics)
-    questions = sum(len(settings.orders_of(rubric)) for rubric in rubrics)
-    tasks = edits and edits * questions * len(job.judges) * job.repeats
+    tasks = edits and edits * settings.questions * len(job.judges)
     shown = watcher(tasks, quiet=quiet)
     manner = dataclasses.replace(manner, say=shown.say, observe=shown, control=lambda c: _on_interrupt(c, shown.say))
     try:

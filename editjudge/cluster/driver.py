@@ -23,6 +23,7 @@ from editjudge.cluster.worker import Order, Worker, identity
 from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judges.registry import open_judge
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.cost import Costs
 from editjudge.run.engine import RunControl
 from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, open_run, opened
@@ -42,6 +43,7 @@ async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], Run
     if manner.batch:
         raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
     rubrics = job.load_rubrics()
+    check_unconditional(rubrics, "a cluster asks the same questions of every edit", allowed=("samples",))
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
     identities = await _identities(job, manner, rubrics)
     job, store = dataclasses.replace(job), opened(store)  # without the edits that the check has read

@@ -64,7 +64,7 @@ class SplitSection:
     def __init__(self, store: Store, piece: Split, shape: QuestionSettings) -> None:
         self.store: Store | None = store
         self._store, self._first = store, piece.position
-        self._first_task = piece.position * len(shape.rubrics) * shape.repeats
+        self._first_task = piece.position * shape.questions
         self.load_digests, self.save_digests = store.load_digests, store.save_digests
         self.done, self.judgement, self.write = store.done, store.judgement, store.write
 
@@ -107,7 +107,7 @@ class SplitPart:
         return start + len(added)
 
     def add_tasks(self, run: int, added: Iterable[Task], start: int = 0) -> int:
-        first = self.piece.position * len(self.shape.rubrics) * self.shape.repeats
+        first = self.piece.position * self.shape.questions
         more = list(enumerate(added, first + start))
         self.tasks += more
         return start + len(more)

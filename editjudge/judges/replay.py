@@ -23,10 +23,11 @@ _ANY = ""
 
 
 class Replay:
-    """Repeats what a file of `{"item", "rubric", "reply", "repeat"?, "order"?}` lines recorded.
+    """Repeats what a file of `{"item", "rubric", "reply", "repeat"?, "order"?, "variant"?}` lines recorded.
 
     A further line for the same item, rubric, repeat and order is the next attempt. The order is that of a pair, `ab`
-    (as without one) or `ba`; a reply names the outputs as they were shown.
+    (as without one) or `ba`; a reply names the outputs as they were shown. The variant is the number of an element,
+    from 0, of a rubric that is asked for each of a list.
     """
 
     limits: ImageLimits | None = None
@@ -44,9 +45,10 @@ class Replay:
 
     async def judge(self, work: Work, load: Load) -> Judgement:
         by_order = self._replies.get((work.edit.id, work.task.rubric, work.task.repeat), {})
-        replies = by_order.get(work.order or _ANY) or by_order.get(_ANY if work.order == "ab" else "none")
+        replies = by_order.get(work.task.variant or _ANY) or by_order.get(_ANY if work.order == "ab" else "none")
         if not replies:
             shown = f", order {work.order}" if work.order else ""
+            shown = shown or (f", variant {work.task.variant}" if work.task.variant else "")
             message = f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}{shown}'
             reason = Remark("no_recorded_reply", message)
             return work.judgement("unreachable", reasons=(reason,))
@@ -82,4 +84,7 @@ def _reply(row: Any, where: str) -> tuple[_Place, str, str]:
     order = row.get("order") or _ANY
     if order not in (_ANY, *ORDERS):
         raise ManifestError(f'{where}: "order" must be ab or ba, found {order!r:.60}')
-    return (row["item"], row["rubric"], repeat), order, row["reply"]
+    variant = row.get("variant")
+    if variant is not None and (order or not isinstance(variant, str | int) or not str(variant).isdecimal()):
+        raise ManifestError(f'{where}: "variant" must be the number of an element, without an order: {variant!r:.60}')
+    return (row["item"], row["rubric"], repeat), order if variant is None else str(variant), row["reply"]

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from editjudge.canonical import json_hash
-from editjudge.errors import RubricError
+from editjudge.errors import RubricError, UsageError
 from editjudge.rubrics.formula import Formula, Member, formulas
 from editjudge.rubrics.model import ASKING, Rubric
 
@@ -90,6 +90,13 @@ def asking(rubric: Rubric) -> dict[str, Any]:
     """Of which edits, how often and after what a rubric is asked, as far as it says so."""
     defaults = Rubric.__dataclass_fields__
     return {name: value for name in ASKING if (value := getattr(rubric, name)) != defaults[name].default}
+
+
+def check_unconditional(rubrics: Sequence[Rubric], who: str, allowed: Sequence[str] = ()) -> None:
+    """Refuse what is asked on conditions, where every rubric is asked of every edit, once."""
+    for rubric in rubrics:
+        if conditions := [name for name in asking(rubric) if name not in allowed]:
+            raise UsageError(f"{rubric.name}: has `{conditions[0]}`, and {who}: use `editjudge run` on one machine")
 
 
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:

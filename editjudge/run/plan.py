@@ -70,6 +70,11 @@ class QuestionSettings:
         """The orders in which a rubric is asked: of one output there is one, without a name."""
         return self.orders if rubric.pairwise else ("",)
 
+    @property
+    def questions(self) -> int:
+        """How many each judge is asked about an edit, where no rubric is asked for each element of a list."""
+        return self.repeats * sum(rubric.samples * len(self.orders_of(rubric)) for rubric in self.rubrics)
+
     @functools.cached_property
     def stages(self) -> list[list[Rubric]]:
         """The rubrics in the order in which they can be asked: those that are told of an answer come after it."""
@@ -278,6 +283,10 @@ def _of_one(
     if rubric.pairwise:
         # B|A with B first shows what A|B with A second does, and names it otherwise.
         question["order"] = view.variant
+    if (
+        judge.limits is None and rubric.for_each
+    ):  # no picture is looked at, and elements may differ by their boxes alone
+        question["variant"] = view.variant
     if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
         question["problem"] = [problem[0], problem[1].message]
     for repeat in repeats:

@@ -74,7 +74,10 @@ class Needs:
         """By what is needed, in words."""
         # As text: inside a string of the JSON a quotation mark is escaped, so only a role's own name looks like this.
         images, words = (sa.type_coerce(column, sa.Text) for column in (items.c.images, items.c.instruction))
-        found = {f"{role.replace('_', ' ')} picture": images.contains(f'"{role}":{{') for role in self.images}
+        found = {
+            f"{role.replace('_', ' ')} picture": sa.or_(*(images.contains(f'"{n}":{{') for n in (role, f"{role}[1]")))
+            for role in self.images
+        }
         return found | ({"instruction": sa.func.trim(words, " \t\r\n") != ""} if self.instruction else {})
 
     def lacking(self, store: Store, run_id: int) -> str:

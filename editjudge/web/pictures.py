@@ -49,7 +49,13 @@ def states(store: Store, run: RunRecord, item: Item) -> dict[str, dict[str, Any]
     """Each picture that the edit names: whether it is there, how large, and whether it is what was judged."""
     digests = DigestCache(PictureReader(root=root_of(run)))
     digests.load(store.load_digests([str(image["source"]) for image in item.images.values()]))
-    return {role: _state(digests, run, item, role) for role in ROLES if role in item.images}
+    usual = [role for role in ROLES if role in item.images]
+    return {role: _state(digests, run, item, role) for role in (*usual, *(r for r in item.images if r not in ROLES))}
+
+
+def title_of(role: str) -> str:
+    """What a page calls a picture or a text of an edit."""
+    return ROLES.get(role) or role.replace("_", " ").capitalize()
 
 
 def _state(digests: DigestCache, run: RunRecord, item: Item, role: str) -> dict[str, Any]:

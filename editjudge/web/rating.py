@@ -16,10 +16,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from editjudge.edit import TEXT_ROLES, column_of
 from editjudge.errors import EditjudgeError, ImageError, UsageError
 from editjudge.ratings import Rating, ratings_columns
 from editjudge.rubrics.files import PAIRWISE, SETS, resolve
 from editjudge.rubrics.model import Factor, Rubric
+from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.picture_sources import picture_of
 from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
 from editjudge.store.ratings import csv_lines, read_scoped
@@ -90,9 +92,17 @@ class _Shown:
     referring_expression: str
     roles: tuple[str, ...]
     """Of a pair: edited_a is the left one, whichever of the two that is."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """Further texts that the rubrics show, each with its title."""
 
 
 _PAIR_LABELS = {"edited_a": "Left", "edited_b": "Right"}
+
+
+def _title_of(role: str) -> str:
+    return _PAIR_LABELS.get(role) or frames.title_of(role)
+
+
 _BUTTONS = (
     ("a", "Left is better", "1"),
     ("tie", "Tie", "2"),
@@ -260,7 +270,7 @@ class _RatingPages:
         mine = {factor: f for (_, n, factor), f in filled_in(self._store, study, rater).items() if n == place.number}
         return self._page(
             "rate_edit.html", visitor=visitor, study=study, number=place.number, total=total, rubrics=rubrics,
-            filled=mine, shown=self._shown(study, place, rubrics), roles=frames.ROLES | _PAIR_LABELS,
+            filled=mine, shown=self._shown(study, place, rubrics), title_of=_title_of,
             reason_most=_REASON, buttons=_BUTTONS, turned=_is_turned(study, rater, place),
             pairwise=any(rubric.pairwise for rubric in rubrics),
         )  # fmt: skip
@@ -296,12 +306,16 @@ class _RatingPages:
         raise HTTPException(404, "This edit is no longer in the store.")
 
     def _shown(self, study: Study, place: Assignment, rubrics: list[Rubric]) -> _Shown:
-        roles = dict.fromkeys(role for rubric in rubrics for role in rubric.images)
+        # A part of a picture is shown to judges alone; people see the whole.
+        roles = dict.fromkeys(role.partition("@")[0] for rubric in rubrics for role in rubric.images)
         if place.control:
             edit = _known_answer(place.item).edit
             return _Shown(edit.instruction, "", tuple(role for role in roles if edit.picture(role) is not None))
         item = self._item(study, place)[1]
-        return _Shown(item.instruction, item.referring_expression, tuple(role for role in roles if role in item.images))
+        names = tuple(n for role in roles for n in item.images if role in (n, column_of(n)))
+        further = dict.fromkeys(t for rubric in rubrics for t in rubric.texts if t not in TEXT_ROLES)
+        texts = tuple((frames.title_of(name), str(item.metadata.get(name, ""))) for name in further)
+        return _Shown(item.instruction, item.referring_expression, names, texts)
 
     def image(self, request: Request) -> Response:
         visitor, place, _ = self._place(request)
@@ -384,7 +398,7 @@ def _agreement(rubrics: list[Rubric], rated: list[Rating]) -> Iterator[tuple[str
 
 def _needs(rubrics: list[Rubric]) -> Needs:
     """As a run has it: every picture that is shown, and an instruction; a referring expression may be empty."""
-    images = dict.fromkeys(role for rubric in rubrics for role in rubric.images)
+    images = dict.fromkeys(role.partition("@")[0] for rubric in rubrics for role in rubric.images)
     return Needs(tuple(images), any("instruction" in rubric.texts for rubric in rubrics))
 
 
@@ -491,6 +505,7 @@ def _check_answerable(rubric: Rubric) -> None:
     """People choose among buttons: that each factor has a few of them is said to who sets a study up."""
     if rubric.computed_by:
         raise UsageError(f"{rubric.name}: its figures are computed by {rubric.computed_by}; people are not asked")
+    check_unconditional([rubric], "a study asks every rater the same of every edit", allowed=("samples",))
     if rubric.pairwise:
         return
     for factor in rubric.factors:

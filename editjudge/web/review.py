@@ -204,7 +204,7 @@ def _pictures(states: dict[str, dict[str, Any]], run: RunRecord, item: Item) -> 
 def _label(role: str, item: Item) -> str:
     """Of a pair also the model, which a reviewer may know."""
     model = item.metadata.get(f"model_{role[-1]}") if role in PAIR_ROLES else None
-    return f"{frames.ROLES[role]}, {model}" if model else frames.ROLES[role]
+    return f"{frames.title_of(role)}, {model}" if model else frames.title_of(role)
 
 
 def _image(run: RunRecord, item: Item, role: str) -> str:

@@ -17,11 +17,13 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Route
 
 import editjudge
+from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import EditjudgeError, UsageError, near_miss
 from editjudge.judgement import DONE
 from editjudge.judges.registry import check_answers
 from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.cost import Costs
 from editjudge.web.audit import Suspicion, at_work, metrics
 from editjudge.web.dialects import DIALECTS, REWARD, Dialect, Sent, chosen, parse_pickle
@@ -51,6 +53,10 @@ def routes(site: Site) -> list[BaseRoute]:
 async def desk(site: Site) -> AsyncIterator[JudgingQueue]:
     """What the application keeps as `state.desk` for as long as it runs."""
     rubrics = resolve(_words(site))
+    check_unconditional(rubrics, "a server asks every rubric of every edit once")
+    for rubric in rubrics:
+        if others := [name for name in (*rubric.images, *rubric.texts) if name not in (*IMAGE_ROLES, *TEXT_ROLES)]:
+            raise UsageError(f"{rubric.name}: shows {others[0]}, which a request cannot carry: use `editjudge run`")
     check_answers([site.judge, *site.terms.mixture], rubrics)
     async with open_queue(site, rubrics) as opened:
         yield opened

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+import editjudge as editjudge_api
+from editjudge.errors import UsageError
+from editjudge.rubrics.files import resolve
+from editjudge.rubrics.sets import check_unconditional
 from editjudge.store.set_scores import run_set_scores
 from editjudge.store.store import Store
 
@@ -254,4 +258,81 @@ def test_yes_or_no_about_one_output_are_choices_that_a_formula_counts(tmp_path: 
         ["export", done.outcome.name, "-o", tmp_path / "x"],
     ):
         told = editjudge(*words, "--store", tmp_path / "s.db")
+        assert told.code == 0, told.err
+
+
+def test_one_edit_takes_further_pictures_and_texts(tmp_path: Path) -> None:
+    edits(tmp_path, 2)
+    (tmp_path / "refs.yaml").write_text(
+        "name: refs\nwhen: edit_type == add\nimages: [references, edited]\ntexts: [hint]\n"
+        "scale: {choices: [yes, no]}\nfactors: [{key: same}]\nanswer: {form: lines}\n"
+    )
+    words = ("judge", "--edited", tmp_path / "edited-0.png", "--rubric", tmp_path / "refs.yaml")
+    words = (*words, "--judge", SPECS["openai"], "--text", "hint=A dog.", "--edit-type", "add")
+    pictures = ("--picture", f"references={tmp_path}/edited-1.png", "--picture", f"references={tmp_path}/input-0.png")
+    with server(lambda _: "same: yes") as sent:
+        told = editjudge(*words, *pictures)
+        without = editjudge(*words, "--json")
+        shown = editjudge(*words, *pictures, "--envelope")
+    assert told.code == 0, told.err
+    assert "same: yes" in told.out
+    assert "A dog." in text_of(sent[0])
+    assert sum(part["type"] == "image_url" for part in sent[0]["messages"][0]["content"]) == 3
+    assert (without.code, without.json["status"]) == (3, "missing_input")
+    assert shown.out.strip() == "same: yes"
+
+
+def test_in_python_several_judgements_of_a_rubric_have_numbers(tmp_path: Path, rubrics: Path) -> None:
+    edits(tmp_path, 1)
+    with server(as_asked):
+        found = editjudge_api.judge(
+            edited=tmp_path / "edited-0.png", rubrics=str(rubrics), judge=SPECS["openai"], edit_type="add"
+        )
+    assert list(found) == ["light[0]", "light[1]", "verdict"]
+    assert found["verdict"].scores == {"passes": 1}
+
+
+def test_recorded_replies_name_the_element_that_they_are_about(tmp_path: Path) -> None:
+    (tmp_path / "checks.yaml").write_text(CHECKS.replace("texts: [each.question]", "texts: [each]"))
+    path = edits(tmp_path, 1)
+    manifest = write_manifest(tmp_path, [row | {"checks": ["same", "same", "same"]} for row in rows_of(path)])
+    lines = [{"item": "e0", "rubric": "check", "variant": n, "reply": f'{{"holds": {n}}}'} for n in (0, 1)]
+    (tmp_path / "replies.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    done = run(
+        manifest,
+        tmp_path / "s.db",
+        rubrics=(f"{tmp_path}/checks.yaml#check",),
+        judges=(f"replay:{tmp_path}/replies.jsonl",),
+    )
+    assert [(row["variant"], row["scores"], row["status"]) for row in done.rows] == [
+        ("0", {"holds": 0}, "ok"),
+        ("1", {"holds": 1}, "ok"),
+        ("2", None, "unreachable"),
+    ]
+
+
+def test_what_cannot_be_asked_on_a_cluster_or_by_a_server_is_refused(
+    tmp_path: Path, rubrics: Path, manifest: Path
+) -> None:
+    judge = ("--rubric", rubrics, "--judge", SPECS["openai"], "--store", tmp_path / "s.db")
+    with server(as_asked):
+        told = editjudge("run", manifest, *judge, "--engine", "ray")
+    assert told.code == 2
+    assert "light: has `when`, and a cluster asks the same questions of every edit" in told.err
+    with pytest.raises(UsageError, match="verdict: has `after`"):
+        check_unconditional(resolve([str(rubrics)])[1:], "a server asks every rubric of every edit once")
+
+
+def test_a_report_of_a_set_has_each_rubric_on_its_own_scale_and_the_score(
+    tmp_path: Path, rubrics: Path, manifest: Path
+) -> None:
+    with server(as_asked):
+        done = run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
+    told = editjudge("report", done.outcome.name, "--store", tmp_path / "s.db", "--format", "json")
+    assert told.code == 0, told.err
+    text = json.dumps(told.json)
+    assert all(f'"{name}"' in text for name in ("light", "passes", "overall"))
+    for form in ("html", "md", "csv", "latex"):
+        target = tmp_path / f"report.{form}"
+        told = editjudge("report", done.outcome.name, "--store", tmp_path / "s.db", "--format", form, "-o", target)
         assert told.code == 0, told.err
