@@ -18,14 +18,16 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import editjudge
+from editjudge.orders import read_choice
 from editjudge.rubrics.files import dump_plain
 from editjudge.rubrics.recipe import import_checkout, load_recipe
 from editjudge.store.set_scores import run_set_scores
-from editjudge.store.store import Store
+from editjudge.store.store import RunRecord, Store
 
 Reply = tuple[str, str, str]
 """Item, rubric, text."""
@@ -121,16 +123,69 @@ def twelve(checkout: Path) -> Iterator[dict[str, Any]]:
         yield _compared(recipe, expected, values, reasons)
 
 
+def genai(checkout: Path) -> Iterator[dict[str, Any]]:
+    """Pairs of edits by two judges, with the whole replies: each verdict against the one that was read at the time.
+
+    The published accuracy tells a tie of good edits from one of bad ones. A verdict here is a, b or tie, so that both
+    ties of either side are one: the accuracy of such verdicts stands beside the published one.
+    """
+    for judge in ("gpt4o", "gemini-1.5-pro"):
+        released = json.loads((checkout / "results" / "image_edition" / judge / "pairwise.json").read_bytes())
+        replies = [(str(one["idx"]), "pairwise", one["response"]) for one in released]
+        choices: dict[str, str | None] = {}
+        for row in _judgements("genai-bench", checkout, replies, pairs=True):
+            if row["variant"] == "ab":  # the order of the release, which asked once
+                choices[row["item"]] = (row["choices"] or {}).get("verdict")
+        theirs = {str(one["idx"]): read_choice(one["model_vote"]) for one in released}
+        people = {str(one["idx"]): VOTES[one["human_vote"]] for one in released}
+        read = {item: choice for item, choice in choices.items() if choice}
+        yield {
+            "released": judge,
+            "pairs": len(released),
+            "read": len(read),
+            "same_verdict": sum(choice == theirs[item] for item, choice in read.items()),
+            "published_accuracy": sum(one["correct"] for one in released) / len(released),
+            "accuracy_with_one_kind_of_tie": sum(choice == people[item] for item, choice in read.items()) / len(read),
+            "the_same_from_their_verdicts": sum(theirs[item] == people[item] for item in theirs) / len(theirs),
+        }
+
+
+VOTES = {"leftvote": "a", "rightvote": "b", "tievote": "tie", "bothbad_vote": "tie"}
+
+
+def _judgements(
+    recipe: str, checkout: Path, replies: Sequence[Reply], *, pairs: bool = False
+) -> Iterator[dict[str, Any]]:
+    with _run(recipe, checkout, replies, pairs=pairs) as (store, run):
+        yield from store.judgements(run, fields=("item", "variant", "status", "reasons", "choices"))
+
+
 def _replayed(recipe: str, checkout: Path, replies: Sequence[Reply]) -> tuple[dict[str, Any], Counter[str]]:
     """The scores of the imported set by item, and how often each reason kept a reply from being an answer."""
+    with _run(recipe, checkout, replies) as (store, run):
+        scores = run_set_scores(store, run) or {}
+        rows = store.judgements(run, fields=("status", "reasons"))
+        reasons = Counter(reason["code"] for row in rows if row["status"] != "ok" for reason in row["reasons"][:1])
+    return {item: next(iter(judges.values())) for item, judges in scores.items()}, reasons
+
+
+@contextmanager
+def _run(
+    recipe: str, checkout: Path, replies: Sequence[Reply], *, pairs: bool = False
+) -> Iterator[tuple[Store, RunRecord]]:
+    """A run of the imported set in which the released answers are the judge's."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         (place / "set.yaml").write_text(dump_plain(import_checkout(load_recipe(recipe), checkout)), "utf-8")
         items = dict.fromkeys(item for item, _, _ in replies)
+        outputs = ("edited_a", "edited_b") if pairs else ("edited",)
+        texts = dict.fromkeys(("instruction", "source_prompt", "target_prompt"), "-")
         edits = [
-            {"id": item, "input": "input.png", "edited": f"{n}.png", "instruction": "-"} for n, item in enumerate(items)
+            {"id": item, "input": "input.png", **{role: f"{role}{n}.png" for role in outputs}, **texts}
+            for n, item in enumerate(items)
         ]
-        lines = [{"item": item, "rubric": rubric, "reply": text} for item, rubric, text in replies]
+        order = {"order": "ab"} if pairs else {}
+        lines = [{"item": item, "rubric": rubric, "reply": text, **order} for item, rubric, text in replies]
         for name, rows in (("edits", edits), ("replies", lines)):
             (place / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
         editjudge.run(
@@ -141,12 +196,7 @@ def _replayed(recipe: str, checkout: Path, replies: Sequence[Reply]) -> tuple[di
             name="released",
         )
         with Store.open(place / "s.db") as store:
-            run = store.find_run("released")
-            scores = run_set_scores(store, run) or {}
-            judgements = store.judgements(run, fields=("status", "reasons"))
-            failed = (one["reasons"][:1] for one in judgements if one["status"] != "ok")
-            reasons = Counter(reason["code"] for some in failed for reason in some)
-    return {item: next(iter(judges.values())) for item, judges in scores.items()}, reasons
+            yield store, store.find_run("released")
 
 
 def _compared(
@@ -172,7 +222,11 @@ def _means(values: Mapping[str, float | None], group: Any) -> dict[str, float]:
     return {name: sum(some) / len(some) for name, some in groups.items()}
 
 
-PROTOCOLS = {"viescore": ("VIEScore", viescore), "twelve": ("MLLM-as-a-Judge", twelve)}
+PROTOCOLS = {
+    "viescore": ("VIEScore", viescore),
+    "twelve": ("MLLM-as-a-Judge", twelve),
+    "genai-bench": ("GenAI-Bench", genai),
+}
 
 if __name__ == "__main__":
     main()
