@@ -239,16 +239,29 @@ def _means(
         (
             judged.label(c.factor), c.slice or "", c.judge, c.model, covered(c.ok, c.n), c.abstained or None,
             sum(c.failed.values()) or None, _bounds(c, own.get(c.factor, digits)),
-            Figure(c.mean, c.ci, digits=own.get(c.factor)), _half(c.median, own.get(c.factor)),
+            Figure(c.mean, c.ci, digits=own.get(c.factor)), _half(c.repeat_sd, 2), _half(c.median, own.get(c.factor)),
             _rank(places.get((c.judge, c.factor, c.model))),
         )
         for c in ordered
     ]  # fmt: skip
-    columns = ("factor", slice_name, "judge", "model", "ok/n", "abst.", "failed", "bounds", "mean", "median", "rank")
+    columns = (
+        "factor",
+        slice_name,
+        "judge",
+        "model",
+        "ok/n",
+        "abst.",
+        "failed",
+        "bounds",
+        "mean",
+        "repeat SD",
+        "median",
+        "rank",
+    )
     table = Table.of(
         columns, rows, f"{caption}: mean with 95 % interval", notes=_notes(cells, notes), stub=4, spare=("median",)
     )
-    return table.folded("judge", "model", slice_name).trimmed("abst.", "failed", "bounds", "rank")
+    return table.folded("judge", "model", slice_name).trimmed("abst.", "failed", "bounds", "repeat SD", "rank")
 
 
 def _ordered(cells: Sequence[Cell]) -> list[Cell]:

@@ -57,6 +57,8 @@ class Cell(Statistic):
     best_case: float | None
     groups: int
     notes: tuple[str, ...]
+    repeat_sd: float | None = None
+    """Standard deviation of a judge's scores of the same edit, over its repeats; None without repeats."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,8 @@ def summarise(
     ends = [ends_of((scales or {}).get(key[2])) for key in keys]
     limits = mean_intervals(score, cell, len(keys), group, n_groups, ends, draws=draws)
     groups = _groups_per_cell(cell, len(keys), group, n_groups)
+    has_repeats = bool(scores.repeat.max(initial=0))
+    repeat_sds = _repeat_sds(score, cell, scores.item.codes[ok], len(keys)) if has_repeats else [None] * len(keys)
     spreads = [{float(v): int(n) for v, n in zip(values, row, strict=True) if n} for row in counts]
     return [
         _cell(
@@ -143,6 +147,7 @@ def summarise(
             limits[i],
             int(groups[i]),
             scale=(scales or {}).get(key[2]),
+            repeat_sd=repeat_sds[i],
         )
         for i, key in enumerate(keys)
     ]
@@ -233,6 +238,7 @@ def _cell(
     groups: int,
     *,
     scale: Sequence[float] | None,
+    repeat_sd: float | None,
 ) -> Cell:
     judge, model, factor, *part = key
     ok, abstained = statuses.pop(OK, 0), statuses.pop(ABSTAINED, 0)
@@ -264,7 +270,18 @@ def _cell(
         best_case=best,
         groups=groups,
         notes=tuple(notes),
+        repeat_sd=repeat_sd,
     )
+
+
+def _repeat_sds(score: Floats, cell: Ints, item: NDArray[Any], n_cells: int) -> list[float | None]:
+    """Of each cell, pooled over its edits; None where no edit has two scores."""
+    edit = cell * (int(item.max(initial=0)) + 1) + item
+    _, first, place, counts = np.unique(edit, return_index=True, return_inverse=True, return_counts=True)
+    off = score - (np.bincount(place, weights=score) / counts)[place]
+    squares = np.bincount(cell, weights=off**2, minlength=n_cells)
+    freedom = np.bincount(cell[first], weights=counts - 1, minlength=n_cells)
+    return [float(np.sqrt(s / f)) if f else None for s, f in zip(squares, freedom, strict=True)]
 
 
 def _median(spread: dict[float, int]) -> float:

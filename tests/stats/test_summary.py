@@ -181,3 +181,15 @@ def test_models_with_equal_means_share_a_rank() -> None:
 def test_intervals_are_the_same_every_time() -> None:
     scores = scores_of(clustered(np.random.default_rng(0), 20, 3))
     assert summarise(scores)[0].ci == summarise(scores)[0].ci
+
+
+def test_the_spread_over_repeats_stands_beside_each_mean() -> None:
+    score = [1, 3, 5, 5, 7, 2, None]
+    repeat, status = [0, 1, 0, 1, 2, 0, 1], ["ok"] * 6 + ["invalid"]
+    items, models = ["a", "a", "b", "b", "b", "c", "c"], ["m"] * 5 + ["n"] * 2
+    m, n = summarise(Scores.of(items, ["f"] * 7, score, status=status, model=models, repeat=repeat))
+    within = np.var([1, 3], ddof=1) * 1 + np.var([5, 5, 7], ddof=1) * 2
+    assert m.repeat_sd == pytest.approx((within / 3) ** 0.5)
+    assert n.repeat_sd is None  # one score and one failure say nothing of a spread
+    (alone,) = summarise(Scores.of(["a", "b"], ["f"] * 2, [1, 3]))
+    assert alone.repeat_sd is None
