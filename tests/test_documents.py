@@ -163,7 +163,7 @@ def names_what_exists(line: str) -> None:
     for extra in re.findall(r"editjudge\[([\w,]+)\]", line):
         assert set(extra.split(",")) <= set(project["optional-dependencies"]), line
     if words[:1] == ["make"]:
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert [word for word in words[1:] if "=" not in word and word not in targets] == [], line
     if words[:1] == ["python"] and words[1:]:
         module = words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[1]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-from collections.abc import Mapping
+import functools
+import hashlib
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast
 
@@ -18,6 +20,7 @@ from editjudge.judges.judge import JudgingFailed, Load, Pacing, Work
 from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, EncodedPicture, Message, Parameters, Reply
 from editjudge.judges.prices import Price, answer_tokens, most_image_tokens, question_tokens
 from editjudge.judges.providers import PROVIDERS, Endpoint
+from editjudge.judges.repeats import MOST, RepeatGroups, SharedReply, Waiting
 from editjudge.judges.server_errors import context_advice
 from editjudge.media.image import ImageLimits
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
@@ -41,6 +44,10 @@ class Transport(Protocol):
     ) -> Response: ...
 
 
+_Answered = tuple[Reply, float | None, int, SchemaMode]
+"""A reply, the seconds it took, the requests before it that brought none, and how the schema was requested."""
+
+
 @dataclass
 class _Bill:
     """What the requests of one task brought, and what they cost."""
@@ -56,6 +63,8 @@ class _Bill:
     """Tokens that an answer was allowed, where the budget left fewer than were wanted."""
     unasked: bool = False
     """Whether the budget did not pay for asking again."""
+    shared_by: int = 1
+    """Repeats for which the first request was."""
 
     def lose(self, problem: CallFailed | None, amount: float) -> None:
         self.estimated += amount
@@ -76,6 +85,9 @@ class _Bill:
             count = "1 request" if self.lost == 1 else f"{self.lost} requests"
             amount = f"${self.estimated:.4f} of the cost is an estimate"
             notes.append(Remark("cost_estimated", f"{amount}: {count} brought no answer and may be billed"))
+        if self.shared_by > 1:
+            words = f"one request brought {self.shared_by} repeats: tokens and cost are this one's share"
+            notes.append(Remark("shared_request", words))
         if self.capped is not None:
             notes.append(Remark("capped", f"the budget left no more than {self.capped:,} tokens for the answer"))
         if self.unasked:
@@ -98,6 +110,7 @@ class ChatJudge:
         strict: bool = False,
         want_schema: bool = True,
         min_mass: float | None = None,
+        most_choices: int = MOST,
         price: Price | None = None,
         funds: BudgetProtocol | None = None,
     ) -> None:
@@ -117,6 +130,9 @@ class ChatJudge:
         self._schema_refused: set[str] = set()
         """Keys of the tasks whose question was taken without the schema, and only so."""
         self._price, self._funds = price, funds or Budget()
+        # With a seed, repeats are to be equal; a budget is held against one reply at a time.
+        can_share = endpoint.wire == "openai" and parameters.seed is None and not self._funds.bounded
+        self._repeats = RepeatGroups(most_choices if can_share else 1)
         left_out = sorted(name for name in endpoint.unsupported if getattr(parameters, name) is not None)
         self.warnings = (*endpoint.warnings, *(f"{spec} has no {name}: it is left out" for name in left_out))
         self._identity = {
@@ -133,7 +149,7 @@ class ChatJudge:
         """The same judge, asked another way: the questions, the contract and the keys are the same."""
         other = copy.copy(self)
         other._transport, other.pace, other._funds = transport, pace, funds
-        other._schema_refused = set()
+        other._schema_refused, other._repeats = set(), RepeatGroups(1)
         return other
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
@@ -141,14 +157,30 @@ class ChatJudge:
 
     async def judge(self, work: Work, load: Load) -> Judgement:
         question = work.question()
-        pictures: dict[str, EncodedPicture] = {}
-        for role in work.images:
-            encoded = await load(role)
-            pictures[role] = EncodedPicture(encoded.media_type, encoded.data)
+        words = hashlib.sha256(str(question).encode("utf-8", "replace")).hexdigest()
+        same = (work.task.item, work.task.variant, work.rubric.hash, tuple(sorted(work.digests.items())), words)
+        with self._repeats.waiting(same) as repeat:
+            await asyncio.sleep(0)  # until its other repeats wait too
+            pictures: dict[str, EncodedPicture] = {}
+            for role in work.images:
+                encoded = await load(role)
+                pictures[role] = EncodedPicture(encoded.media_type, encoded.data)
+            return await self._judge(work, question, pictures, same, repeat)
+
+    async def _judge(
+        self,
+        work: Work,
+        question: Question,
+        pictures: Mapping[str, EncodedPicture],
+        same: Hashable,
+        repeat: Waiting,
+    ) -> Judgement:
         bill = _Bill(self._price)
         async with self.pace.slot():
             try:
-                judgement = await self._converse(work, question, pictures, bill)
+                self._repeats.begin(same, repeat)
+                shared = await repeat.shared if repeat.shared else None
+                judgement = await self._converse(work, question, pictures, bill, repeat, shared)
             except JudgeError as error:
                 error.spent = bill.cost() or 0.0
                 raise
@@ -160,7 +192,13 @@ class ChatJudge:
         return dataclasses.replace(judgement, notes=(*judgement.notes, *bill.notes()), cost=bill.cost())
 
     async def _converse(
-        self, work: Work, question: Question, pictures: Mapping[str, EncodedPicture], bill: _Bill
+        self,
+        work: Work,
+        question: Question,
+        pictures: Mapping[str, EncodedPicture],
+        bill: _Bill,
+        repeat: Waiting,
+        shared: SharedReply | None,
     ) -> Judgement:
         exchanges = bill.exchanges
         turns: tuple[Message, ...] = ()
@@ -173,7 +211,8 @@ class ChatJudge:
             free = mismatches > 1 or (mismatches and ask == self._reasks)
             mode = "prompt only" if free else self._mode(work.rubric)
             try:
-                outcome, reply, mode = await self._exchange(work, question, pictures, turns, bill, mode)
+                outcome, reply, mode = await self._exchange(work, question, pictures, turns, bill, mode, repeat, shared)
+                shared = None
                 if isinstance(outcome, Verdict):
                     readings = self._readings(work.rubric, reply)
                     break
@@ -211,9 +250,17 @@ class ChatJudge:
         turns: tuple[Message, ...],
         bill: _Bill,
         mode: SchemaMode,
+        repeat: Waiting,
+        shared: SharedReply | None,
     ) -> tuple[Verdict | Failure, Reply, SchemaMode]:
         """Ask once more. The reply is on the bill before it is looked at: it is paid for, whatever comes."""
-        reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill, mode)
+        if shared:
+            reply, seconds, retries, mode = shared.reply, shared.seconds, 0, shared.mode
+            bill.shared_by = shared.replies
+        else:
+            reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill, mode, repeat)
+            bill.shared_by = max(bill.shared_by, 1 + len(reply.others))
+            reply = repeat.hand_out(reply, seconds, mode)
         exchange = Exchange(
             text=reply.text,
             outcome="error",
@@ -240,20 +287,21 @@ class ChatJudge:
         turns: tuple[Message, ...],
         bill: _Bill,
         mode: SchemaMode,
+        repeat: Waiting,
         *,
         logprobs: bool = True,
-    ) -> tuple[Reply, float | None, int, SchemaMode]:
-        schema = answer_schema(work.rubric) if mode != "prompt only" else None
+    ) -> _Answered:
         wants_logprobs = logprobs and self._min_mass is not None and self._logprobs_refused is None
-        top_logprobs = TOP_LOGPROBS if wants_logprobs else None
+        choices = 1 + len(repeat.mates)
         conversation = Conversation(
             question.parts,
             pictures,
             turns,
-            schema,
+            answer_schema(work.rubric) if mode != "prompt only" else None,
             work.rubric.name,
-            top_logprobs=top_logprobs,
+            top_logprobs=TOP_LOGPROBS if wants_logprobs else None,
             system=question.system,
+            choices=choices,
         )
         wanted = self._parameters.max_tokens or MOST_OUTPUT
         allowed = dataclasses.replace(self._parameters, max_tokens=wanted) if self._funds.bounded else self._parameters
@@ -289,20 +337,39 @@ class ChatJudge:
         try:
             (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
         except CallFailed as problem:
-            if problem.kind == "schema" and schema is not None:
-                answered = await self._send(work, question, pictures, turns, bill, "prompt only", logprobs=logprobs)
+            again = functools.partial(self._send, work, question, pictures, turns, bill)
+            if problem.kind == "schema" and conversation.schema is not None:
+                answered = await again("prompt only", repeat, logprobs=logprobs)
                 self._refuse_schema(work, problem)
                 return answered
-            if problem.kind == "request" and top_logprobs:
-                answered = await self._send(work, question, pictures, turns, bill, mode, logprobs=False)
-                self._logprobs_refused = problem  # the same question is taken without them
-                return answered
+            if problem.kind == "request" and (choices > 1 or wants_logprobs):
+                return await self._send_less(problem, again, mode, repeat, logprobs=logprobs)
             raise
         except BudgetReached:
             if bill.problem:  # asked in vain, and not to be asked again
                 raise bill.problem from None
             raise
+        if len(reply.others) < choices - 1:  # it takes the number, and brings fewer
+            self._repeats.most = 1
         return reply, seconds, retries, mode
+
+    async def _send_less(
+        self,
+        problem: CallFailed,
+        again: Callable[..., Awaitable[_Answered]],
+        mode: SchemaMode,
+        repeat: Waiting,
+        *,
+        logprobs: bool,
+    ) -> _Answered:
+        """The same question for one repeat alone or, if it was for one, without probabilities."""
+        if repeat.mates:
+            self._repeats.most = 1
+            repeat.release()
+            return await again(mode, repeat, logprobs=logprobs)
+        answered = await again(mode, repeat, logprobs=False)
+        self._logprobs_refused = problem  # the same question is taken without them
+        return answered
 
     def _refuse_schema(self, work: Work, problem: CallFailed) -> None:
         """A question was taken without the schema that it was rejected with. For this judge that holds from now on if
@@ -322,9 +389,13 @@ class ChatJudge:
             problem = self._without_key(problem, response)
             # Without the schema a question is asked again in any case, so that a quotation does no harm there.
             raise problem if work is None or problem.kind == "schema" else problem.not_from(_own_words(work)) from None
-        # Once more: only now is what JSON wrote with escapes, and what stood in headers, in plain.
+        return self._redacted(reply)
+
+    def _redacted(self, reply: Reply) -> Reply:
+        """Once more: only now is what JSON wrote with escapes, and what stood in headers, in plain."""
         return dataclasses.replace(
             reply,
+            others=tuple(map(self._redacted, reply.others)),
             text=self.endpoint.redacted(reply.text),
             model=reply.model and self.endpoint.redacted(reply.model),
             request_id=reply.request_id and self.endpoint.redacted(reply.request_id),

@@ -197,6 +197,7 @@ async def open_local(
         strict=options.strict,
         want_schema=options.schema,
         min_mass=options.mass_to_read,
+        most_choices=settings.parallel,  # llama.cpp refuses more
         price=Price(0.0, 0.0),
         funds=funds,
     )

@@ -91,8 +91,8 @@ class Reply:
     request_id: str | None = None
     tokens: tuple[TokenChoice, ...] = ()
     """Where their probabilities were requested, and the server gave them."""
-    choices: int = 1
-    """How many replies came with it, itself included."""
+    others: tuple[Reply, ...] = ()
+    """Further replies to the same request, where several were requested: `usage` is that of all of them."""
 
 
 ProblemKind = Literal[

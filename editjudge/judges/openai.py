@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -89,25 +90,40 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     document = pieces.document(body)
     if not 200 <= status < 300:
         raise _problem(status, headers, body, document)
-    choice = pieces.first(document.get("choices"))
+    choices = document.get("choices")
+    choice = pieces.first(choices)
     # OpenRouter has said 200 by the time that a model fails, and puts the error into the answer.
     if failed := mapping(document.get("error")) or mapping(mapping(choice).get("error")):
         raise _problem(count(failed.get("code")) or 502, headers, body, {"error": failed})
     if choice is None or not isinstance(choice.get("message"), dict):
         raise pieces.no_answer(body)
-    reason = string(choice.get("finish_reason"))
-    if reason in ("error", "abort"):
+    if _broken_off(choice):
         raise CallFailed("server", "the server broke the answer off", status=status)
+    about = {
+        "usage": _usage(mapping(document.get("usage"))),
+        "model": string(document.get("model")) or None,
+        "request_id": pieces.header(headers, "x-request-id", "apim-request-id") or string(document.get("id")) or None,
+    }
+    others = [_of_choice(other, about) for other in map(mapping, choices[1:]) if _is_reply(other)]
+    return dataclasses.replace(_of_choice(choice, about), others=tuple(others))
+
+
+def _is_reply(choice: Mapping[str, Any]) -> bool:
+    return isinstance(choice.get("message"), dict) and not choice.get("error") and not _broken_off(choice)
+
+
+def _broken_off(choice: Mapping[str, Any]) -> bool:
+    return string(choice.get("finish_reason")) in ("error", "abort")
+
+
+def _of_choice(choice: Mapping[str, Any], about: Mapping[str, Any]) -> Reply:
     message = choice["message"]
     text, refusal = _text(message.get("content")), string(message.get("refusal"))
     return Reply(
         text=text or refusal,
-        finish="refusal" if refusal else _FINISHES.get(reason, "stop"),
-        usage=_usage(mapping(document.get("usage"))),
-        model=string(document.get("model")) or None,
-        request_id=pieces.header(headers, "x-request-id", "apim-request-id") or string(document.get("id")) or None,
+        finish="refusal" if refusal else _FINISHES.get(string(choice.get("finish_reason")), "stop"),
         tokens=_tokens(choice.get("logprobs")),
-        choices=len(document["choices"]),
+        **about,
     )
 
 

@@ -301,7 +301,7 @@ class _Examiner:
         for number in (4, 2):
             reply = await self._try("choices", choices=number)
             if isinstance(reply, Reply):
-                return reply.choices
+                return 1 + len(reply.others)
             if reply.passing:
                 return None
         return 1

@@ -13,7 +13,7 @@ from typing import Any
 
 from run.made import Told, editjudge, edits, environment, pacing, rows_of, start, until, write_manifest
 
-from bench.recorded_server import Recorder, recorded
+from bench.recorded_server import Recorder, recorded, serve
 from bench.servers import HOSTILE, measure, misreadings, rubrics
 from editjudge.store.store import Store
 
@@ -190,3 +190,16 @@ def test_a_server_without_a_projector_takes_no_pictures(tmp_path: Path, blind_se
     check = doctor(blind_server, tmp_path)
     assert check["pictures"] == {"max": 0, "formats": []} and check["schema"] == "enforced"
     assert "mmproj" in check["errors"]["png"]["message"]
+
+
+def test_repeats_come_with_one_request_where_the_server_has_the_slots(tmp_path: Path, models: Path) -> None:
+    manifest = manifest_of(tmp_path, "Paint the car red.")
+    files = models / "tiny" / "tiny.gguf", models / "tiny" / "mmproj-tiny.gguf"
+    with serve(*files, context=16_384, slots=3) as address, recorded(address) as recorder:
+        _, rows = judge(manifest, recorder.url, "--repeats", 3)
+    (answer,) = recorder.answers
+    assert answer.request["n"] == 3 and len(answer.document["choices"]) == 3
+    texts = {choice["message"]["content"] for choice in answer.document["choices"]}
+    assert {row["exchanges"][0].text for row in rows} == texts
+    assert [row["status"] for row in rows] == ["ok"] * 3 and len({row["key"] for row in rows}) == 3
+    assert sum(row["usage"]["output_tokens"] for row in rows) == answer.document["usage"]["completion_tokens"]
