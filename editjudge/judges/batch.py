@@ -106,7 +106,7 @@ class BatchClient(Protocol):
     async def find(self, calls: HttpCalls, lost: LostAnswer) -> BatchSearch: ...
 
 
-def desk(spec: str) -> BatchClient:
+def batch_client(spec: str) -> BatchClient:
     """How the batches of a judge are spoken of; an error that says what to do where there are none."""
     name = "" if is_local(spec) or spec.startswith(GGUF) else split(spec)[0]
     if name not in PROVIDERS:

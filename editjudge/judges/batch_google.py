@@ -7,18 +7,8 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
+from editjudge.judges import batch as batch_api
 from editjudge.judges import body as pieces
-from editjudge.judges.batch import (
-    PAGES,
-    BatchAnswer,
-    BatchJob,
-    BatchPart,
-    BatchSearch,
-    Body,
-    HttpCalls,
-    LostAnswer,
-    rows,
-)
 from editjudge.judges.body import count, mapping, string
 from editjudge.judges.messages import CallFailed
 
@@ -31,11 +21,11 @@ _TYPE = "application/jsonl"
 _ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
 
 
-def line(custom_id: str, body: Body) -> Body:
+def line(custom_id: str, body: batch_api.Body) -> batch_api.Body:
     return (f'{{"key":{json.dumps(custom_id)},"request":'.encode(), *body, b"}\n")
 
 
-async def submit(calls: HttpCalls, part: BatchPart) -> str:
+async def submit(calls: batch_api.HttpCalls, part: batch_api.BatchPart) -> str:
     file = await _upload(calls, part.mark, tuple(piece for line in part.lines for piece in line))
     name = part.model if part.model.startswith(("models/", "tunedModels/")) else f"models/{part.model}"
     asked = {"batch": {"displayName": part.mark, "inputConfig": {"fileName": file}}}
@@ -44,7 +34,7 @@ async def submit(calls: HttpCalls, part: BatchPart) -> str:
     return string(batch.get("name"))
 
 
-async def _upload(calls: HttpCalls, mark: str, body: Body) -> str:
+async def _upload(calls: batch_api.HttpCalls, mark: str, body: batch_api.Body) -> str:
     size = str(sum(map(len, body)))
     start = {
         "x-goog-upload-protocol": "resumable",
@@ -65,7 +55,7 @@ async def _upload(calls: HttpCalls, mark: str, body: Body) -> str:
     return name
 
 
-async def look(calls: HttpCalls, batch_id: str) -> BatchJob:
+async def look(calls: batch_api.HttpCalls, batch_id: str) -> batch_api.BatchJob:
     batch = await calls.get(f"v1beta/{batch_id}")
     about = mapping(batch.get("metadata"))
     stats, state = mapping(about.get("batchStats")), string(about.get("state")).rpartition("_STATE_")[2]
@@ -74,8 +64,8 @@ async def look(calls: HttpCalls, batch_id: str) -> BatchJob:
     file = file or string(mapping(batch.get("response")).get("responsesFile"))
     if state == "FAILED" and not file:
         said = string(mapping(batch.get("error")).get("message"))
-        return BatchJob(True, answered, problem=pieces.cleaned(said) or "no reason given")
-    return BatchJob(state in _ENDED, answered, (f"v1beta/{file}:download?alt=media",) if file else ())
+        return batch_api.BatchJob(True, answered, problem=pieces.cleaned(said) or "no reason given")
+    return batch_api.BatchJob(state in _ENDED, answered, (f"v1beta/{file}:download?alt=media",) if file else ())
 
 
 def _number(value: object) -> int:
@@ -87,25 +77,25 @@ _STATUSES = {1: 499, 3: 400, 4: 504, 5: 404, 7: 403, 8: 429, 9: 400, 14: 503, 16
 """Codes of google.rpc as those of HTTP; all others are failures of the server."""
 
 
-def answer(line: Mapping[str, Any]) -> BatchAnswer:
+def answer(line: Mapping[str, Any]) -> batch_api.BatchAnswer:
     key = string(line.get("key"))
     if isinstance(line.get("response"), dict):
-        return BatchAnswer(key, 200, json.dumps(line["response"]).encode())
+        return batch_api.BatchAnswer(key, 200, json.dumps(line["response"]).encode())
     error = mapping(line.get("error")) or mapping(line.get("status")) or {"message": "the batch has no answer to this"}
     code = count(error.get("code")) or 0
     status = code if 400 <= code < 600 else _STATUSES.get(code, 500)
-    return BatchAnswer(key, status, json.dumps({"error": error}).encode())
+    return batch_api.BatchAnswer(key, status, json.dumps({"error": error}).encode())
 
 
-async def find(calls: HttpCalls, lost: LostAnswer) -> BatchSearch:
+async def find(calls: batch_api.HttpCalls, lost: batch_api.LostAnswer) -> batch_api.BatchSearch:
     page = ""
-    for _ in range(PAGES):
+    for _ in range(batch_api.PAGES):
         listed = await calls.get(f"v1beta/batches?pageSize=100{page}")
-        for batch in rows(listed.get("operations")):
+        for batch in batch_api.rows(listed.get("operations")):
             if mapping(batch.get("metadata")).get("displayName") == lost.mark:
-                return BatchSearch(string(batch.get("name")))
+                return batch_api.BatchSearch(string(batch.get("name")))
         token = string(listed.get("nextPageToken"))
         if not token:
             break
         page = f"&pageToken={urllib.parse.quote(token, safe='')}"
-    return BatchSearch()
+    return batch_api.BatchSearch()

@@ -6,19 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from editjudge.judges import batch as batch_api
 from editjudge.judges import body as pieces
-from editjudge.judges.batch import (
-    PAGES,
-    SLACK,
-    BatchAnswer,
-    BatchJob,
-    BatchPart,
-    BatchSearch,
-    Body,
-    HttpCalls,
-    LostAnswer,
-    rows,
-)
 from editjudge.judges.body import count, mapping, string
 
 MOST_QUESTIONS = 50_000
@@ -29,12 +18,12 @@ _URL = "/v1/chat/completions"
 _ENDED = ("completed", "expired", "cancelled")
 
 
-def line(custom_id: str, body: Body) -> Body:
+def line(custom_id: str, body: batch_api.Body) -> batch_api.Body:
     opening = {"custom_id": custom_id, "method": "POST", "url": _URL}
     return (json.dumps(opening, separators=(",", ":"))[:-1].encode() + b',"body":', *body, b"}\n")
 
 
-async def submit(calls: HttpCalls, part: BatchPart) -> str:
+async def submit(calls: batch_api.HttpCalls, part: batch_api.BatchPart) -> str:
     file, _ = await calls.post("files", *form(part.mark, part.lines))
     asked = {
         "completion_window": "24h",
@@ -46,7 +35,7 @@ async def submit(calls: HttpCalls, part: BatchPart) -> str:
     return string(batch.get("id"))
 
 
-def form(mark: str, lines: Sequence[Body]) -> tuple[Body, dict[str, str]]:
+def form(mark: str, lines: Sequence[batch_api.Body]) -> tuple[batch_api.Body, dict[str, str]]:
     """The upload as a form, and its header. By hand: the client's own forms copy what they send."""
     edge = f"editjudge-{mark}"  # base64 and JSON hold no line that begins with two hyphens
     opening = (
@@ -58,46 +47,50 @@ def form(mark: str, lines: Sequence[Body]) -> tuple[Body, dict[str, str]]:
     return body, {"content-type": f"multipart/form-data; boundary={edge}"}
 
 
-async def look(calls: HttpCalls, batch_id: str) -> BatchJob:
+async def look(calls: batch_api.HttpCalls, batch_id: str) -> batch_api.BatchJob:
     batch = await calls.get(f"batches/{batch_id}")
     counts, status = mapping(batch.get("request_counts")), string(batch.get("status"))
     if status == "failed":
         errors = mapping(batch.get("errors")).get("data")
         said = pieces.first(errors) or {}
-        return BatchJob(True, problem=pieces.cleaned(string(said.get("message"))) or "no reason given")
+        return batch_api.BatchJob(True, problem=pieces.cleaned(string(said.get("message"))) or "no reason given")
     files = [string(batch.get(name)) for name in ("output_file_id", "error_file_id")]
-    return BatchJob(
+    return batch_api.BatchJob(
         status in _ENDED,
         (count(counts.get("completed")) or 0) + (count(counts.get("failed")) or 0),
         tuple(f"files/{file}/content" for file in files if file),
     )
 
 
-def answer(line: Mapping[str, Any]) -> BatchAnswer:
+def answer(line: Mapping[str, Any]) -> batch_api.BatchAnswer:
     response, error = mapping(line.get("response")), mapping(line.get("error"))
     custom_id = string(line.get("custom_id"))
     if response:
-        return BatchAnswer(custom_id, count(response.get("status_code")) or 502, _json(mapping(response.get("body"))))
-    return BatchAnswer(custom_id, 504, _json({"error": error or {"message": "the batch ended without an answer"}}))
+        return batch_api.BatchAnswer(
+            custom_id, count(response.get("status_code")) or 502, _json(mapping(response.get("body")))
+        )
+    return batch_api.BatchAnswer(
+        custom_id, 504, _json({"error": error or {"message": "the batch ended without an answer"}})
+    )
 
 
-async def find(calls: HttpCalls, lost: LostAnswer) -> BatchSearch:
+async def find(calls: batch_api.HttpCalls, lost: batch_api.LostAnswer) -> batch_api.BatchSearch:
     page = ""
-    for _ in range(PAGES):
+    for _ in range(batch_api.PAGES):
         listed = await calls.get(f"batches?limit=100{page}")
-        batches = rows(listed.get("data"))
+        batches = batch_api.rows(listed.get("data"))
         for batch in batches:
             if mapping(batch.get("metadata")).get("editjudge") == lost.mark:
-                return BatchSearch(string(batch.get("id")))
+                return batch_api.BatchSearch(string(batch.get("id")))
         # The newest come first.
         if (
             not batches
             or not listed.get("has_more")
-            or (count(batches[-1].get("created_at")) or 0) < lost.since - SLACK
+            or (count(batches[-1].get("created_at")) or 0) < lost.since - batch_api.SLACK
         ):
             break
         page = f"&after={string(batches[-1].get('id'))}"
-    return BatchSearch()
+    return batch_api.BatchSearch()
 
 
 def _json(document: Mapping[str, Any]) -> bytes:

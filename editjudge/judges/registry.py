@@ -95,9 +95,9 @@ async def open_judge(
 
     One that is never asked, as for a forecast, needs no key."""
     if batch:
-        from editjudge.judges.batch import desk
+        from editjudge.judges.batch import batch_client
 
-        desk(spec)  # says so where there are none
+        batch_client(spec)  # says so where there are none
     if options.read == "logprobs" and not _gives_logprobs(spec):
         raise UsageError(f"--read logprobs: {spec} gives no token probabilities; leave the option out")
     if spec.startswith("replay:"):

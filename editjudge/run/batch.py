@@ -90,7 +90,7 @@ class _BatchSubmitter:
     def __init__(self, engine: BatchEngine, judge: ChatJudge, transport: HttpTransport) -> None:
         self._engine, self._judge = engine, judge
         self._store, self._budget, self._control, self._say = engine.store, engine.budget, engine.control, engine.say
-        self._desk = wire.desk(judge.spec)
+        self._client = wire.batch_client(judge.spec)
         self._calls = _Calls(judge, transport)
         self._works: dict[str, Work] = {}
         """Those that wait for an answer, by key."""
@@ -195,7 +195,7 @@ class _BatchSubmitter:
     async def _add(self, work: Work, asked: _QuestionAsked) -> None:
         line = self._line(work, asked)
         size = sum(map(len, line))
-        if len(self._handing) >= self._desk.MOST_QUESTIONS or self._size + size > self._desk.MOST_BYTES:
+        if len(self._handing) >= self._client.MOST_QUESTIONS or self._size + size > self._client.MOST_BYTES:
             await self._submit()
             line = self._line(work, asked)  # under the mark of the next
         self._handing.append(work)
@@ -204,7 +204,7 @@ class _BatchSubmitter:
         self._part.headers = asked.headers
 
     def _line(self, work: Work, asked: _QuestionAsked) -> wire.Body:
-        return self._desk.line(f"{self._part.mark}-{work.task.key[:_ENOUGH_OF_A_KEY]}", asked.body)
+        return self._client.line(f"{self._part.mark}-{work.task.key[:_ENOUGH_OF_A_KEY]}", asked.body)
 
     async def _submit(self) -> None:
         while len(self._open) >= self._most_open and self._control.stopping is None:
@@ -227,7 +227,7 @@ class _BatchSubmitter:
         chance = random.Random()  # noqa: S311  (spreads retries, guards nothing)
         for failures in itertools.count(1):
             try:
-                found = await self._desk.submit(self._calls, part)
+                found = await self._client.submit(self._calls, part)
                 if not found:
                     raise CallFailed("server", "the provider gave the batch no id")
             except CallFailed as problem:
@@ -250,7 +250,7 @@ class _BatchSubmitter:
 
     async def _seek(self, batch: BatchRecord) -> wire.BatchSearch:
         lost = wire.LostAnswer(batch.mark, batch.created, batch.questions)
-        return await self._persist(lambda: self._desk.find(self._calls, lost))
+        return await self._persist(lambda: self._client.find(self._calls, lost))
 
     # --- fetching ---------------------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class _BatchSubmitter:
             batch = self._open[batch.id] = await asyncio.to_thread(kept.submitted, self._store, batch, sought.id)
         # What is gone is gone with all its answers, as they are some weeks later.
         return await self._persist(
-            lambda: self._desk.look(self._calls, str(batch.provider_id)), gone=wire.BatchJob(True)
+            lambda: self._client.look(self._calls, str(batch.provider_id)), gone=wire.BatchJob(True)
         )
 
     async def _fetch(self, batch: BatchRecord, job: wire.BatchJob) -> None:
@@ -318,10 +318,10 @@ class _BatchSubmitter:
         """Into the store; how many were answers to something else."""
         strangers = 0
         with tempfile.TemporaryFile() as file:
-            await self._persist(lambda: self._calls.download(path, file, self._desk.HEADERS), gone=0)
+            await self._persist(lambda: self._calls.download(path, file, self._client.HEADERS), gone=0)
             file.seek(0)
             for some in _chunks(file, 500):
-                answers = [self._desk.answer(document(line)) for line in some if line.strip()]
+                answers = [self._client.answer(document(line)) for line in some if line.strip()]
                 known = [
                     (keys[end], (answer.status, self._judge.endpoint.redacted_body(answer.body)))
                     for answer in answers

@@ -43,7 +43,7 @@ class Ours:
 
     def __init__(self, spec: str, url: str) -> None:
         self._endpoint, self._spec = resolve(spec, url, ENVIRON), spec
-        self.desk = batch.desk(spec)
+        self.desk = batch.batch_client(spec)
 
     def _do(self, what: Any) -> Any:
         async def done() -> Any:
