@@ -102,17 +102,20 @@ def export(file: Path, run: str | None, store_place: str, as_json: bool) -> None
     """Write every rating of the store as CSV.
 
     With the columns item, rater, factor and score; where an id is of several edits, or was rated by several rubrics,
-    also content and rubric, which tell them apart. With --run the ratings of that run's edits, by their ids there.
+    also content and rubric, which tell them apart; of pairs also choice.
+
+    With --run the ratings of that run's edits, by their ids there.
     """
-    from editjudge.store.ratings import contents_in, csv_lines, ratings_of, read_scoped
+    from editjudge.store.ratings import contents_in, csv_lines, ratings_of, read_choices, read_scoped
 
     with open_store(store_place, readonly=True) as store:
+        choices = read_choices(store) if run is None else None
         if run is None:
             rows = read_scoped(store)
         else:
             known = contents_in(store.items(judged := store.find_run(run)))
             rows = [(*row, known[row[0]], "") for row in ratings_of(store, judged, known)]
-    file.write_text("".join(csv_lines(rows)), "utf-8", newline="")
+    file.write_text("".join(csv_lines(rows, choices)), "utf-8", newline="")
     tell(as_json, {"written": str(file), "ratings": len(rows)}, f"wrote {file}: {len(rows):,} ratings")
 
 

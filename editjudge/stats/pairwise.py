@@ -483,58 +483,71 @@ class _Davidson(NamedTuple):
 
 
 def _davidson(total: _Totals, lean: Floats | None = None) -> _Davidson:
-    """Newton's method on all draws at once.
+    """Newton's method on all draws at once; those that are done are left alone.
 
     The chances of i over j are exp(x/2), of j over i exp(-x/2), of a tie nu, with x the difference of strengths, plus
     or minus the log odds of the first place, fitted where `lean` is given: each pair was shown in both orders.
     Strengths beyond `FARTHEST`, and those of draws without a finite fit, are infinite.
     """
-    games, m, n = total.games, total.games.shape[1], len(total.games)
+    n, m = total.games.shape[:2]
     score = (total.wins + total.ties / 2).sum(axis=2)
     tied = total.ties.sum(axis=(1, 2)) / 2
-    some_ties = tied > 1e-9
-    theta, log_nu, first = np.zeros((n, m)), np.where(some_ties, 0.0, -40.0), np.zeros(n)
-    eye, upper = np.eye(m), np.triu(np.ones((m, m)), 1)
-    # Fixes the level that the games leave open.
-    ridge = 1e-6
-    step = np.zeros((n, m + 2))
+    theta, log_nu, first = np.zeros((n, m)), np.where(tied > 1e-9, 0.0, -40.0), np.zeros(n)
+    last = np.zeros(n)
+    at = np.arange(n)
     for _ in range(80):
-        gap = theta[:, :, None] - theta[:, None, :]
-        nu = np.exp(log_nu)[:, None, None]
-        orders = [_chances(gap + sign * first[:, None, None], nu) for sign in (1, -1)]
-        (up, up_tie, up_variance, up_shared), (down, down_tie, down_variance, down_shared) = orders
-        expected, tie = (up + down) / 2, (up_tie + down_tie) / 2
-        variance, shared = games * (up_variance + down_variance) / 2, games * (up_shared + down_shared) / 2
-        slope = np.empty((n, m + 2))
-        slope[:, :m] = score - (games * expected).sum(axis=2) - ridge * theta
-        slope[:, m] = np.where(some_ties, tied - (games * tie).sum(axis=(1, 2)) / 2 - ridge * log_nu, 0.0)
-        hessian = np.zeros((n, m + 2, m + 2))
-        hessian[:, :m, :m] = variance.sum(axis=2)[:, :, None] * eye - variance + ridge * eye
-        hessian[:, :m, m] = hessian[:, m, :m] = np.where(some_ties[:, None], shared.sum(axis=2), 0.0)
-        spread = games * (up_tie * (1 - up_tie) + down_tie * (1 - down_tie)) / 2
-        hessian[:, m, m] = np.where(some_ties, spread.sum(axis=(1, 2)) / 2 + ridge, 1.0)
-        if lean is None:
-            slope[:, m + 1], hessian[:, m + 1, m + 1] = 0.0, 1.0
-        else:
-            half = games * upper
-            slope[:, m + 1] = (lean - (half * (up - down)).sum(axis=(1, 2))) / 2 - ridge * first
-            hessian[:, m + 1, m + 1] = (half * (up_variance + down_variance)).sum(axis=(1, 2)) / 2 + ridge
-            crossed = (games * (up_variance - down_variance) / 2).sum(axis=2)
-            hessian[:, :m, m + 1] = hessian[:, m + 1, :m] = crossed
-            also = (half * (up_shared - down_shared)).sum(axis=(1, 2)) / 2
-            hessian[:, m, m + 1] = hessian[:, m + 1, m] = np.where(some_ties, also, 0.0)
-        # A step of more than 2 log odds is where Newton overshoots on lopsided games.
-        step = np.clip(np.linalg.solve(hessian, slope[:, :, None])[:, :, 0], -2, 2)
-        theta, log_nu = theta + step[:, :m], np.clip(log_nu + step[:, m], -40, 15)
-        first = np.clip(first + step[:, m + 1], -20, 20)
-        if np.abs(step[:, :m]).max(initial=0.0) < 1e-8:
+        given = None if lean is None else lean[at]
+        step = _newton(total.games[at], score[at], tied[at], given, theta[at], log_nu[at], first[at])
+        theta[at] += step[:, :m]
+        log_nu[at] = np.clip(log_nu[at] + step[:, m], -40, 15)
+        first[at] = np.clip(first[at] + step[:, m + 1], -20, 20)
+        size = np.abs(step[:, :m]).max(axis=1, initial=0.0)
+        reach = np.ptp(theta[at], axis=1)
+        last[at] = size
+        at = at[(size >= 1e-8) & (reach < 4 * FARTHEST)]
+        if not len(at):
             break
     centred: Floats = theta - theta.mean(axis=1, keepdims=True)
     # Points of one model cannot be infinite alone: the level of the others goes with it.
-    lost = np.abs(centred).max(axis=1, initial=0.0) > FARTHEST
-    lost |= np.abs(step[:, :m]).max(axis=1, initial=0.0) > 1e-3
+    lost = (last > 1e-3) | (np.abs(centred).max(axis=1, initial=0.0) > FARTHEST)
     centred[lost] = np.where(centred[lost] >= 0, np.inf, -np.inf)
-    return _Davidson(centred, np.where(some_ties, np.exp(log_nu), 0.0), first)
+    return _Davidson(centred, np.where(tied > 1e-9, np.exp(log_nu), 0.0), first)
+
+
+def _newton(
+    games: Floats, score: Floats, tied: Floats, lean: Floats | None, theta: Floats, log_nu: Floats, first: Floats
+) -> Floats:
+    """One step of every draw: of the strengths, the log of nu, and the log odds of the first place."""
+    n, m = theta.shape
+    # Fixes the level that the games leave open.
+    ridge, eye, some_ties = 1e-6, np.eye(m), tied > 1e-9
+    gap, nu = theta[:, :, None] - theta[:, None, :], np.exp(log_nu)[:, None, None]
+    up, up_tie, up_variance, up_shared = _chances(gap + first[:, None, None], nu)
+    down, down_tie, down_variance, down_shared = (
+        (up, up_tie, up_variance, up_shared) if lean is None else _chances(gap - first[:, None, None], nu)
+    )
+    expected, tie = (up + down) / 2, (up_tie + down_tie) / 2
+    variance, shared = games * (up_variance + down_variance) / 2, games * (up_shared + down_shared) / 2
+    slope = np.zeros((n, m + 2))
+    slope[:, :m] = score - (games * expected).sum(axis=2) - ridge * theta
+    slope[:, m] = np.where(some_ties, tied - (games * tie).sum(axis=(1, 2)) / 2 - ridge * log_nu, 0.0)
+    hessian = np.zeros((n, m + 2, m + 2))
+    hessian[:, :m, :m] = variance.sum(axis=2)[:, :, None] * eye - variance + ridge * eye
+    hessian[:, :m, m] = hessian[:, m, :m] = np.where(some_ties[:, None], shared.sum(axis=2), 0.0)
+    spread = games * (up_tie * (1 - up_tie) + down_tie * (1 - down_tie)) / 2
+    hessian[:, m, m] = np.where(some_ties, spread.sum(axis=(1, 2)) / 2 + ridge, 1.0)
+    hessian[:, m + 1, m + 1] = 1.0
+    if lean is not None:
+        half = games * np.triu(np.ones((m, m)), 1)
+        slope[:, m + 1] = (lean - (half * (up - down)).sum(axis=(1, 2))) / 2 - ridge * first
+        hessian[:, m + 1, m + 1] = (half * (up_variance + down_variance)).sum(axis=(1, 2)) / 2 + ridge
+        crossed = (games * (up_variance - down_variance) / 2).sum(axis=2)
+        hessian[:, :m, m + 1] = hessian[:, m + 1, :m] = crossed
+        also = (half * (up_shared - down_shared)).sum(axis=(1, 2)) / 2
+        hessian[:, m, m + 1] = hessian[:, m + 1, m] = np.where(some_ties, also, 0.0)
+    # A step of more than 2 log odds is where Newton overshoots on lopsided games.
+    step: Floats = np.clip(np.linalg.solve(hessian, slope[:, :, None])[:, :, 0], -2, 2)
+    return step
 
 
 def _chances(x: Floats, nu: Floats) -> tuple[Floats, Floats, Floats, Floats]:

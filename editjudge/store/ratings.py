@@ -161,13 +161,24 @@ def count_ratings(store: Store) -> int:
     return int(next(store._stream(sa.select(sa.func.count()).select_from(ratings)))[0])
 
 
-def csv_lines(rows: Iterable[tuple[object, ...]]) -> Iterator[str]:
+def read_choices(store: Store) -> dict[tuple[str, str, str, str], str]:
+    """What people chose of pairs, by content, rubric, rater and factor."""
+    columns = [ratings.c[name] for name in ("content", "rubric", "rater", "factor", "choice")]
+    return {tuple(row[:4]): row[4] for row in store._stream(sa.select(*columns).where(ratings.c.choice.is_not(None)))}
+
+
+def csv_lines(
+    rows: Iterable[tuple[object, ...]], choices: Mapping[tuple[str, str, str, str], str] | None = None
+) -> Iterator[str]:
     """As `agree --ratings`, `ratings import` and a spreadsheet read them. Content and rubric are there where item,
-    rater and factor alone do not tell all ratings apart."""
+    rater and factor alone do not tell all ratings apart; `choice` where people chose between two outputs."""
     listed = list(rows)
     width = 4 if len({row[:3] for row in listed}) == len(listed) else len(COLUMNS)
     for row in (COLUMNS, *listed):
         line = io.StringIO()
         cells = [harmless(f"{value:g}" if isinstance(value, float) else value) for value in row[:width]]
+        if choices:
+            place = (str(row[4]), str(row[5]), str(row[1]), str(row[2]))
+            cells.append("choice" if row is COLUMNS else harmless(choices.get(place, "")))
         csv.writer(line).writerow(cells)
         yield line.getvalue()

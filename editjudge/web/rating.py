@@ -24,7 +24,7 @@ from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.picture_sources import picture_of
 from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
-from editjudge.store.ratings import csv_lines, read_scoped
+from editjudge.store.ratings import csv_lines, read_choices, read_scoped
 from editjudge.store.store import Item, RunRecord
 from editjudge.store.studies import (
     Assignment,
@@ -384,7 +384,9 @@ class _RatingPages:
     def csv(self, _: Request) -> Response:
         """Every rating of the store, as `agree --ratings` and a spreadsheet read it."""
         headers = {"content-disposition": 'attachment; filename="ratings.csv"'}
-        return StreamingResponse(csv_lines(read_scoped(self._store)), media_type="text/csv", headers=headers)
+        return StreamingResponse(
+            csv_lines(read_scoped(self._store), read_choices(self._store)), media_type="text/csv", headers=headers
+        )
 
 
 def _agreement(rubrics: list[Rubric], rated: list[Rating]) -> Iterator[tuple[str, Any]]:

@@ -103,6 +103,11 @@ def test_both_bad_is_kept_as_such_and_counts_as_a_tie(served: Served, tmp_path: 
     kept = stored(served)
     assert {choice for choice, _ in kept.values()} == {"both_bad", "tie"} and len(kept) == 72
     assert all(score == 0.5 for _, score in kept.values())
+    table = served.client.get(f"{served.url}/ratings.csv").text.splitlines()
+    assert table[0] == "item,rater,factor,score,choice" and sum(line.endswith(",0.5,both_bad") for line in table) == 36
+    file = tmp_path / "ratings.csv"
+    assert editjudge("ratings", "export", file, "--store", tmp_path / "s.db").code == 0
+    assert sorted(file.read_text().splitlines()) == sorted(table)
     agreed = editjudge("agree", "p", "--store", tmp_path / "s.db", "--json").json
     overall = agreed["factors"]["overall"][f"replay:{tmp_path}/replies.jsonl"]
     # Eleven pairs have a verdict, one of them a flip: a tie, as all people say.
