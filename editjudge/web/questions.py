@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Any, cast
 from pydantic import TypeAdapter
 
 from editjudge.edit import IMAGE_ROLES, Edit
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import LAYOUTS, Layout, ask
 from editjudge.store.store import Item, RunRecord
 
@@ -26,7 +27,7 @@ def _read(text: str) -> Rubric:
 
 
 def sent(rubric: Rubric, run: RunRecord, item: Item) -> str:
-    """In words, pictures as [image: role]."""
+    """In words, pictures as [image: role]; of a rubric that is asked for each element of a list, the first one's."""
     edit = Edit(
         item.item,
         instruction=item.instruction,
@@ -35,6 +36,9 @@ def sent(rubric: Rubric, run: RunRecord, item: Item) -> str:
         metadata=item.metadata,
         pictures={name: str(image["source"]) for name, image in item.images.items() if name not in IMAGE_ROLES},
     )
+    elements = (edit.listed(rubric.for_each) if rubric.for_each else None) or ["(an element of the list)"]
+    told = {EACH: elements[0], EARLIER: "(what was answered before)"}
+    edit = dataclasses.replace(edit, metadata={**edit.metadata, **told})
     digests = {role: image["digest"] for role, image in item.images.items() if image.get("digest")}
     layout = run.spec.get("layout", LAYOUTS[0])
     return str(ask(rubric, edit, cast(dict[str, str], digests), cast(Layout, layout)))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -336,3 +339,40 @@ def test_a_report_of_a_set_has_each_rubric_on_its_own_scale_and_the_score(
         target = tmp_path / f"report.{form}"
         told = editjudge("report", done.outcome.name, "--store", tmp_path / "s.db", "--format", form, "-o", target)
         assert told.code == 0, told.err
+
+
+def test_the_set_of_the_documents_runs_and_its_scores_are_those_of_its_formulas(tmp_path: Path) -> None:
+    documents = (Path(__file__).parents[2] / "docs" / "rubrics.md").read_text()
+    (text,) = [block for block in re.findall(r"```yaml\n(.*?)```", documents, re.DOTALL) if "\nrubrics:" in block]
+    (tmp_path / "two.yaml").write_text(text)
+    path = edits(tmp_path, 4)
+    kinds = ("add", "style", "remove", "add")
+    rows = [row | {"edit_type": kind} for row, kind in zip(rows_of(path), kinds, strict=True)]
+    manifest, drawn = write_manifest(tmp_path, rows), random.Random(3)
+
+    def say(question: str) -> str:
+        if "`publish`" in question:
+            return json.dumps({"publish": drawn.randint(0, 1)})
+        if "`natural`" in question:
+            return json.dumps({"natural": drawn.randint(0, 20) / 2})
+        entry = {"justification": "word " * 20, "score": 0}
+        scores = {key: entry | {"score": drawn.randint(1, 7)} for key in ("alignment", "completeness", "plausibility")}
+        (name, *_) = re.findall("edit-[0-9a-f]{16}", question)
+        return json.dumps({"image_id": name, "online_factor_results": scores})
+
+    with server(say):
+        done = run(manifest, tmp_path / "s.db", rubrics=(str(tmp_path / "two.yaml"),))
+    assert done.statuses() == {"ok": 3 + 4 * 3 + 4}
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        scores = run_set_scores(store, store.find_run(done.outcome.name))
+    assert scores
+    for item in ("e0", "e2", "e3"):
+        mine = [row for row in done.rows if row["item"] == item]
+        (fidelity,) = [row["scores"] for row in mine if row["rubric"] == "fidelity"]
+        natural = [row["scores"]["natural"] for row in mine if row["rubric"] == "naturalness"]
+        (publish,) = [row["scores"]["publish"] for row in mine if row["rubric"] == "verdict"]
+        least = min(fidelity.values())
+        overall = sum(math.sqrt(least * one) for one in natural) / 3
+        strict = math.sqrt(least * sum(natural) / 3) * publish
+        assert scores[item][SPECS["openai"]] == pytest.approx({"overall": overall, "strict": strict}, abs=1e-9)
+    assert scores.get("e1", {}).get(SPECS["openai"], {}).get("overall") is None
