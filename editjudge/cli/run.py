@@ -162,8 +162,8 @@ def command(
         if dry_run or batch or engine == "ray":
             raise UsageError("--best-of asks round by round: it takes neither --dry-run, --batch nor --engine ray")
         with ExitStack() as stack:
-            opener = lambda: stack.enter_context(open_store(store_place))  # noqa: E731  (used once)
-            sys.exit(conduct_best_of(job, best_of, opener, manner, max_failures, as_json, quiet))
+            reopened = lambda: stack.enter_context(open_store(store_place))  # noqa: E731  (used once)
+            sys.exit(conduct_best_of(job, best_of, reopened, manner, max_failures, as_json, quiet))
     if dry_run:
         _dry_run(job, store_place, manner, as_json)
         return
