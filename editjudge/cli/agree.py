@@ -15,13 +15,13 @@ from editjudge.cli.reading import as_option, load_pair_run, load_run, need_stati
 from editjudge.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from editjudge.manifest import Columns
     from editjudge.ratings import Origin
     from editjudge.report.pairwise import PairRun
-    from editjudge.report.run_data import Of, RunData
-    from editjudge.stats.columns import Ratings, Scores
+    from editjudge.report.run_data import Of
+    from editjudge.stats.columns import Scores
 
 FILE = click.Path(path_type=Path)
 
@@ -97,31 +97,19 @@ def command(
         _stored_preferences(asked_pairs, store_place, as_json)
         return
     from editjudge.report.agreement import agreed, tables
-    from editjudge.report.people import renamed
+    from editjudge.report.people import check_common, file_ratings, renamed, run_agreement
 
     judged = load_run(store_place, run, pairing=True, of=of) if run is not None else None
-    ratings, origins = _ratings(ratings_file, store_place, judged)
-    guesses: Scores | None = None
-    scales: Mapping[str, Sequence[float]] | None = None
-    continuous: frozenset[str] = frozenset()
     if judged is not None:
-        sums = judged.sums()
-        ratings = renamed(ratings, called, (*judged.scores.factor.present(), *sums))
-        scores, scales, lead = judged.with_aggregates(ratings.factor.present())[0], judged.all_scales(), judged.lead()
-        continuous = judged.continuous | {*sums}
+        ratings = _ratings(ratings_file, store_place, judged)
+        found = run_agreement(judged, ratings, called, calibrating=calibrating, estimating=estimating)
+        lead = judged.lead()
     else:
+        ratings, origins = file_ratings(Path(str(ratings_file)), None)
         scores, guesses, lead = _scores(Path(str(scores_file)), manifest, columns, origins, with_guessed)
-        sums, ratings = (), renamed(ratings, called, scores.factor.present())
-    _check_common(ratings, scores, sums)
-    found = agreed(
-        ratings,
-        scores,
-        with_guessed=guesses,
-        scales=scales,
-        continuous=continuous,
-        calibrating=calibrating,
-        estimating=estimating,
-    )
+        ratings = renamed(ratings, called, scores.factor.present())
+        check_common(ratings, scores, ())
+        found = agreed(ratings, scores, with_guessed=guesses, calibrating=calibrating, estimating=estimating)
     if as_json:
         emit({**found.as_json(), "of": of, "pending": judged.pending if judged else 0})
     else:
@@ -202,32 +190,14 @@ def _stored_preferences(pairs: PairRun, store_place: str, as_json: bool) -> None
         show(pairs.lead(), pair_tables(found))
 
 
-def _ratings(file: Path | None, store_place: str, judged: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
+def _ratings(file: Path | None, store_place: str, judged: RunData) -> Ratings:
     """From a file, or those of the store that are of the run's edits."""
-    from editjudge.ratings import Origin, Rating, ratings_columns, read_ratings
+    from editjudge.report.people import file_ratings, stored_ratings
 
     if file is not None:
-        contents = {item: content.key() for item, content in judged.side.edits.items()} if judged else {}
-        # A file that says what was rated is taken at its word: the id may be of another edit here.
-        rows = [
-            (line, rating, origin)
-            for line, rating, origin in read_ratings(file)
-            if not rating.content or contents.get(rating.item, rating.content) == rating.content
-        ]
-        return ratings_columns(rating for _, rating, _ in rows), {
-            rating.item: origin for _, rating, origin in rows if origin != Origin()
-        }
-    from editjudge.store.ratings import count_ratings, ratings_of
-
-    assert judged is not None  # noqa: S101  (a file of scores comes with one of ratings)
-    contents = {item: content.key() for item, content in judged.side.edits.items()}
+        return file_ratings(file, judged)[0]
     with open_store(store_place, readonly=True) as store:
-        found, kept = [Rating(*row) for row in ratings_of(store, judged.run, contents)], count_ratings(store)
-    if not found:
-        what = f"none of its {kept:,} ratings is of an edit of {judged.run.name}" if kept else "has no ratings"
-        how = "give --ratings, or bring them in with `ratings import FILE --run RUN`"
-        raise UsageError(f"{safe(store.place)}: {safe(what)}: {how}")
-    return ratings_columns(found), {}
+        return stored_ratings(judged, store)
 
 
 def _scores(
@@ -242,21 +212,3 @@ def _scores(
     if with_guessed and found.with_guessed:
         lead.append("guessed scores are counted as if the judge had said them")
     return scores, None if with_guessed else found.with_guessed, lead
-
-
-def _check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None:
-    """A file of other items, or factors called otherwise, is a mistake and not a result."""
-    from editjudge.report.people import such_as
-
-    for name, said, rated in (("item", scores.item, ratings.item), ("factor", scores.factor, ratings.factor)):
-        mine, theirs = said.present(), rated.present()
-        if not set(mine) & set(theirs):
-            found = f"judges have {_some(mine)}, people {_some(theirs)}"
-            if name == "factor" and mine and theirs:
-                others = f" (judges also have the sums {', '.join(sums)})" if sums else ""
-                found += f". Say what is alike, such as {such_as(theirs, (*mine, *sums))}{others}"
-            raise InputError(f"no {name} has both scores and ratings: {safe(found)}")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "") or "none"

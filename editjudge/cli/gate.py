@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,18 +11,9 @@ from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import emit, json_option, safe
 from editjudge.cli.reading import load_run, show
-from editjudge.errors import UsageError, near_miss
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from editjudge.report.run_data import RunData
-    from editjudge.stats.columns import Scores
-    from editjudge.stats.gate import Gate
+from editjudge.errors import UsageError
 
 FAILED = 100
-MANY = 4
-"""So many checks that are undecided in the same way are told in one line."""
 
 
 @click.command(epilog="\b\nExample: editjudge gate mine --min alignment=5 --baseline before --max-drop 0.2")
@@ -112,96 +101,22 @@ def command(
         raise UsageError("--max-drop needs a --baseline to drop from")
     judged = load_run(store_place, run, pairing=baseline is not None)
     before = None if baseline is None else load_run(baseline_store or store_place, baseline, pairing=True)
-    mine, theirs = _judges(judged, before, judge)
-    models = () if model else judged.scores.model.present()
-    judged, before = _of_model(judged, model), before and _of_model(before, model, optional=True)
-    base, match = None, None
-    if before is not None:
-        from editjudge.report.run_data import pair_runs, shared
+    from editjudge.report.gating import gate_run
 
-        scores, base, match = pair_runs(judged, before, "task")
-        judged, base = replace(judged, scores=scores), shared(base.where(judge=theirs))
-    found = _gate(judged, base, mine, _limits("--min", minima), _limits("--max", maxima), drops, alpha, max_failures)
+    limits = {"minimum": _limits("--min", minima), "maximum": _limits("--max", maxima)}
+    found = gate_run(
+        judged, before, **limits, max_drop=drops, model=model, judge=judge, alpha=alpha, max_failures=max_failures
+    )
     worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
-    empty = [check.rule for check in found.checks if check.n == 0]
-    told = f"nothing to decide on: no score for {', '.join(empty)}; --if-unsure says what to make of that"
-    error = told if empty and not worse and if_unsure is None else None
+    error = found.undecidable if not worse and if_unsure is None else None
     if as_json:
-        names = {"run": judged.run.name, "baseline": before and before.run.name, "pending": judged.pending}
-        names |= {"pending_baseline": before.pending} if before else {}
-        emit({**names, **found.as_json(), **(match.counts() if match else {}), "error": error})
+        emit(found.as_json() | {"error": error})
     else:
-        paired = match.words(judged.run.name, before.run.name) if match and before else []
-        _tell(judged, found, mine, theirs, models, paired)
+        show(found.lead(), [found.table()])
     if error:
         click.echo(f"editjudge: {safe(error)}", err=True)
         sys.exit(1)
     sys.exit(FAILED if worse else 0)
-
-
-def _gate(
-    judged: RunData,
-    base: Scores | None,
-    mine: str,
-    minimum: dict[str, float],
-    maximum: dict[str, float],
-    drops: float | dict[str, float],
-    alpha: float,
-    max_failures: float,
-) -> Gate:
-    from editjudge.report.run_data import aggregates
-    from editjudge.stats.gate import gate
-    from editjudge.stats.summary import aggregate
-
-    scores = judged.scores.where(judge=mine)
-    known = aggregates(judged, mine)
-    for factor in (*minimum, *maximum, *(drops if isinstance(drops, dict) else ())):
-        _known("factor", factor, [*scores.factor.present(), *(one.name for one in known)])
-    for factor, most in maximum.items():
-        if factor not in judged.falling:
-            raise UsageError(f"{factor}: higher is better, so its limit is --min {factor}={most:g}")
-        if factor in minimum:
-            raise UsageError(f"{factor} has a limit already: --max and --min mean the same where lower is better")
-    minimum = minimum | maximum
-    added = [one for one in known if one.name in minimum]
-    return gate(
-        aggregate(scores, added),
-        minimum,
-        baseline=base,
-        max_drop=drops,
-        on="pair",
-        scales=judged.all_scales(),
-        falling=judged.falling,
-        alpha=alpha,
-        max_failures=max_failures,
-    )
-
-
-def _judges(judged: RunData, before: RunData | None, named: str | None) -> tuple[str, str]:
-    """The judge whose scores decide, and what the baseline calls the same one."""
-    from editjudge.report.run_data import common_judges
-
-    if named is not None:
-        _known("judge", named, judged.scores.judge.present())
-        judged = replace(judged, scores=judged.scores.where(judge=named))
-    same = common_judges(judged, before or judged)
-    if len(same) > 1:
-        raise UsageError(f"run {judged.run.name} has several judges: name one with --judge: {', '.join(same)}")
-    return next(iter(same.items()))
-
-
-def _of_model(judged: RunData, model: str | None, *, optional: bool = False) -> RunData:
-    models = judged.scores.model.present()
-    if model is None or (optional and model not in models):
-        return judged
-    scores = judged.scores.where(model=_known("model", model, models))
-    return replace(judged, scores=scores, side=judged.side.only(model))
-
-
-def _known(kind: str, name: str, names: Sequence[str]) -> str:
-    if name not in names:
-        raise UsageError(f'the run has no {kind} "{name}"{near_miss(name, names)} It has {", ".join(names)}')
-    return name
 
 
 def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
@@ -236,62 +151,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return None if math.isnan(number) else number
-
-
-def _failures(found: Gate) -> list[str]:
-    """What failed, and which checks that could overturn."""
-    lost, notes = found.failures, []
-    if lost.failed:
-        pending = f" ({lost.pending:,} of them pending)" if lost.pending else ""
-        share = f"{lost.failed:,} of {lost.judgements:,} judgements failed{pending}"
-        more = f"more than --max-failures {lost.allowed:g} allows, so the gate fails"
-        notes.append(f"{share}, {more if lost.too_many else f'which --max-failures {lost.allowed:g} allows'}")
-    doubtful = ", ".join(c.rule for c in found.checks if c.overturnable)
-    if doubtful:
-        notes.append(f"failed judgements at an end of the scale could overturn: {doubtful}")
-    return notes
-
-
-def _notes(found: Gate) -> list[str]:
-    """Why each check did not pass; where many wait for more images, in one line, since the table has their figures."""
-    from editjudge.stats.gate import UNSURE
-
-    waiting = [c for c in found.checks if c.outcome == UNSURE and c.ci]
-    if len(waiting) < MANY:
-        waiting = []
-    notes = [f"{c.rule}: {c.reason}" for c in found.checks if c.outcome != "pass" and c not in waiting]
-    if waiting:
-        more = ", ".join(f"{c.rule} about {c.needed:,}" for c in waiting if c.needed)
-        near = ", ".join(c.rule for c in waiting if not c.needed)
-        told = [f"source images that would decide: {more}"] if more else []
-        told += [f"inconclusive at any practical number: {near}"] if near else []
-        notes.append(f"{len(waiting)} checks are inconclusive, their CI contains the limit; {'; '.join(told)}")
-    return notes
-
-
-def _tell(judged: RunData, found: Gate, mine: str, theirs: str, models: Sequence[str], paired: Sequence[str]) -> None:
-    from editjudge.report.tables import Figure, Table, between, in_line
-
-    rows = [
-        (
-            c.outcome, c.rule, c.n, c.groups, c.failed + c.failed_baseline or None,
-            Figure(c.estimate, c.ci, sign="by at most" in c.rule),
-            between(c.bounds, in_line([c.ci]), sign="by at most" in c.rule) if c.failed + c.failed_baseline else None,
-        )
-        for c in found.checks
-    ]  # fmt: skip
-    level = 1 - 2 * found.alpha / len(found.checks)
-    limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * found.alpha:.3g} % over all checks"
-    caption = f"Checks by {mine}: {limits}"
-    notes = [*_failures(found), *_notes(found), *paired]
-    if found.left_out:
-        left = ", ".join(found.left_out)
-        notes.append(f"not held against the baseline, since no edit has a score on both sides: {left}")
-    if theirs != mine:
-        notes.append(f"the baseline is judged by {theirs}: whether that is the same judge is for you to know")
-    if len(models) > 1:
-        notes.append(f"{len(models)} models are pooled; --model names one: {', '.join(models)}")
-    columns = ("outcome", "check", "scores", "images", "failed", "estimate", "bounds")
-    legend = {"bounds": "the estimate with all that failed at the worst and at the best of the scale"}
-    table = Table.of(columns, rows, caption, notes=tuple(notes), legend=legend).trimmed("failed", "bounds")
-    show([f"gate: {found.outcome}", *judged.lead()], [table])

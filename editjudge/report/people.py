@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
-from editjudge.errors import UsageError, near_miss
-from editjudge.ratings import Rating, ratings_columns
+from editjudge.errors import InputError, UsageError, near_miss
+from editjudge.ratings import Origin, Rating, ratings_columns, read_ratings
 from editjudge.report.agreement import AgreementReport, agreed
 from editjudge.report.run_data import RunData
-from editjudge.stats.columns import Ratings
-from editjudge.store.ratings import contents_in, ratings_of
+from editjudge.report.tables import clean
+from editjudge.stats.columns import Ratings, Scores
+from editjudge.store.ratings import contents_in, count_ratings, ratings_of
 from editjudge.store.store import Store
 
 _USUAL = {"SC": "fidelity", "PQ": "quality"}
@@ -63,3 +65,70 @@ def such_as(people: Sequence[str], factors: Sequence[str]) -> str:
     usual = [(name, ours) for name, ours in _USUAL.items() if name in people and ours in factors]
     theirs, ours = usual[0] if usual else (people[0], "overall" if "overall" in factors else factors[0])
     return f"--as {theirs}={ours}"
+
+
+def run_agreement(
+    judged: RunData,
+    ratings: Ratings,
+    mappings: Sequence[str] = (),
+    *,
+    calibrating: bool = False,
+    estimating: bool = False,
+) -> AgreementReport:
+    """Judges of a run, loaded with `pairing`, against people's ratings of its edits."""
+    sums = judged.sums()
+    ratings = renamed(ratings, mappings, (*judged.scores.factor.present(), *sums))
+    scores, _ = judged.with_aggregates(ratings.factor.present())
+    check_common(ratings, scores, sums)
+    return agreed(
+        ratings,
+        scores,
+        scales=judged.all_scales(),
+        continuous=judged.continuous | {*sums},
+        calibrating=calibrating,
+        estimating=estimating,
+    )
+
+
+def file_ratings(file: Path, judged: RunData | None) -> tuple[Ratings, dict[str, Origin]]:
+    """The ratings of a file. One that says what was rated is taken at its word: the id may be of another edit here."""
+    contents = _contents(judged) if judged else {}
+    rows = [
+        (rating, origin)
+        for _, rating, origin in read_ratings(file)
+        if not rating.content or contents.get(rating.item, rating.content) == rating.content
+    ]
+    return ratings_columns(rating for rating, _ in rows), {
+        rating.item: origin for rating, origin in rows if origin != Origin()
+    }
+
+
+def stored_ratings(judged: RunData, store: Store) -> Ratings:
+    """The store's ratings of the run's edits."""
+    found = [Rating(*row) for row in ratings_of(store, judged.run, _contents(judged))]
+    if not found:
+        total, name = count_ratings(store), clean(judged.run.name)
+        what = f"none of its {total:,} ratings is of an edit of {name}" if total else "has no ratings"
+        how = "give --ratings, or bring them in with `ratings import FILE --run RUN`"
+        raise UsageError(f"{clean(store.place)}: {what}: {how}")
+    return ratings_columns(found)
+
+
+def _contents(judged: RunData) -> dict[str, str]:
+    return {item: content.key() for item, content in judged.side.edits.items()}
+
+
+def check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None:
+    """A file of other items, or factors with other names, is a mistake and not a result."""
+    for name, said, rated in (("item", scores.item, ratings.item), ("factor", scores.factor, ratings.factor)):
+        mine, theirs = said.present(), rated.present()
+        if not set(mine) & set(theirs):
+            message = f"judges have {_some(mine)}, people {_some(theirs)}"
+            if name == "factor" and mine and theirs:
+                others = f" (judges also have the sums {', '.join(sums)})" if sums else ""
+                message += f". Say what is alike, such as {such_as(theirs, (*mine, *sums))}{others}"
+            raise InputError(f"no {name} has both scores and ratings: {clean(message)}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "") or "none"

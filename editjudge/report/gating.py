@@ -1,0 +1,196 @@
+"""A run held against limits and a baseline: pass, fail, or not enough evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from editjudge.content import Match
+from editjudge.errors import UsageError, near_miss
+from editjudge.report.run_data import RunData, aggregates, common_judges, pair_runs, shared
+from editjudge.report.tables import Figure, Table, between, in_line
+from editjudge.stats.columns import Scores
+from editjudge.stats.gate import UNSURE, Gate, gate
+from editjudge.stats.summary import aggregate
+
+MANY = 4
+"""So many checks that are undecided in the same way are told in one line."""
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """The checks of a gate, and what they rest on."""
+
+    judged: RunData
+    before: RunData | None
+    gate: Gate
+    judge: str
+    baseline_judge: str
+    models: Sequence[str]
+    """Several are pooled."""
+    match: Match | None
+
+    @property
+    def outcome(self) -> str:
+        return self.gate.outcome
+
+    @property
+    def undecidable(self) -> str | None:
+        """Why there is nothing to decide on; None where every check has a score."""
+        empty = [check.rule for check in self.gate.checks if check.n == 0]
+        if not empty:
+            return None
+        return f"nothing to decide on: no score for {', '.join(empty)}; --if-unsure says what to make of that"
+
+    def as_json(self) -> dict[str, Any]:
+        before, names = self.before, {"run": self.judged.run.name}
+        pending = {"pending_baseline": before.pending} if before else {}
+        return {
+            **names,
+            "baseline": before and before.run.name,
+            "pending": self.judged.pending,
+            **pending,
+            **self.gate.as_json(),
+            **(self.match.counts() if self.match else {}),
+        }
+
+    def lead(self) -> list[str]:
+        return [f"gate: {self.outcome}", *self.judged.lead()]
+
+    def _paired(self) -> list[str]:
+        return self.match.words(self.judged.run.name, self.before.run.name) if self.match and self.before else []
+
+    def table(self) -> Table:
+        found, mine, theirs = self.gate, self.judge, self.baseline_judge
+        rows = []
+        for c in found.checks:
+            failed, sign = c.failed + c.failed_baseline or None, "by at most" in c.rule
+            bounds = between(c.bounds, in_line([c.ci]), sign=sign) if failed else None
+            rows.append((c.outcome, c.rule, c.n, c.groups, failed, Figure(c.estimate, c.ci, sign=sign), bounds))
+        level = 1 - 2 * found.alpha / len(found.checks)
+        limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * found.alpha:.3g} % over all checks"
+        caption = f"Checks by {mine}: {limits}"
+        notes = [*_failures(found), *_notes(found), *self._paired()]
+        if found.left_out:
+            left = ", ".join(found.left_out)
+            notes.append(f"not held against the baseline, since no edit has a score on both sides: {left}")
+        if theirs != mine:
+            notes.append(f"the baseline is judged by {theirs}: whether that is the same judge is for you to know")
+        if len(self.models) > 1:
+            notes.append(f"{len(self.models)} models are pooled; --model names one: {', '.join(self.models)}")
+        columns = ("outcome", "check", "scores", "images", "failed", "estimate", "bounds")
+        legend = {"bounds": "the estimate with all that failed at the worst and at the best of the scale"}
+        return Table.of(columns, rows, caption, notes=tuple(notes), legend=legend).trimmed("failed", "bounds")
+
+
+def gate_run(
+    judged: RunData,
+    before: RunData | None = None,
+    *,
+    minimum: Mapping[str, float] | None = None,
+    maximum: Mapping[str, float] | None = None,
+    max_drop: float | dict[str, float] = 0.0,
+    model: str | None = None,
+    judge: str | None = None,
+    alpha: float = 0.05,
+    max_failures: float = 0.0,
+) -> GateReport:
+    """Hold a run against limits of its means, and against a baseline: both loaded with `pairing` where there is one."""
+    mine, theirs = _judges(judged, before, judge)
+    models = () if model else judged.scores.model.present()
+    judged, before = _of_model(judged, model), before and _of_model(before, model, optional=True)
+    base, match = None, None
+    if before is not None:
+        scores, base, match = pair_runs(judged, before, "task")
+        judged, base = replace(judged, scores=scores), shared(base.where(judge=theirs))
+    found = _gate(judged, base, mine, dict(minimum or {}), dict(maximum or {}), max_drop, alpha, max_failures)
+    return GateReport(judged, before, found, mine, theirs, models, match)
+
+
+def _gate(
+    judged: RunData,
+    base: Scores | None,
+    mine: str,
+    minimum: dict[str, float],
+    maximum: dict[str, float],
+    drops: float | dict[str, float],
+    alpha: float,
+    max_failures: float,
+) -> Gate:
+    scores = judged.scores.where(judge=mine)
+    known = aggregates(judged, mine)
+    for factor in (*minimum, *maximum, *(drops if isinstance(drops, dict) else ())):
+        _known("factor", factor, [*scores.factor.present(), *(one.name for one in known)])
+    for factor, most in maximum.items():
+        if factor not in judged.falling:
+            raise UsageError(f"{factor}: higher is better, so its limit is --min {factor}={most:g}")
+        if factor in minimum:
+            raise UsageError(f"{factor} has a limit already: --max and --min mean the same where lower is better")
+    minimum = minimum | maximum
+    added = [one for one in known if one.name in minimum]
+    return gate(
+        aggregate(scores, added),
+        minimum,
+        baseline=base,
+        max_drop=drops,
+        on="pair",
+        scales=judged.all_scales(),
+        falling=judged.falling,
+        alpha=alpha,
+        max_failures=max_failures,
+    )
+
+
+def _judges(judged: RunData, before: RunData | None, named: str | None) -> tuple[str, str]:
+    """The judge whose scores decide, and what the baseline calls the same one."""
+    if named is not None:
+        _known("judge", named, judged.scores.judge.present())
+        judged = replace(judged, scores=judged.scores.where(judge=named))
+    same = common_judges(judged, before or judged)
+    if len(same) > 1:
+        raise UsageError(f"run {judged.run.name} has several judges: name one with --judge: {', '.join(same)}")
+    return next(iter(same.items()))
+
+
+def _of_model(judged: RunData, model: str | None, *, optional: bool = False) -> RunData:
+    models = judged.scores.model.present()
+    if model is None or (optional and model not in models):
+        return judged
+    scores = judged.scores.where(model=_known("model", model, models))
+    return replace(judged, scores=scores, side=judged.side.only(model))
+
+
+def _known(kind: str, name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        raise UsageError(f'the run has no {kind} "{name}"{near_miss(name, names)} It has {", ".join(names)}')
+    return name
+
+
+def _failures(found: Gate) -> list[str]:
+    """What failed, and which checks that could overturn."""
+    lost, notes = found.failures, []
+    if lost.failed:
+        pending = f" ({lost.pending:,} of them pending)" if lost.pending else ""
+        share = f"{lost.failed:,} of {lost.judgements:,} judgements failed{pending}"
+        more = f"more than --max-failures {lost.allowed:g} allows, so the gate fails"
+        notes.append(f"{share}, {more if lost.too_many else f'which --max-failures {lost.allowed:g} allows'}")
+    doubtful = ", ".join(c.rule for c in found.checks if c.overturnable)
+    if doubtful:
+        notes.append(f"failed judgements at an end of the scale could overturn: {doubtful}")
+    return notes
+
+
+def _notes(found: Gate) -> list[str]:
+    """Why each check did not pass; where many wait for more images, in one line, since the table has their figures."""
+    waiting = [c for c in found.checks if c.outcome == UNSURE and c.ci]
+    if len(waiting) < MANY:
+        waiting = []
+    notes = [f"{c.rule}: {c.reason}" for c in found.checks if c.outcome != "pass" and c not in waiting]
+    if waiting:
+        more = ", ".join(f"{c.rule} about {c.needed:,}" for c in waiting if c.needed)
+        near = ", ".join(c.rule for c in waiting if not c.needed)
+        told = [f"source images that would decide: {more}"] if more else []
+        told += [f"inconclusive at any practical number: {near}"] if near else []
+        notes.append(f"{len(waiting)} checks are inconclusive, their CI contains the limit; {'; '.join(told)}")
+    return notes
