@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from editjudge.manifest import Columns
     from editjudge.ratings import Origin
     from editjudge.report.pairwise import PairRun
-    from editjudge.report.run_data import Of
-    from editjudge.stats.columns import Scores
+    from editjudge.report.run_data import Of, RunData
+    from editjudge.stats.columns import Ratings, Scores
 
 FILE = click.Path(path_type=Path)
 
