@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from editjudge.api import Run, arun, judge, run
+    from editjudge.api import Run, arun, judge, open, run  # noqa: A004
     from editjudge.edit import Edit
     from editjudge.errors import EditjudgeError, InputError, WorldError
     from editjudge.judgement import Judgement
@@ -30,6 +30,7 @@ _WHERE = {
     "check": "rubrics.contract",
     "judge": "api",
     "load_rubric": "rubrics.files:load",
+    "open": "api",
     "run": "api",
 }
 """The public names and where they live; each is imported when it is first used."""
@@ -48,6 +49,7 @@ __all__ = [
     "check",
     "judge",
     "load_rubric",
+    "open",
     "run",
 ]
 
@@ -59,3 +61,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"editjudge.{module}"), other or name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

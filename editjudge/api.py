@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from editjudge.edit import Edit, ImageSource, named_pictures
 from editjudge.errors import UsageError
@@ -20,7 +20,11 @@ from editjudge.rubrics.prompt import Layout
 from editjudge.run.engine import Ending
 from editjudge.run.job import Job, Outcome, RunOptions, execute, judge_edit, wait_for
 from editjudge.run.summary import Summary
-from editjudge.store.store import Store
+from editjudge.store.store import RunRecord, Store
+
+if TYPE_CHECKING:
+    from editjudge.report.run_data import Of, RunData
+    from editjudge.report.run_result import RunResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -110,16 +114,20 @@ class Run:
         with Store.open(self.store, readonly=True) as store:
             yield from store.judgements(self.id)
 
-    def table(self, by: str = "model") -> Any:
+    def table(self, by: str = "model", *, of: Of | None = None) -> Any:
         """Mean and coverage of each factor by `model`, `judge` or `rubric`: a pandas data frame where pandas is
         installed, else a list of dicts, with the columns `by`, factor, mean, ok and n. What failed is in `n` and not
         in the mean.
 
-        Raises `ValueError` for any other `by`.
+        With `of` ("scores", or "expected" for token probabilities), or sliced by another field such as `edit_type` or
+        one of the manifest's own: a `RunResult` with every figure of `report --json` and intervals. `.frame()` has its
+        rows.
+
+        Raises `UsageError` for a field that no edit has.
         """
         places = {"judge": 0, "model": 1, "rubric": 2}
-        if by not in places:
-            raise ValueError(f"by={by!r}: expected one of {', '.join(places)}")
+        if by not in places or of is not None:
+            return self._sliced(() if by in places else (by,), of or "scores")
         sums: dict[tuple[str, str], list[int]] = {}
         for place, cell in self.summary.cells.items():
             total = sums.setdefault((place[places[by]], place[3]), [0, 0, 0])
@@ -129,11 +137,185 @@ class Run:
             {by: name, "factor": factor, "mean": total / ok if ok else None, "ok": ok, "n": n}
             for (name, factor), (total, ok, n) in sums.items()
         ]
-        try:
-            import pandas
-        except ImportError:
-            return rows
-        return pandas.DataFrame(rows)
+        from editjudge.report.run_result import framed
+
+        return framed(rows)
+
+    def compare(
+        self, a: str | Run | None = None, b: str | None = None, *, by: str = "model", of: Of = "scores"
+    ) -> RunResult:
+        """Paired differences, b minus a, as `editjudge compare --json` prints them.
+
+            run.compare("old", "new")            # two models of this run
+            run.compare(editjudge.open("before"))  # this run's edits against another's
+
+        Without names every pair of models (or of judges, or rubrics: `by`). Raises `UsageError` for a name that the run
+        does not have.
+        """
+        from editjudge.report.comparison import compare_tables, conclusions, differences, run_differences
+        from editjudge.report.run_result import RunResult
+
+        if isinstance(a, Run):
+            first, second = a._loaded(pairing=True, of=of), self._loaded(pairing=True, of=of)
+            found, match = run_differences(first, second)
+            names = {"run_a": first.run.name, "run_b": second.run.name, "by": "run", "of": of}
+            pending = {"pending": first.pending + second.pending}
+            lead = [*conclusions(found), *match.words(first.run.name, second.run.name)]
+            document = {**names, **match.counts(), **pending}
+            kind = "run"
+        else:
+            judged, kind = self._loaded(of=of), by
+            found = differences(judged, _by(by), a, b)
+            lead = [*conclusions(found), *judged.lead()]
+            document = {"run": judged.run.name, "by": by, "of": of, "pending": judged.pending}
+        document["comparisons"] = [one.as_json() for one in found]
+        return RunResult(document, lead, compare_tables(found, _by(kind)))
+
+    def agree(
+        self,
+        ratings: str | os.PathLike[str] | None = None,
+        *,
+        called: Mapping[str, str] | None = None,
+        of: Of = "scores",
+    ) -> RunResult:
+        """Judges against people's ratings, of a file or of the store, as `editjudge agree --json` prints it.
+
+        `called` maps people's factors to those of judges, such as `{"PQ": "quality"}`. Raises `InputError` where no
+        item or no factor has both.
+        """
+        from editjudge.report.agreement import tables
+        from editjudge.report.people import file_ratings, run_agreement, stored_ratings
+        from editjudge.report.run_result import RunResult
+
+        judged = self._loaded(pairing=True, of=of)
+        if ratings is not None:
+            rated = file_ratings(Path(ratings), judged)[0]
+        else:
+            with Store.open(self.store, readonly=True) as store:
+                rated = stored_ratings(judged, store)
+        found = run_agreement(judged, rated, [f"{people}={factor}" for people, factor in (called or {}).items()])
+        return RunResult({**found.as_json(), "of": of, "pending": judged.pending}, judged.lead(), tables(found))
+
+    def gate(
+        self,
+        minimum: Mapping[str, float] | None = None,
+        *,
+        maximum: Mapping[str, float] | None = None,
+        baseline: Run | None = None,
+        max_drop: float | dict[str, float] = 0.0,
+        model: str | None = None,
+        judge: str | None = None,
+        alpha: float = 0.05,
+        max_failures: float = 0.0,
+    ) -> RunResult:
+        """Hold the run against limits and a baseline, as `editjudge gate --json` does: `["outcome"]` is `pass`, `fail`
+        or `not enough evidence`.
+
+            run.gate({"alignment": 5}, baseline=editjudge.open("before"), max_drop=0.2)
+        """
+        from editjudge.report.gating import gate_run
+        from editjudge.report.run_result import RunResult
+
+        judged = self._loaded(pairing=baseline is not None)
+        before = baseline._loaded(pairing=True) if baseline is not None else None
+        found = gate_run(
+            judged,
+            before,
+            minimum=minimum,
+            maximum=maximum,
+            max_drop=max_drop,
+            model=model,
+            judge=judge,
+            alpha=alpha,
+            max_failures=max_failures,
+        )
+        return RunResult(found.as_json() | {"error": found.undecidable}, found.lead(), [found.table()])
+
+    def report(self, path: str | os.PathLike[str], *, form: str | None = None, by: str | Sequence[str] = ()) -> Path:
+        """Write a report; its format is `form`, else what the name ends in: .html, .md, .tex, .csv, .json."""
+        from editjudge.report.forms import form_of, rendered
+        from editjudge.report.summary import measure
+
+        place = Path(path)
+        form = form or form_of(place)
+        means = measure(self._loaded(by=_words(by)), _words(by))
+        with Store.open(self.store, readonly=True) as store:
+            place.write_text(rendered(means, form, store), "utf-8", newline="")
+        return place
+
+    def plot(self, a: str | None = None, b: str | None = None) -> Plot:
+        """The forest plot of paired differences between models: SVG, shown in a notebook; `.save(path)` writes it."""
+        from editjudge.report.charts import draw
+        from editjudge.report.comparison import differences, forests
+
+        return Plot("".join(draw(chart) for _, chart in forests(differences(self._loaded(), "model", a, b))))
+
+    def _sliced(self, by: Sequence[str], of: Of) -> RunResult:
+        from editjudge.report.run_result import RunResult
+        from editjudge.report.summary import document, long, measure, tables
+
+        means = measure(self._loaded(by=by, of=of), by)
+        return RunResult(document(means), means.judged.lead(), [long(means), *tables(means)])
+
+    def _loaded(self, *, by: Sequence[str] = (), pairing: bool = False, of: Of = "scores") -> RunData:
+        from editjudge.report.run_data import load
+
+        with Store.open(self.store, readonly=True) as store:
+            return load(store, str(self.id), by, pairing=pairing, of=of)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing, as SVG in HTML."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        from editjudge.report.templating import stylesheet
+
+        return f"<style>{stylesheet()}</style>{self.html}"
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as an HTML file of its own."""
+        place = Path(path)
+        place.write_text(f'<!doctype html>\n<meta charset="utf-8">{self._repr_html_()}\n', "utf-8")
+        return place
+
+
+def _by(word: str) -> Any:
+    if word not in ("model", "judge", "rubric", "run"):
+        raise UsageError(f"by={word!r}: expected model, judge or rubric")
+    return word
+
+
+def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run:  # noqa: A001  (editjudge.open)
+    """A run of a store, by its name or number; nothing is asked.
+
+        run = editjudge.open("mine", store="editjudge.db")
+        run.compare("old", "new")
+
+    Without `store` EDITJUDGE_STORE, else editjudge.db. Raises `UsageError` where the store has no such run, and
+    `StoreError` where there is no store.
+    """
+    from editjudge.run.summary import summarise
+
+    place = os.fspath(store) if store is not None else os.environ.get("EDITJUDGE_STORE", "editjudge.db")
+    with Store.open(place, readonly=True) as opened:
+        record = opened.find_run(str(name))
+        rows = opened.judgements(record, fields=("judge", "model", "rubric", "status", "scores"))
+        summary = summarise(rows, _scored_factors(opened, record))
+    # One that is not over, as far as the store knows, is as one that was interrupted: running it again goes on.
+    return Run(record.id, record.name, "interrupted" if record.state == "running" else record.state, summary, place)
+
+
+def _scored_factors(store: Store, record: RunRecord) -> dict[str, list[str]]:
+    """By rubric; no mean is formed of choices."""
+    known = store.rubrics()
+    contents = {name: known[digest]["content"] for name, digest in record.spec["rubrics"].items() if digest in known}
+    return {
+        name: [factor["key"] for factor in content["factors"] if not factor["scale"].get("choices")]
+        for name, content in contents.items()
+    }
 
 
 async def arun(

@@ -46,7 +46,7 @@ MAY_IMPORT = {
         *("content", "edit", "errors", "judgement", "judges", "measured", "media", "orders", "probes"),
         *("pickled", "ratings", "report", "rubrics", "run", "stats", "store"),
     },
-    "api": {"edit", "errors", "judgement", "judges", "rubrics", "run", "store"},
+    "api": {"edit", "errors", "judgement", "judges", "report", "rubrics", "run", "store"},
     "integrations": {
         *("api", "edit", "errors", "judgement", "judges", "measured", "pickled", "rubrics", "run", "stats", "store"),
         "web",

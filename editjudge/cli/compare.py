@@ -61,7 +61,7 @@ def command(
         _runs(first, second, factors, as_json)
         return
     judged = load_run(store_place, run, of=of)
-    from editjudge.report.comparison import compare_tables, differences
+    from editjudge.report.comparison import compare_tables, conclusions, differences
 
     found = differences(judged, by, a, b, factors=factors)
     if as_json:
@@ -75,7 +75,7 @@ def command(
             }
         )
         return
-    show(judged.lead(), compare_tables(found, by))
+    show([*conclusions(found), *judged.lead()], compare_tables(found, by))
     if not found:
         click.echo(
             f"\nnothing to compare: no two of them have scores on the same {'rubric' if by == 'judge' else 'factor'}"
@@ -83,7 +83,7 @@ def command(
 
 
 def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None:
-    from editjudge.report.comparison import compare_tables, run_differences
+    from editjudge.report.comparison import compare_tables, conclusions, run_differences
 
     found, match = run_differences(a, b, factors=factors)
     if as_json:
@@ -91,4 +91,5 @@ def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None
         names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run", "of": a.of}
         emit({**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in found]})
         return
-    show([*a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)], compare_tables(found, "run"))
+    lead = [*conclusions(found), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
+    show(lead, compare_tables(found, "run"))

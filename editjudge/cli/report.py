@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from editjudge.report.pairwise import PairRun
     from editjudge.report.run_data import Of
 
-FORMS = {".html": "html", ".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
-"""The format that a file's name stands for."""
+FORMS = ("html", "fragment", "md", "latex", "csv", "json")
 
 
 @click.command(epilog="\b\nExample: editjudge report mine -o report.html")
 @run_argument
 @click.option("-o", "--output", type=NewFile(), help="File to write.")
-@click.option("--format", "form", type=click.Choice([*FORMS.values()]), help="Default: by the file's name.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMS),
+    help="Default: by the file's name. fragment: HTML to put into another page or a notebook.",
+)
 @click.option("--by", multiple=True, metavar="NAME", help="Slice by this metadata field as well; repeatable.")
 @click.option(
     "--width",
@@ -55,9 +59,10 @@ def command(
     Of a run of pairs: verdicts over both orders, how many flipped with the order, win rates, strengths of models.
     """
     form = _form(output, form, as_json)
-    if called and form != "html":
+    is_page = form in ("html", "fragment")
+    if called and not is_page:
         raise UsageError("--as is for HTML, the only format with people's ratings; `agree` takes it too")
-    if form == "html" and names_folder(store_place, run):
+    if is_page and names_folder(store_place, run):
         raise UsageError(
             f"{safe(run)}: an HTML report needs a store, and this is a folder of shards: "
             f"import it with `editjudge import-run`, then report from there"
@@ -73,7 +78,7 @@ def command(
     if form is None:
         show(judged.lead(), tables(means))
         return
-    if form == "html":
+    if is_page:
         with open_store(store_place, readonly=True) as store:
             text = rendered(means, form, store, called)
     else:
@@ -115,6 +120,6 @@ def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:
         return "json"
     if form is not None or output is None:
         return form
-    if output.suffix not in FORMS:
-        raise UsageError(f"{safe(str(output))}: the name ends in none of {', '.join(FORMS)}; give --format")
-    return FORMS[output.suffix]
+    from editjudge.report.forms import form_of
+
+    return form_of(output)

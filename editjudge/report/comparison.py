@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from editjudge.content import Match
 from editjudge.errors import UsageError, near_miss
+from editjudge.report.charts import Dot, DotChart
 from editjudge.report.run_data import (
     FALLS,
     FALLS_NOTE,
@@ -155,7 +157,7 @@ def _pairs(names: Sequence[str], by: By, a: str | None, b: str | None) -> list[t
 
 
 def compare_tables(found: Sequence[ComparisonReport], by: By) -> list[Table]:
-    """One table for each judge (or what else both sides share), and the verdicts in words."""
+    """One table for each judge, or what else both sides share."""
     tables = []
     for context in dict.fromkeys(one.within for one in found):
         here = [_marked(one) for one in found if one.within == context]
@@ -163,8 +165,45 @@ def compare_tables(found: Sequence[ComparisonReport], by: By) -> list[Table]:
         shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[by]
         caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
         tests = _tests([one.difference for one in found])
-        tables.append(_table(here, caption, (*_verdicts(here), *falls, *_notes(here, tests)), tests))
+        tables.append(_table(here, caption, (*falls, *_notes(here, tests)), tests))
     return tables
+
+
+def conclusions(found: Sequence[ComparisonReport], *, sizes: bool = False) -> list[str]:
+    """What each pair differs in, in words; `sizes` adds by how much, and which difference could have been shown."""
+    contexts = list(dict.fromkeys(one.within for one in found))
+    return [
+        f"{context}: {verdict}" if len(contexts) > 1 else verdict
+        for context in contexts
+        for verdict in _verdicts([_marked(one) for one in found if one.within == context], sizes)
+    ]
+
+
+FOREST_PAIRS = 6
+"""Pairs of models in one forest plot: more cannot be told apart."""
+
+
+def forests(found: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotChart]]:
+    """A forest plot for each judge: every paired difference with its 95 % CI, on one axis around zero."""
+    for context in dict.fromkeys(one.within for one in found):
+        here = [_marked(one) for one in found if one.within == context and one.difference.difference is not None]
+        pairs = list(dict.fromkeys((d.a, d.b) for d in here))[:FOREST_PAIRS]
+        drawn = [d for d in here if (d.a, d.b) in pairs]
+        if not drawn:
+            continue
+        ends = [abs(x) for d in drawn for x in (d.difference or 0.0, *((d.ci.lo, d.ci.hi) if d.ci else ()))]
+        step = _step(max(ends))
+        high = step * max(1, math.ceil(max(ends) / step))
+        ticks = [step * n for n in range(-round(high / step), round(high / step) + 1)]
+        dots = [Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci) for d in drawn]
+        title = "Paired differences with 95 % CI; right of 0: the first one scores higher"
+        yield context, DotChart(title, dots, -high, high, ticks)
+
+
+def _step(largest: float) -> float:
+    """A round distance between ticks, at most five on each side."""
+    power = 10.0 ** math.floor(math.log10(largest / 5)) if largest > 0 else 1.0
+    return next((power * n for n in (1, 2, 5) if power * n * 5 >= largest), power * 10)
 
 
 def _marked(one: ComparisonReport) -> Difference:
@@ -210,15 +249,37 @@ def _rounded(value: float | None, digits: int) -> Figure:
     return Figure(value, text=None if value is None else f"{value:.{digits}f}")
 
 
-def _verdicts(found: Sequence[Difference]) -> list[str]:
+def _sized(d: Difference) -> str:
+    if d.difference is None:
+        return d.factor
+    digits = in_line([d.ci])
+    limits = f" [{_low(d):.{digits}f}, {_high(d):.{digits}f}]" if d.ci else ""
+    return f"{d.factor} by {abs(d.difference):.{digits}f}{limits}"
+
+
+def _low(d: Difference) -> float:
+    """Of the size of a difference, whatever its sign."""
+    return 0.0 if d.ci is None else d.ci.lo if (d.difference or 0) > 0 else -d.ci.hi
+
+
+def _high(d: Difference) -> float:
+    return 0.0 if d.ci is None else d.ci.hi if (d.difference or 0) > 0 else -d.ci.lo
+
+
+def _shown(d: Difference) -> str:
+    return f"{d.factor} ({d.n} edits could show {d.detectable:.2g})" if d.detectable is not None else d.factor
+
+
+def _verdicts(found: Sequence[Difference], sizes: bool = False) -> list[str]:
     """For each pair: what is higher, what is lower, and where there is no evidence."""
     told = []
     for a, b in dict.fromkeys((d.a, d.b) for d in found):
         here = [d for d in found if (d.a, d.b) == (a, b)]
-        higher = [d.factor for d in here if _evident(d) and (d.difference or 0) > 0]
-        lower = [d.factor for d in here if _evident(d) and (d.difference or 0) < 0]
+        size, could = (_sized, _shown) if sizes else (_factor, _factor)
+        higher = [size(d) for d in here if _evident(d) and (d.difference or 0) > 0]
+        lower = [size(d) for d in here if _evident(d) and (d.difference or 0) < 0]
         never = [d.factor for d in here if d.difference is None]
-        unclear = [d.factor for d in here if d.factor not in (*higher, *lower, *never)]
+        unclear = [could(d) for d in here if not _evident(d) and d.difference is not None]
         words = {"scores higher than": higher, "scores lower than": lower}
         parts = [f"{b} {word} {a} on {', '.join(factors)}" for word, factors in words.items() if factors]
         parts += [f"inconclusive, no evidence of a difference on {', '.join(unclear)}"] if unclear else []
@@ -227,6 +288,10 @@ def _verdicts(found: Sequence[Difference]) -> list[str]:
         parts += [f"what failed could overturn this on {', '.join(doubtful)}"] if doubtful else []
         told.append(f"{a} and {b}: {'; '.join(parts)}" if len(parts) > 1 or not (higher or lower) else parts[0])
     return told
+
+
+def _factor(d: Difference) -> str:
+    return d.factor
 
 
 def _evident(d: Difference) -> bool:

@@ -1,14 +1,26 @@
-"""A whole report in one of its formats: HTML, Markdown, LaTeX, CSV or JSON."""
+"""A whole report in one of its formats: HTML, as a page or to be put into one, Markdown, LaTeX, CSV or JSON."""
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
-from editjudge.report.comparison import compare_tables
+from editjudge.errors import UsageError
+from editjudge.report.comparison import compare_tables, conclusions
 from editjudge.report.summary import SummaryReport, document, long, tables
-from editjudge.report.tables import PROSE
+from editjudge.report.tables import PROSE, clean
 from editjudge.store.store import Store
+
+FORMS = {".html": "html", ".md": "md", ".tex": "latex", ".csv": "csv", ".json": "json"}
+"""The format that a file's name stands for."""
+
+
+def form_of(path: Path) -> str:
+    if path.suffix not in FORMS:
+        raise UsageError(f"{clean(str(path))}: the name ends in none of {', '.join(FORMS)}; give --format")
+    return FORMS[path.suffix]
 
 
 def rendered(means: SummaryReport, form: str, store: Store | None = None, mappings: Sequence[str] = ()) -> str:
@@ -18,6 +30,12 @@ def rendered(means: SummaryReport, form: str, store: Store | None = None, mappin
         return long(means).csv()
     if form == "json":
         return json.dumps(document(means), indent=2, allow_nan=False) + "\n"
+    if form == "fragment":
+        # A frame of its own: the page's style changes nothing around it, and nothing around it changes the page.
+        inside = html.escape(rendered(means, "html", store, mappings))
+        name = html.escape(judged.run.name)
+        frame = f'<iframe title="Report of {name}" sandbox srcdoc="{inside}" style="width:100%;height:900px;border:0">'
+        return f"{frame}</iframe>\n"
     if form == "html" and store is not None:
         from editjudge.report.edit_view import EditView
         from editjudge.report.page import page
@@ -26,4 +44,5 @@ def rendered(means: SummaryReport, form: str, store: Store | None = None, mappin
         view = EditView(judged.run, store)
         return page(means, store, view.picture, view.question, *agreement_of(judged, store, mappings))
     shown = [*tables(means, full=True), *compare_tables(means.compared, "model")]
-    return PROSE[form](f"Run {judged.run.name}", judged.lead(), shown)
+    lead = [*conclusions(means.compared, sizes=True), *judged.lead()]
+    return PROSE[form](f"Run {judged.run.name}", lead, shown)

@@ -11,7 +11,7 @@ from editjudge.judgement import DONE
 from editjudge.report import agreement
 from editjudge.report.agreement import PEOPLE, AgreementReport
 from editjudge.report.charts import SERIES, Bar, BarChart, Chart, Dot, DotChart, HeatMap, Histograms
-from editjudge.report.comparison import compare_tables
+from editjudge.report.comparison import compare_tables, conclusions, forests
 from editjudge.report.gallery import Look, choices, sections
 from editjudge.report.summary import COMPARED, MOST_VALUES, SummaryReport, contradicted, tables
 from editjudge.report.templating import ROWS, render
@@ -59,6 +59,8 @@ def page(
         charts=charts,
         scores=scores,
         compared=compare_tables(means.compared, "model"),
+        conclusions=conclusions(means.compared, sizes=True),
+        forests=list(forests(means.compared)),
         unmatched=unmatched,
         people=[table for table in agreement.tables(agreed) if table.rows] if agreed else [],
         people_chart=_people_chart(agreed) if agreed else None,

@@ -71,7 +71,7 @@ def test_the_page_says_what_was_judged_by_whom_and_what_failed_before_any_score(
     assert "openai/painter; server ran painter-2026-10" in text and " UTC" in text
     assert f"preservation {load('preservation').hash[:12]}" in text and "input as-is, edited as-is" in text
     assert str(written.parent) not in text, "where somebody keeps their files is nobody's business"
-    assert text.index("Coverage and failures") < text.index("Mean by factor and model")
+    assert text.index('class="figures"') < text.index("Mean by factor and model") < text.index("Coverage and failures")
     for section in ("failed", "contradicted", "disputed", "best", "worst", "people", "questions", "left-out"):
         assert f'id="{section}"' in text, section
     assert "[image: edited]" in text, "the question as asked"
