@@ -1,0 +1,59 @@
+"""Pages of edits with further pictures and texts, and what a server refuses to ask."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from run.made import run
+from run.test_named_inputs import RUBRIC, row, server, write_manifest
+
+from editjudge.errors import UsageError
+from editjudge.judges.registry import Options
+from editjudge.store.store import Store
+from editjudge.web.service import desk
+from editjudge.web.service_options import Terms
+from editjudge.web.site import Site
+
+from .served import serving
+
+
+def test_named_pictures_and_texts_are_on_the_review_page_and_in_the_form(tmp_path: Path) -> None:
+    (tmp_path / "subjects.yaml").write_text(RUBRIC)
+    manifest = write_manifest(tmp_path, [row(tmp_path, explanation="A <dog>.")])
+    with server():
+        run(manifest, tmp_path / "s.db", rubrics=(str(tmp_path / "subjects.yaml"),))
+    with serving(tmp_path / "s.db", "measured") as served:
+        page = served.client.get(f"{served.url}/runs/1/edits/e").text
+        assert "References[2]" in page
+        (address, *_) = re.findall(r'/runs/1/images/references[^"]*', page)
+        assert served.client.get(served.url + address.replace("&amp;", "&")).headers["content-type"] == "image/png"
+        study = {"run": "1", "rubric": "subjects", "overlap": "1", "quota": "1", "controls": "0"}
+        home = {"origin": served.url}
+        made = served.client.post(f"{served.url}/rate/new", data=study, headers=home)
+        assert made.status_code == 303, made.text
+        served.client.post(f"{served.url}/rate/name", data={"name": "ann"}, headers=home)
+        form = served.client.get(f"{served.url}/rate/1", follow_redirects=True).text
+        assert form.count("<figure") == 3
+        assert "A &lt;dog&gt;." in form
+        picture = served.client.get(f"{served.url}/rate/1/1/images/references[2]")
+        assert picture.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [("when: edit_type == add\n", "has `when`"), ("samples: 2\n", "has `samples`"), ("", "references")]
+)
+def test_a_server_refuses_what_it_cannot_ask_of_every_edit(more: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "subjects.yaml").write_text(RUBRIC + more)
+
+    async def opened() -> None:
+        with Store.open(tmp_path / "s.db") as store:
+            async with desk(
+                Site(store, "measured", Options(), terms=Terms(rubrics=(str(tmp_path / "subjects.yaml"),)))
+            ):
+                raise AssertionError("it was opened")
+
+    with pytest.raises(UsageError, match=why):
+        asyncio.run(opened())
