@@ -104,7 +104,9 @@ class _Rounds:
             }
         # With the rounds before, which would else have left the manifest. Paths were confined when it was read.
         rows = list(self._rows.values())
-        job = dataclasses.replace(self._job, rows=rows, best_of=self._method, allow_outside=True, models=(), limit=None)
+        job = dataclasses.replace(
+            self._job, rows=rows, best_of=self._method, allow_outside=True, models=(), limit=None, columns=()
+        )
         outcome = watched(job, self._store, self._manner, quiet=self._quiet)
         self.outcome = outcome
         if outcome is None or outcome.ending != "finished":

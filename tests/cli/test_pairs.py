@@ -79,6 +79,14 @@ def test_against_one_model(tmp_path: Path) -> None:
     assert wrong.code == 2 and "bob" in wrong.err and not (tmp_path / "p.jsonl").exists()
 
 
+def test_a_manifest_may_call_its_fields_otherwise(tmp_path: Path) -> None:
+    path = manifest(tmp_path, models=("ann", "bob"), sources=2)
+    rows = [{"source" if key == "input" else key: value for key, value in row.items()} for row in rows_of(path)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made_of = made(tmp_path, "--column", "input=source")
+    assert len(made_of) == 2 and all(row["input"].startswith("in-") for row in made_of)
+
+
 def test_edits_of_one_model_make_no_pair(tmp_path: Path) -> None:
     path = manifest(tmp_path, models=("ann",))
     done = editjudge("pairs", path, "-o", tmp_path / "p.jsonl")
