@@ -171,7 +171,7 @@ def check(file: str, as_json: bool) -> None:
 @command.command(epilog="\b\nExample: editjudge rubric recipes")
 @json_option
 def recipes(as_json: bool) -> None:
-    """The benchmarks whose questions can be imported from a checkout of their repository."""
+    """List the benchmarks that can be imported from a checkout."""
     from editjudge.rubrics.recipe import load_recipe, recipe_names
 
     known = [load_recipe(name) for name in recipe_names()]
@@ -208,8 +208,8 @@ def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | N
 
 @command.command(
     "import",
-    epilog="\b\nExamples: editjudge rubric import prompt.txt -o mine.yaml\n"
-    "          editjudge rubric import gedit --from Step1X-Edit -o gedit.yaml",
+    epilog="\b\nExample: editjudge rubric import prompt.txt -o mine.yaml\n"
+    "         editjudge rubric import gedit --from Step1X-Edit -o gedit.yaml",
 )
 @click.argument("prompt", metavar="PROMPT.txt|RECIPE")
 @click.option(
