@@ -30,8 +30,9 @@ def loads(data: bytes, max_values: int) -> Any:
             machine.do(opcode.name, argument)
     except NotPlain:
         raise
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
-        # Not a pickle, cut off, or one that takes from an empty stack.
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError, Warning) as error:
+        # Not a pickle, cut off, or one that takes from an empty stack. A warning is of an escape in a text opcode,
+        # which is decoded before it is refused.
         raise NotPlain(f"not a pickle that can be read: {str(error)[:200] or type(error).__name__}") from None
     value = machine.result()
     _check(value, max_values)

@@ -257,10 +257,10 @@ class JudgingQueue:
         labels = (edit.model, edit.edit_type, edit.group, edit.instruction, edit.referring_expression, edit.metadata)
         content = json_hash([shown, *labels])
         stored_as = f"{edit.id}-{content[:12]}"
-        places = {role: self._kept_at(getattr(edit, role), known) for role, known in pictures.items()}
+        places = {role: self._kept_at(edit.picture(role), known) for role, known in pictures.items()}
         return QueuedEdit(edit, planned, stored_as, item_of(edit, shown, name=stored_as, places=places))
 
-    def _kept_at(self, data: bytes, known: KnownImage) -> str:
+    def _kept_at(self, data: Any, known: KnownImage) -> str:
         return (self._album and self._album.keep(data, known)) or "sent, and not kept"
 
     async def _keep(self, line: JudgeQueue, items: list[Item], tasks: list[Task]) -> RunRecord:

@@ -26,7 +26,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from editjudge.edit import IMAGE_ROLES, Edit
+from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, Edit
 from editjudge.web.reduction import Formula
 from editjudge.web.service_options import Terms
 
@@ -40,7 +40,7 @@ _MSGPACK = ("application/msgpack", "application/x-msgpack")
 TYPES = (_JSON, _MULTIPART, *_MSGPACK)
 """Of a body."""
 _PREFIX = re.compile(r"data:image/[a-z0-9.+-]{1,40};base64,")
-_PART = re.compile(rf"(?:edits\.(\d{{1,4}})\.)?({'|'.join(IMAGE_ROLES)})")
+_PART = re.compile(rf"(?:edits\.(\d{{1,4}})\.)?({'|'.join(IMAGE_ROLES)}|references\.\d{{1,2}})")
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 """A string, or a character that begins or separates values."""
 _TOKENS = 1000
@@ -127,6 +127,8 @@ class RequestModels:
         picture: Any = _picture(terms.max_picture) | None
         pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (picture, None))
         pictures["edited"] = (picture, Field(description="null: the editing model produced nothing."))
+        references = Annotated[list[_picture(terms.max_picture)], Field(max_length=MAX_PICTURES)]
+        pictures["references"] = (references, Field([], description="Further pictures, for rubrics that show them."))
         edit: Any = create_model("Edit", __base__=EditTexts, **pictures)
         options: dict[str, Any] = {
             "protocol": (
@@ -230,20 +232,24 @@ class RequestModels:
         request: Any = self._json(pictures.pop("request", b""))
         if not isinstance(request, dict) or len(pictures) + 1 != len(parts):
             raise Refused(422, "the part `request` is one JSON object, and no part comes twice")
-        if any(role in edit for edit in _listed(request) for role in IMAGE_ROLES):
+        if any(role in edit for edit in _listed(request) for role in (*IMAGE_ROLES, "references")):
             raise Refused(422, "beside the part `request`, pictures are parts of their own")
+        references: dict[int, tuple[dict[str, Any], dict[int, bytes]]] = {}
         for name, data in pictures.items():
             match = _PART.fullmatch(name)
             if not match:
                 what = "expected request, or a picture named as its field: edited, edits.0.edited"
                 raise Refused(422, "a part that is not known", [(name[:80], what)])
             number, role = match.groups()
-            if number is None:
-                request[role] = data
-            elif int(number) >= self._max_edits:
+            if number is not None and int(number) >= self._max_edits:
                 raise Refused(413, f"at most {self._max_edits} edits in one request")
+            edit = request if number is None else _edit_at(request, int(number))
+            if role.startswith("references."):
+                references.setdefault(id(edit), (edit, {}))[1][int(role.partition(".")[2])] = data
             else:
-                _edit_at(request, int(number))[role] = data
+                edit[role] = data
+        for edit, numbered in references.values():
+            edit["references"] = [numbered[n] for n in sorted(numbered)]
         for edit in _listed(request):
             edit.setdefault("edited", None)  # a part that is not there: nothing was produced
         return request
@@ -291,9 +297,17 @@ def edits_of(request: Any) -> list[Edit]:
     """The edits to judge; an edit without an id is named by its place in the batch."""
     models = request.edits if hasattr(request, "edits") else [request]
     names = [name for name in (*EditTexts.model_fields, *IMAGE_ROLES) if name not in ("id", *_KEPT_AS_METADATA)]
-    edits = [Edit(m.id or str(n), **{name: getattr(m, name) for name in names}) for n, m in enumerate(models)]
+    edits = [
+        Edit(m.id or str(n), **{name: getattr(m, name) for name in names}, pictures=_references(m))
+        for n, m in enumerate(models)
+    ]
     turns = [{name: value for name in _KEPT_AS_METADATA if (value := getattr(m, name)) is not None} for m in models]
     return [replace(edit, metadata={**edit.metadata, **turn}) for edit, turn in zip(edits, turns, strict=True)]
+
+
+def _references(model: Any) -> dict[str, bytes]:
+    """Named as the manifest's reader names a list of pictures."""
+    return {f"references[{n}]": data for n, data in enumerate(model.references, 1)}
 
 
 def _listed(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -344,7 +358,7 @@ async def body(
 
 
 async def _parts(request: Request, stream: AsyncGenerator[bytes, None], terms: Terms) -> list[tuple[str, bytes]]:
-    most = 1 + len(IMAGE_ROLES) * terms.edits
+    most = 1 + (len(IMAGE_ROLES) + MAX_PICTURES) * terms.edits
     parser = MultiPartParser(request.headers, stream, max_files=most, max_fields=most, max_part_size=terms.max_body)
     try:
         form = await parser.parse()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -33,6 +34,8 @@ from editjudge.web.reduction import Reduction, labels, names
 from editjudge.web.requests import PROTOCOL, TYPES, Refused, RequestModels, body, edits_of
 from editjudge.web.rewards import RewardRules, compare_groups, judgement_row
 from editjudge.web.site import Site
+
+_log = logging.getLogger(__name__)
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -178,7 +181,13 @@ class _Service:
                 received.append(dialect.read(values, factors))
                 return self._models.validated({"edits": received[0].edits}, rewards=True)
 
-            _, _, rewards = await self.rewards(request, read, dialect.content_types)
+            try:
+                _, _, rewards = await self.rewards(request, read, dialect.content_types)
+            except Refused as refused:
+                # Their clients show the status alone: whoever runs the server can read what is wrong.
+                if refused.status != 429:
+                    _log.warning("%s refused a request (%d): %a", dialect.name, refused.status, refused.error[:500])
+                raise
             return dialect.answer(dialect.write(received[0], rewards, factors))
 
         async def look(request: Request) -> Response:

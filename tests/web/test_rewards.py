@@ -12,12 +12,14 @@ import jsonschema
 import msgpack  # type: ignore[import-untyped]
 import pytest
 from run.made import picture, stub
+from run.test_named_inputs import RUBRIC, server
 
 from editjudge.errors import UsageError
+from editjudge.rubrics.files import parse
 from editjudge.web.openapi import SCHEMA
 from editjudge.web.requests import EditTexts, RequestModels, msgpack_values
 from editjudge.web.service_options import Terms
-from web.served import Served, edit, serving
+from web.served import Served, base64_of, edit, serving
 
 COMPLIANCE = Terms(rubrics=("compliance",), more_rubrics=())
 
@@ -192,10 +194,31 @@ def test_the_schema_has_the_fields_that_are_read() -> None:
     definitions = json.loads(SCHEMA.read_text("utf-8"))["$defs"]
     models = RequestModels(Terms(), ["measured"], ["online"], ["alignment"])
     assert set(definitions["Request"]["properties"]) == set(models.reward.model_fields)
-    pictures = {"input", "edited", "ground_truth", "mask"}
+    pictures = {"input", "edited", "ground_truth", "mask", "references"}
     assert set(definitions["Edit"]["properties"]) == {*EditTexts.model_fields, *pictures}
 
 
 def test_another_version_of_the_protocol_is_refused(served: Served) -> None:
     answer = served.post("reward", {"edits": [edit(0)], "protocol": 2})
     assert answer.status_code == 422 and answer.json()["problems"][0]["where"] == "protocol"
+
+
+def test_several_references_are_shown_to_a_rubric_that_names_them(tmp_path: Path) -> None:
+    rubric = RUBRIC.replace("texts: [instruction, explanation]", "texts: [instruction]")
+    (tmp_path / "reference.yaml").write_text(rubric)
+    name = parse((tmp_path / "reference.yaml").read_text()).name
+    terms = Terms(rubrics=(str(tmp_path / "reference.yaml"),), more_rubrics=())
+    references = [picture(f"reference-{n}.png") for n in range(3)]
+    with server() as asked, serving(tmp_path / "s.db", terms=terms) as served:
+        sent = edit(0, references=[base64_of(data) for data in references])
+        (plain,) = served.rewards(sent)
+        texts = {"id": "e0", "instruction": sent["instruction"]}
+        files = [("request", (None, json.dumps({"edits": [texts]}))), ("edits.0.input", picture("input-0.png"))]
+        files += [("edits.0.edited", picture("edited-0.png"))]
+        files += [(f"edits.0.references.{n}", data) for n, data in enumerate(references)]
+        (parted,) = served.post("reward", files=files).json()["rewards"]
+        (fewer,) = served.rewards(sent | {"references": sent["references"][:2]})
+        assert set(plain["keys"]) == {name} and plain["keys"] == parted["keys"] != fewer["keys"]
+        assert plain["reward"] == 1.0 and [str(body).count("image_url'") for body in asked] == [8, 6]
+        refused = served.post("reward", {"edits": [edit(0, references=["/etc/passwd"])]})
+        assert refused.status_code == 422 and "never a path" in refused.text
