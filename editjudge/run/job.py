@@ -90,6 +90,10 @@ class Job:
             raise UsageError("a judge is named twice; use --repeats to ask it more than once")
 
     def load_rubrics(self) -> list[Rubric]:
+        if self.fuse and (own := [word for word in self.rubrics if word not in SETS and load_set(word)]):
+            raise UsageError(
+                f"--fuse: {own[0]} is a set of your own, which is asked rubric by rubric: leave --fuse out"
+            )
         fused = self.fuse and set(self.rubrics) & set(SETS)
         rubrics = [load_one(word) for word in self.rubrics] if fused else resolve(self.rubrics)
         check_answers(self.judges, rubrics)

@@ -17,6 +17,7 @@ import editjudge as editjudge_api
 from editjudge.errors import UsageError
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.sets import check_unconditional
+from editjudge.run.job import Job
 from editjudge.store.set_scores import run_set_scores
 from editjudge.store.store import Store
 
@@ -376,3 +377,20 @@ def test_the_set_of_the_documents_runs_and_its_scores_are_those_of_its_formulas(
         strict = math.sqrt(least * sum(natural) / 3) * publish
         assert scores[item][SPECS["openai"]] == pytest.approx({"overall": overall, "strict": strict}, abs=1e-9)
     assert scores.get("e1", {}).get(SPECS["openai"], {}).get("overall") is None
+
+
+def test_a_set_of_ones_own_is_not_fused(rubrics: Path, manifest: Path) -> None:
+    with pytest.raises(UsageError, match="asked rubric by rubric"):
+        Job(manifest, (str(rubrics),), ("measured",), fuse=True).load_rubrics()
+
+
+def test_the_embedded_judge_abstains_from_what_it_does_not_measure(tmp_path: Path) -> None:
+    (tmp_path / "refs.yaml").write_text(
+        "name: refs\nimages: [references, edited]\nscale: {values: [0, 1]}\nfactors: [{key: same}]\n"
+        "answer: {form: lines}\n"
+    )
+    path = edits(tmp_path, 1)
+    manifest = write_manifest(tmp_path, [row | {"references": ["input-0.png"]} for row in rows_of(path)])
+    done = run(manifest, tmp_path / "s.db", rubrics=(str(tmp_path / "refs.yaml"),), judges=("measured",))
+    assert done.row("e0")["status"] == "abstained"
+    assert done.row("e0")["scores"] is None
