@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from editjudge.cli.output import emit, json_option, read_text, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.rubrics.model import Rubric
+    from editjudge.rubrics.model import Rubric, Scale
     from editjudge.rubrics.prompt import Layout
     from editjudge.rubrics.sets import RubricSet
 
@@ -231,22 +232,26 @@ def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | N
     "scales",
     multiple=True,
     metavar="[KEY=]SCORES",
-    help="Legal scores: 1-5, or 5,3,1; of one factor: KEY=1-5.",
+    help="Legal scores: 1-5, or 5,3,1; decimals 0..10, in steps 0..1/0.5; of one factor: KEY=1-5.",
 )
 @click.option(
     "--image",
     "images",
     multiple=True,
-    help="A picture that is shown (input, edited, ground_truth), in order.",
+    help="A picture that is shown (input, edited, ground_truth, or a column of the manifest), in order.",
 )
 @click.option(
     "--text",
     "texts",
     multiple=True,
-    help="A text that is shown beside the prompt (instruction, referring_expression), or none.",
+    help="A text that is shown beside the prompt (instruction, referring_expression, or a column), or none.",
 )
 @click.option("--slot", "slots", multiple=True, metavar="NAME=ROLE", help="Which input fills a placeholder.")
 @click.option("--words", metavar="LEAST-MOST", help="Word limits of a reason, or none.")
+@click.option(
+    "--line", "lines", multiple=True, metavar="LABEL", help="A line of the answer that holds a score: LABEL: 4."
+)
+@click.option("--add-format", is_flag=True, help="Put our JSON answer below a prompt whose own form is not understood.")
 @click.option(
     "--example", type=click.IntRange(min=0), help="Which JSON example shows the answer, from 1; 0 for none of them."
 )
@@ -263,6 +268,8 @@ def import_(
     slots: tuple[str, ...],
     words: str | None,
     example: int | None,
+    lines: tuple[str, ...],
+    add_format: bool,
     as_json: bool,
 ) -> None:
     """Turn a published prompt into a rubric file that keeps its words.
@@ -274,7 +281,7 @@ def import_(
     checkout of its repository, which is never executed.
     """
     if checkout is not None:
-        if factors or scales or images or texts or slots or words or example is not None:
+        if factors or scales or images or texts or slots or words or lines or add_format or example is not None:
             raise UsageError("a recipe says what the prompts leave open: --from goes with -o, --name and --json alone")
         _import_recipe(prompt, checkout, name, output, as_json)
         return
@@ -283,14 +290,16 @@ def import_(
 
     hints = Hints(
         factors=factors,
-        scale=next((_integers(scale) for scale in reversed(scales) if "=" not in scale), ()),
-        scales={key: _integers(values) for key, values in (_pair("--scale", s) for s in scales if "=" in s)},
+        scale=next((_scores(scale) for scale in reversed(scales) if "=" not in scale), ()),
+        scales={key: _scores(values) for key, values in (_pair("--scale", s) for s in scales if "=" in s)},
         images=images,
         texts=tuple(text for text in texts if text != "none") if texts else None,
         slots=dict(_pair("--slot", slot) for slot in slots),
         words=_limits(words) if words and words != "none" else None,
         no_words=words == "none",
         example=example,
+        lines=lines,
+        add_format=add_format,
     )
     text = read_text(prompt, MAX_PROMPT).removeprefix("\ufeff")
     result = import_prompt(text, name or ("prompt" if prompt == "-" else Path(prompt).stem), hints)
@@ -314,12 +323,21 @@ def import_(
         sys.exit(1)
 
 
-def _integers(text: str) -> tuple[int, ...]:
+def _scores(text: str) -> tuple[int, ...] | Scale:
     from editjudge.rubrics.example_json import values_of
+    from editjudge.rubrics.model import Scale
 
+    expected = (
+        f'--scale "{safe(text)}": expected a range such as 1-5, a list such as 5,3,1, or decimals such as 0..1/0.5'
+    )
+    if match := re.fullmatch(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)(?:/(\d+(?:\.\d+)?))?", text):
+        try:
+            return Scale(range=(float(match[1]), float(match[2])), step=float(match[3]) if match[3] else None)
+        except ValueError as error:
+            raise UsageError(f"{expected}; {error}") from None
     values = values_of(text)
     if not values:
-        raise UsageError(f'--scale "{safe(text)}": expected a range such as 1-5 or a list such as 5,3,1')
+        raise UsageError(expected)
     return values
 
 

@@ -5,9 +5,10 @@ What can be read off the text is inferred and said; what cannot is asked for by 
 
 from __future__ import annotations
 
+import itertools
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,13 +24,17 @@ SHOWN = IMAGE_ROLES[:3]
 _ROLES = (*SHOWN, *TEXT_ROLES)
 
 
+Values = tuple[int, ...] | Scale
+"""The scores of a factor: integers, or a scale of decimals, which only the importing person can say."""
+
+
 @dataclass(frozen=True)
 class Hints:
     """What the importing person says because the text does not."""
 
     factors: tuple[str, ...] = ()
-    scale: tuple[int, ...] = ()
-    scales: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    scale: Values = ()
+    scales: Mapping[str, Values] = field(default_factory=dict)
     """Scales of single factors, where they differ."""
     images: tuple[str, ...] = ()
     texts: tuple[str, ...] | None = None
@@ -41,6 +46,10 @@ class Hints:
     """The text names a number of words, but no limit for a reason."""
     example: int | None = None
     """Which of several JSON examples shows the answer, from 1; 0 for none of them."""
+    lines: tuple[str, ...] = ()
+    """Labels of the lines that hold a score each, where the answer is no JSON."""
+    add_format: bool = False
+    """The text dictates no form of answer that matters, so ours is put below it."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ class _Importer:
             names.add(name)
             role = self.hints.slots.get(name) or guess
             if role is None:
-                why = f"which input fills it: {', '.join(_ROLES)}, or - to leave it as it stands"
+                why = f"which input fills it: {', '.join(_ROLES)}, a column of the manifest, or - to leave it as it is"
                 self._ask(f"placeholder {mark}", why, f'--slot "{name}=ROLE"')
             elif role != "-":
                 slots[mark] = Slot(mark, _known_role(role))
@@ -182,12 +191,12 @@ class _Importer:
 
     def _images(self, slots: list[Slot]) -> tuple[Any, ...]:
         if self.hints.images:
-            wrong = [role for role in self.hints.images if role not in SHOWN]
-            if wrong or len(set(self.hints.images)) < len(self.hints.images):
+            images = tuple(_known_role(role) for role in self.hints.images)
+            if len(set(images)) < len(images) or {*images} & {*TEXT_ROLES}:
                 raise RubricError(
-                    f"--image {' '.join(self.hints.images)}: expected some of {', '.join(SHOWN)}, once each"
+                    f"--image {' '.join(images)}: expected some of {', '.join(SHOWN)} or columns, once each"
                 )
-            return self.hints.images
+            return images
         found = tuple(dict.fromkeys(slot.role for slot in slots if slot.role in IMAGE_ROLES))
         why = ""
         if not found:
@@ -205,10 +214,11 @@ class _Importer:
         return found
 
     def _texts(self, slots: list[Slot]) -> tuple[Any, ...]:
-        if self.hints.texts and (wrong := [role for role in self.hints.texts if role not in TEXT_ROLES]):
+        if self.hints.texts and (wrong := [role for role in self.hints.texts if _known_role(role) in IMAGE_ROLES]):
             raise RubricError(f"--text {' '.join(wrong)}: expected {' or '.join(TEXT_ROLES)}, or none")
-        wanted = {slot.role for slot in slots} | set(self.hints.texts or ())
-        texts = tuple(role for role in TEXT_ROLES if role in wanted)
+        pictures = {*IMAGE_ROLES, *self.hints.images}
+        wanted = [role for role in (*(slot.role for slot in slots), *(self.hints.texts or ())) if role not in pictures]
+        texts = tuple(dict.fromkeys([*(role for role in TEXT_ROLES if role in wanted), *wanted]))
         said = _SPEAKS_OF_INSTRUCTION.search(self.plain)
         if said and "instruction" not in texts and self.hints.texts is None:
             why = f'the text says "{said.group()}", but no placeholder says where it stands'
@@ -250,7 +260,39 @@ class _Importer:
         )
         return answer, factors
 
+    def _lines_answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]] | None:
+        """An answer in labelled lines, where the text shows them below words such as `Response format`; None where it
+        shows none. What it shows and cannot be told for certain is asked for."""
+        lines = _shown_lines(self.plain, (*self.format_fields, *placeholders_in(self.text)))
+        labels = dict(lines)
+        if missing := [label for label in self.hints.lines if label not in labels and f"{label}:" not in self.plain]:
+            raise RubricError(f"--line {missing[0]}: the prompt has no such line{near_miss(missing[0], labels)}")
+        scored = self.hints.lines or [label for label, rest in lines if values_of(rest) or _SCORE_MARK.fullmatch(rest)]
+        if not scored:
+            return None
+        texts = [label for label, rest in lines if label not in scored and _REASON_LABEL.search(label)]
+        if unclear := [label for label, _ in lines if label not in scored and label not in texts]:
+            why = f'the line "{unclear[0]}:" may hold a score or a text'
+            self._ask("answer", why, '--line "LABEL", repeated, for each line that holds a score')
+            return AnswerFormat(), ()
+        scales = {label: self._scale(label, labels.get(label, "")) for label in scored}
+        words = self._words(tuple(texts)) if texts else None
+        if self.asks:
+            return AnswerFormat(), ()
+        self._example_found = True  # the text says itself how to answer
+        self._note("answer", f"lines {', '.join(scored)}", "--line" if self.hints.lines else "the lines that it shows")
+        self._note("scale", "; ".join(dict.fromkeys(map(_said, scales.values()))), "lines, text or --scale")
+        factors = tuple(Factor(label, _scale_of(values), label) for label, values in scales.items())
+        return AnswerFormat(form="lines", texts=tuple(texts), words=words), factors
+
     def _answer_without_example(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
+        if not self.hints.add_format:
+            if answer := self._lines_answer():
+                return answer
+            if said := _FORMAT.search(self.plain):
+                why = f'the text says "{said.group().strip()}", but shows neither JSON nor labelled lines with scores'
+                options = '--line "LABEL" for each line that holds a score, or --add-format to put our JSON below it'
+                self._ask("answer", why, options)
         if not self.hints.factors:
             self._ask("factors", "the prompt shows no JSON answer; name what is scored", "--factor KEY, repeated")
         words = self._words()
@@ -259,7 +301,7 @@ class _Importer:
             return AnswerFormat(), ()
         self._note("answer", "a JSON form of ours is added below the text", "no JSON example in it")
         self._note("scale", "; ".join(dict.fromkeys(map(_said, scales.values()))), "text or --scale")
-        factors = tuple(Factor(key, Scale(values), key) for key, values in scales.items())
+        factors = tuple(Factor(key, _scale_of(values), key) for key, values in scales.items())
         return AnswerFormat(id_key="image_id", envelope="factor_results", words=words), factors
 
     def _example(self) -> list[dict[str, Example]]:
@@ -287,7 +329,7 @@ class _Importer:
         for other in found[1:]:
             self._compare(described, other)
         scales = {key: self._scale(key, described.get(key, ""), named) for key in keys}
-        factors = tuple(Factor(key, Scale(values), key) for key, values in scales.items() if values)
+        factors = tuple(Factor(key, _scale_of(values), key) for key, values in scales.items() if values)
         self._note("scale", "; ".join(dict.fromkeys(f.scale.words for f in factors)), "JSON example, text or --scale")
         return factors
 
@@ -317,7 +359,7 @@ class _Importer:
             elif first and re.fullmatch(r"-?\d{1,4}", text) and int(text) not in first:
                 self._ask("scale", f'one example gives "{key}" {_said(first)}, another scores it {text}', _SCALE)
 
-    def _scale(self, key: str, described: str, named: set[tuple[int, ...]] | None = None) -> tuple[int, ...]:
+    def _scale(self, key: str, described: str, named: set[tuple[int, ...]] | None = None) -> Values:
         """The scores of a factor; nothing, and a question, where example and text leave room for doubt."""
         if said := self.hints.scales.get(key) or self.hints.scale:
             return said
@@ -328,7 +370,7 @@ class _Importer:
         why = ""
         if decimals := _decimals(self.plain) or re.search(r"float|decimal|\d\.\d", described, re.IGNORECASE):
             shown = decimals if isinstance(decimals, str) else described
-            why = f'the prompt speaks of decimals ("{shown}"); a rubric\'s scale is a list of integers'
+            why = f'the prompt speaks of decimals ("{shown}"); say which ones count'
         elif values:
             others = [found for found in stated if not any(set(found) == set(one) for one in named or {values})]
             if others:
@@ -448,9 +490,13 @@ def _enumerated(text: str) -> tuple[int, ...]:
     return tuple(values) if gapless else ()
 
 
+_SCORE_DECIMAL = re.compile(r"\bscores?\b[\"'*:=\s]{1,6}(?:\d+\s*,\s*)?\d+\.\d+", re.IGNORECASE)
+"""`Score 0.5:` and `"score": 0, 0.5, or 1`."""
+
+
 def _decimals(text: str) -> str:
     """Words by which a prompt allows scores that are no integers; one that refuses them does so in the sentence."""
-    for match in _DECIMALS.finditer(text):
+    for match in itertools.chain(_DECIMALS.finditer(text), _SCORE_DECIMAL.finditer(text)):
         start = max(text.rfind(end, 0, match.start()) for end in (". ", "\n", ";")) + 1
         sentence = re.split(r"\.\s|\n|;", text[start : match.end() + 80])[0]
         if not _REFUSES.search(sentence):
@@ -458,8 +504,12 @@ def _decimals(text: str) -> str:
     return ""
 
 
-def _said(values: tuple[int, ...]) -> str:
-    return Scale(values).words
+def _said(values: Values) -> str:
+    return _scale_of(values).words
+
+
+def _scale_of(values: Values) -> Scale:
+    return values if isinstance(values, Scale) else Scale(values)
 
 
 _LIMITS = (
@@ -571,9 +621,37 @@ def _certain(words: set[str]) -> bool:
 
 
 def _known_role(role: str) -> str:
-    if role not in _ROLES:
-        raise RubricError(f'"{role}" is no input{near_miss(role, _ROLES)} Expected: {", ".join(_ROLES)}')
+    """One of the usual inputs, or the name of a column; what looks like a usual name mistyped is refused."""
+    hint = near_miss(role, _ROLES)
+    mistyped = "?" in hint and not role.startswith(_ROLES)
+    if role not in _ROLES and (mistyped or not re.fullmatch(r"[^\W\d][\w.@-]{0,99}", role)):
+        raise RubricError(f'"{role}" is no input{hint} Expected: {", ".join(_ROLES)}, or a column of the manifest')
     return role
+
+
+_FORMAT = re.compile(
+    r"\b(?:output|response|answer|reply)s?\s+format\b[^\n]*|\bformatted\s+(?:as|like)\b[^\n]*"
+    r"|\bin\s+(?:the|this)\s+(?:following\s+|exact\s+)?format\b[^\n]*",
+    re.IGNORECASE,
+)
+_LABELLED = re.compile(
+    r"[ \t]*(?:[-*#]+[ \t]+)?\**(?P<label>[A-Z][^:*\n<>{}\[\]|]{1,60}?)\**[ \t]*:\**[ \t]*(?P<rest>\S.*)"
+)
+_SCORE_MARK = re.compile(r"X|\[?<?(?:your |the |final )?(?:score|rating|number|integer|grade)>?\]?", re.IGNORECASE)
+_REASON_LABEL = re.compile(r"reason|explanation|justif|analysis|comment|rationale|critique|thought", re.IGNORECASE)
+
+
+def _shown_lines(text: str, fields: Sequence[str]) -> list[tuple[str, str]]:
+    """Label and content of the lines that stand below the last words about a format, up to the first other line."""
+    marks = list(_FORMAT.finditer(text))
+    lines: list[tuple[str, str]] = []
+    for line in text[marks[-1].end() :].splitlines() if marks else ():
+        match = _LABELLED.fullmatch(line)
+        if match and not any(field in line for field in fields) and "<" not in line:
+            lines.append((match["label"].strip(), match["rest"].strip(" *_.`")))
+        elif line.strip(" \t`") and (lines or match):
+            break
+    return lines if len({label for label, _ in lines}) == len(lines) else []
 
 
 def _one_a_role(slots: list[Slot]) -> list[Slot]:

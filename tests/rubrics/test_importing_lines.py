@@ -1,0 +1,82 @@
+"""Prompts that dictate lines, decimals or inputs of their own: read off where they say it, asked for where not."""
+
+from __future__ import annotations
+
+import pytest
+
+from editjudge.errors import RubricError
+from editjudge.rubrics.importing import Hints, import_prompt
+from editjudge.rubrics.model import Scale
+
+LINES = """Grade the change that {instruction} asks for. Before: {input_image} After: {edited_image}
+
+Example Response Format:
+Reasoning: a few words on what you saw.
+Deed: A number from 1 to 5.
+Light & Shadow: A number from 1 to 5.
+the wish was as above.
+"""
+
+
+def asked(text: str, hints: Hints | None = None) -> dict[str, str]:
+    return {ask.about: ask.option for ask in import_prompt(text, "x", hints).asks}
+
+
+def test_lines_that_are_shown_are_the_answer_and_no_second_form_is_added() -> None:
+    rubric = import_prompt(LINES, "x", Hints(no_words=True)).rubric
+    assert rubric
+    assert rubric.answer.form == "lines"
+    assert rubric.answer.texts == ("Reasoning",)
+    assert [(factor.key, factor.scale.values) for factor in rubric.factors] == [
+        ("Deed", (1, 2, 3, 4, 5)),
+        ("Light & Shadow", (1, 2, 3, 4, 5)),
+    ]
+    assert rubric.template
+    assert not rubric.template.adds_answer_format
+
+
+def test_a_bold_line_with_a_range_or_an_x() -> None:
+    text = "See {edited_image}. Conclude with the score, formatted as:\n\n**Final Score:** **1-5**\n"
+    rubric = import_prompt(text, "x").rubric
+    assert rubric
+    assert [(factor.key, factor.scale.values) for factor in rubric.factors] == [("Final Score", (1, 2, 3, 4, 5))]
+    open_scale = text.replace("**1-5**", "**X**")
+    assert "scale" in asked(open_scale)
+    assert import_prompt(open_scale, "x", Hints(scale=(0, 1))).rubric
+
+
+def test_a_line_that_may_be_either_is_asked_about() -> None:
+    text = LINES.replace("Light & Shadow: A number from 1 to 5.", "Light & Shadow: good or bad")
+    assert "--line" in asked(text, Hints(no_words=True))["answer"]
+    assert import_prompt(text, "x", Hints(lines=("Deed", "Light & Shadow"), scale=(1, 2), no_words=True)).rubric
+    with pytest.raises(RubricError, match="no such line"):
+        import_prompt(text, "x", Hints(lines=("Dead",)))
+
+
+def test_a_dictated_form_that_is_not_understood_gets_no_second_one_unasked() -> None:
+    text = "Score {edited_image} from 0 to 5. Response format (only the number): 0-5"
+    hints = Hints(factors=("score",), scale=(0, 1, 2, 3, 4, 5))
+    assert "--add-format" in asked(text, hints)["answer"]
+    rubric = import_prompt(text, "x", Hints(factors=("score",), scale=(0, 1), add_format=True)).rubric
+    assert rubric
+    assert rubric.template
+    assert rubric.template.adds_answer_format
+
+
+def test_inputs_may_be_columns_of_the_manifest() -> None:
+    text = 'Compare {refs} with {out}. It should be: {wish}. {"grade": <1-5>, "why": "..."}'
+    hints = Hints(images=("references", "edited"), slots={"refs": "references", "out": "edited", "wish": "explanation"})
+    rubric = import_prompt(text, "x", hints).rubric
+    assert rubric
+    assert rubric.images == ("references", "edited")
+    assert rubric.texts == ("explanation",)
+    with pytest.raises(RubricError, match='did you mean "edited"'):
+        import_prompt(text, "x", Hints(images=("editd",)))
+
+
+def test_decimals_are_never_taken_for_integers() -> None:
+    text = 'See {edited_image}. Score 1: good. Score 0.5: half. Score 0: bad. {"grade": <0 or 1>, "why": "..."}'
+    assert "scale" in asked(text)
+    rubric = import_prompt(text, "x", Hints(scale=Scale(range=(0, 1), step=0.5))).rubric
+    assert rubric
+    assert rubric.factors[0].scale.steps == (0, 0.5, 1)
