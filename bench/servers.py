@@ -159,7 +159,7 @@ CONDITIONS = {
         "tiny", 16_384, ("--max-tokens", "200"), ANSWERED | {"error"}, ("word " * 800, "word " * 20_000), 0.1
     ),
     "no schema": Condition("tiny", 16_384, ("--max-tokens", "100", "--no-schema"), ANSWERED - {"ok"}, HOSTILE, 0.1),
-    "small context": Condition("tiny", 256, ("--max-tokens", "100"), frozenset({"error"}), share=0.07),
+    "small context": Condition("tiny", 700, ("--max-tokens", "100"), ANSWERED | {"error"}, share=0.07),
     "never stops": Condition("never", 16_384, ("--max-tokens", "60"), frozenset({"truncated"}), share=0.05),
     "no text": Condition("no_text", 16_384, ("--max-tokens", "60"), frozenset({"invalid", "truncated"}), share=0.05),
     "timeout": Condition(
@@ -180,14 +180,16 @@ def write_models(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, condition: Condition, count: int) -> Path:
-    for n, name in enumerate(("input", "edited", "ground_truth", "mask")):
-        Image.effect_noise((40 + 9 * n, 48), 60).convert("RGB").save(folder / f"{name}.png")
-    pictures = {name: f"{name}.png" for name in ("input", "edited", "ground_truth", "mask")}
+    names = ("input", "ground_truth", "mask", *(f"edited{n}" for n in range(count)))
+    for n, name in enumerate(names):  # no two outputs are alike, so that no two edits share an answer
+        Image.effect_noise((40 + 9 * (n % 4), 48), 60).convert("RGB").save(folder / f"{name}.png")
+    pictures = {name: f"{name}.png" for name in names[:3]}
     instructions = condition.instructions
     rows = [
         {
             "id": f"e{n}",
             **pictures,
+            "edited": f"edited{n}.png",
             "instruction": f"{instructions[n % len(instructions)]} {n}",
             "referring_expression": "it",
         }

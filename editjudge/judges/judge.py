@@ -91,12 +91,14 @@ class Work:
         if isinstance(outcome, Failure):
             return self.judgement(outcome.status, reasons=outcome.reasons, **fields)
         answered = bool(outcome.scores or outcome.choices)
+        silent = {key: f'the judge answered "{word}"' for key, word in outcome.abstained.items()}
+        # A score may abstain from a mean over probabilities alone.
+        fields["abstained"] = {**fields.get("abstained", {}), **silent}
         return self.judgement(
             "ok" if answered else "abstained",
             scores=outcome.scores if outcome.scores else None,
             choices=outcome.choices or None,
             justifications=outcome.justifications if answered else None,
-            abstained={key: f'the judge answered "{word}"' for key, word in outcome.abstained.items()},
             violations=outcome.violations,
             notes=outcome.notes,
             **fields,

@@ -40,7 +40,7 @@ def score_probabilities(rubric: Rubric, reply: Reply, min_mass: float) -> ScoreP
         elif not factor.scale.steps:
             result.abstained[factor.key] = f"{factor.scale.words}: too many values for probabilities of each"
         elif factor.key not in places:
-            result.abstained[factor.key] = "its number was not found again in the reply"
+            result.abstained[factor.key] = "its number has no place in the reply that probabilities can be read at"
         else:
             at = start + len(reply.text[: places[factor.key][0]].encode())
             _read(factor.key, distribution(factor.scale, reply.tokens, at), min_mass, result)

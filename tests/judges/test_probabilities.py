@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Mapping
@@ -115,6 +116,15 @@ def test_tokens_that_are_not_the_reply_are_not_read() -> None:
     assert "do not spell" in str(read(ONE_TO_FIVE, *tokens, text='{"f": 5}'))
     assert "more than once" in str(read(ONE_TO_FIVE, *tokens, *tokens, text='{"f": 4}'))
     assert "no token probabilities" in str(read(ONE_TO_FIVE, text='{"f": 4}'))
+
+
+def test_a_score_that_is_the_whole_reply_is_read_and_labelled_lines_are_not() -> None:
+    place = choice("4", {"4": 0.6, "5": 0.4})
+    token_rubric = dataclasses.replace(rubric(ONE_TO_FIVE), answer=AnswerFormat(form="token", reason_key=""))
+    found = score_probabilities(token_rubric, Reply("4", tokens=(place,)), 0.9)
+    assert found.expected == {"f": pytest.approx(4.4)}
+    lines = dataclasses.replace(rubric(ONE_TO_FIVE), answer=AnswerFormat(form="lines", reason_key=""))
+    assert set(score_probabilities(lines, Reply("f: 4", tokens=(token("f: "), place)), 0.9).abstained) == {"f"}
 
 
 def test_a_scale_without_steps_and_choices_have_no_mean() -> None:
