@@ -137,6 +137,8 @@ def make_edits(folder: Path, kind: str, count: int, side: int = SIDE) -> Path:
         for role in ("input", "edited"):
             spread = 14 if kind == "jpeg" else 5
             pixels = np.clip(base + noise.normal(0, spread, base.shape), 0, 255).astype("uint8")
+            if role == "edited":  # a visible change: an output that is its input again is not rewarded
+                pixels[side // 4 : side // 2, side // 4 : side // 2, 1:] //= 3
             if kind == "jpeg":
                 Image.fromarray(pixels).save(folder / f"{number}-{role}.jpg", quality=84)
             else:

@@ -87,6 +87,14 @@ def _decoded(value: Any) -> Any:
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WholeNumber = Annotated[int, BeforeValidator(_whole)]
+"""As JSON Schema has it: 2.0 is one, and `true` is none."""
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -101,7 +109,7 @@ class EditTexts(_Model):
     edit_type: Name | None = None
     group: Name | None = Field(None, description="Edits that are compared: the outputs of one input and instruction.")
     session: Name | None = Field(None, description="The conversation that the edit is a turn of.")
-    turn: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    turn: Annotated[WholeNumber, Field(ge=0, le=10**6)] | None = None
     metadata: dict[str, str] = Field({}, max_length=32, description="Kept with the edit, such as a training step.")
 
 
@@ -132,7 +140,7 @@ class RequestModels:
         edit: Any = create_model("Edit", __base__=EditTexts, **pictures)
         options: dict[str, Any] = {
             "protocol": (
-                Literal[1],
+                Annotated[WholeNumber, Field(ge=PROTOCOL, le=PROTOCOL)],
                 Field(PROTOCOL, description="Version of the protocol that the client speaks."),
             ),
             "judge": (judge | None, None),
@@ -145,7 +153,7 @@ class RequestModels:
             "fresh": (bool, Field(False, description="Ask again what the store has an answer to.")),
         }
         weight = Annotated[float, Field(ge=1e-3, le=1e3)]
-        samples = Annotated[int, Field(ge=1, le=terms.max_samples)]
+        samples = Annotated[WholeNumber, Field(ge=1, le=terms.max_samples)]
         reduction: dict[str, Any] = {
             "judges": (
                 Annotated[dict[judge, weight], Field(min_length=1, max_length=8)] | None,  # type: ignore[valid-type]
