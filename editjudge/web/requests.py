@@ -91,8 +91,9 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-WholeNumber = Annotated[int, BeforeValidator(_whole)]
-"""As JSON Schema has it: 2.0 is one, and `true` is none."""
+def _whole_number(least: int, most: int) -> Any:
+    """As JSON Schema has it: 2.0 is one, and `true` is none."""
+    return Annotated[int, Field(ge=least, le=most), BeforeValidator(_whole)]
 
 
 class _Model(BaseModel):
@@ -109,7 +110,7 @@ class EditTexts(_Model):
     edit_type: Name | None = None
     group: Name | None = Field(None, description="Edits that are compared: the outputs of one input and instruction.")
     session: Name | None = Field(None, description="The conversation that the edit is a turn of.")
-    turn: Annotated[WholeNumber, Field(ge=0, le=10**6)] | None = None
+    turn: Annotated[int, Field(ge=0, le=10**6), BeforeValidator(_whole)] | None = None
     metadata: dict[str, str] = Field({}, max_length=32, description="Kept with the edit, such as a training step.")
 
 
@@ -140,7 +141,7 @@ class RequestModels:
         edit: Any = create_model("Edit", __base__=EditTexts, **pictures)
         options: dict[str, Any] = {
             "protocol": (
-                Annotated[WholeNumber, Field(ge=PROTOCOL, le=PROTOCOL)],
+                _whole_number(PROTOCOL, PROTOCOL),
                 Field(PROTOCOL, description="Version of the protocol that the client speaks."),
             ),
             "judge": (judge | None, None),
@@ -153,7 +154,7 @@ class RequestModels:
             "fresh": (bool, Field(False, description="Ask again what the store has an answer to.")),
         }
         weight = Annotated[float, Field(ge=1e-3, le=1e3)]
-        samples = Annotated[WholeNumber, Field(ge=1, le=terms.max_samples)]
+        samples: Any = _whole_number(1, terms.max_samples)
         reduction: dict[str, Any] = {
             "judges": (
                 Annotated[dict[judge, weight], Field(min_length=1, max_length=8)] | None,  # type: ignore[valid-type]
