@@ -93,7 +93,8 @@ class Rewarder:
 
     def rewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
         """In the order of the edits. Safe inside a running event loop, which waits meanwhile."""
-        return self._loop.submit(self._source(edits)).result()
+        rewards: list[Reward] = self._loop.submit(self._source(edits)).result()
+        return rewards
 
     async def arewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
         """As `rewards`, while the caller's loop goes on."""

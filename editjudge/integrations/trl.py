@@ -73,7 +73,9 @@ def edits_of(
         lists = {name: values for name, values in columns.items() if isinstance(values, list) and len(values) == count}
         rows = [{name: values[n] for name, values in lists.items()} for n in range(count)]
         outputs = [output(completion, row) for completion, row in zip(completions, rows, strict=True)]
-    named = column(columns, "group", count) if "group" in columns else groups or [None] * count
+    named: Sequence[str | None] = groups or [None] * count
+    if "group" in columns:
+        named = column(columns, "group", count)
     return [
         RewardEdit(source, picture, instruction, group)
         for source, picture, instruction, group in zip(sources, outputs, instructions, named, strict=True)

@@ -48,7 +48,8 @@ def edit_reward(
         del data_source, ground_truth  # verl passes them by name
         row = dict(extra_info or {})
         edited = output(solution_str, row) if output else required(row, "edited")
-        return await rewarded(edit_of(row, edited))
+        reward: dict[str, float] = await rewarded(edit_of(row, edited))
+        return reward
 
     return compute_score
 

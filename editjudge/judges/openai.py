@@ -104,7 +104,7 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         "model": string(document.get("model")) or None,
         "request_id": pieces.header(headers, "x-request-id", "apim-request-id") or string(document.get("id")) or None,
     }
-    others = [_of_choice(other, about) for other in map(mapping, choices[1:]) if _is_reply(other)]
+    others = [_of_choice(other, about) for other in map(mapping, list(choices or ())[1:]) if _is_reply(other)]
     return dataclasses.replace(_of_choice(choice, about), others=tuple(others))
 
 

@@ -561,7 +561,7 @@ def _chances(x: Floats, nu: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
 def _likelihood(cells: Floats, fit: _Davidson, share: Floats, toward: float) -> Floats:
     """Of the answers in each draw; minus infinity where the fit is none."""
-    known = np.isfinite(fit.strength).all(axis=1)
+    known = np.asarray(np.isfinite(fit.strength).all(axis=1))
     strength = np.where(known[:, None], fit.strength, 0.0)
     half = np.clip((strength[:, :, None] - strength[:, None, :] + fit.first[:, None, None]) / 2, -30, 30)
     odds = np.stack([np.exp(half), np.exp(-half), np.broadcast_to(fit.nu[:, None, None], half.shape)], axis=-1)

@@ -177,8 +177,8 @@ def metrics(audit: RewardAudit, gauges: Mapping[str, tuple[str, float]]) -> str:
     }
     for name, (words, value) in values.items():
         add(name, "gauge", words, [({}, value, "")])
-    low = [({}, float(audit.low_variance), "")]
-    add("editjudge_low_variance_groups_total", "counter", "Groups whose rewards hardly differ.", low)
+    low = float(audit.low_variance)
+    add("editjudge_low_variance_groups_total", "counter", "Groups whose rewards hardly differ.", [({}, low, "")])
     return "\n".join(lines) + "\n"
 
 

@@ -79,7 +79,7 @@ def columns(count: int) -> dict[str, Any]:
 
 def test_every_trainers_factory_has_the_same_parameters() -> None:
     for module in MODULES:
-        parameters = inspect.signature(module.edit_reward).parameters  # type: ignore[attr-defined]
+        parameters = inspect.signature(module.edit_reward).parameters
         assert list(parameters)[:5] == ["judge", "rubric", "score", "server", "on_failure"]
         assert parameters["on_failure"].default == "native"
 

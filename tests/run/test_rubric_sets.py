@@ -271,8 +271,8 @@ def test_one_edit_takes_further_pictures_and_texts(tmp_path: Path) -> None:
         "name: refs\nwhen: edit_type == add\nimages: [references, edited]\ntexts: [hint]\n"
         "scale: {choices: [yes, no]}\nfactors: [{key: same}]\nanswer: {form: lines}\n"
     )
-    words = ("judge", "--edited", tmp_path / "edited-0.png", "--rubric", tmp_path / "refs.yaml")
-    words = (*words, "--judge", SPECS["openai"], "--text", "hint=A dog.", "--edit-type", "add")
+    words = ("judge", "--edited", tmp_path / "edited-0.png", "--rubric", tmp_path / "refs.yaml",
+             "--judge", SPECS["openai"], "--text", "hint=A dog.", "--edit-type", "add")  # fmt: skip
     pictures = ("--picture", f"references={tmp_path}/edited-1.png", "--picture", f"references={tmp_path}/input-0.png")
     with server(lambda _: "same: yes") as sent:
         told = editjudge(*words, *pictures)

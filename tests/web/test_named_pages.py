@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from run.made import run
-from run.test_named_inputs import RUBRIC, row, server, write_manifest
+from run.made import run, write_manifest
+from run.test_named_inputs import RUBRIC, row, server
 
 from editjudge.errors import UsageError
 from editjudge.judges.registry import Options
