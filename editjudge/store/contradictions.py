@@ -65,6 +65,14 @@ def verdicts_with_evidence(
     store: Store, run: RunRecord, edits: Collection[str] | None = None
 ) -> Iterator[CheckedVerdict]:
     """Verdicts of other judges for which there is evidence, in the order of their tasks: of these edits, or of all."""
+    # Nearly every page is of a run without evidence: that is found out first, by one look into an index.
+    sources = [one.id for one in runs_alike(store, run)]
+    if edits is None:
+        sources = [one for one in sources if _has_evidence(store, one)]
+    elif not _has_evidence(store, *sources, edits=edits):
+        return
+    if not sources:
+        return
     scales = {
         hash_: {factor["key"]: Scale.of(factor["scale"]) for factor in kept["content"]["factors"]}
         for hash_, kept in store.rubrics().items()
@@ -72,10 +80,7 @@ def verdicts_with_evidence(
     }
     fitting = list(scales)
     names = [name for name, hash_ in dict(run.spec.get("rubrics", {})).items() if hash_ in fitting]
-    sources = [one.id for one in runs_alike(store, run)] if names else []
-    if edits is None:  # a look into each run, rather than one for each batch of its edits
-        sources = [one for one in sources if _has_evidence(store, one)]
-    if not sources:
+    if not names:
         return
     columns = (tasks.c.item, items.c.position, tasks.c.judge, tasks.c.rubric, items.c.model, tasks.c.key)
     query = (
@@ -110,8 +115,10 @@ def verdicts_with_evidence(
                 )
 
 
-def _has_evidence(store: Store, run_id: int) -> bool:
-    query = sa.select(tasks.c.key).where(tasks.c.run_id == run_id, tasks.c.judge == EMBEDDED).limit(1)
+def _has_evidence(store: Store, *runs: int, edits: Collection[str] | None = None) -> bool:
+    query = sa.select(tasks.c.key).where(tasks.c.run_id.in_(runs), tasks.c.judge == EMBEDDED).limit(1)
+    if edits is not None:
+        query = query.where(tasks.c.item.in_(list(edits)))
     return next(store._stream(query), None) is not None
 
 
