@@ -167,7 +167,8 @@ def test_a_reason_is_asked_for_before_its_score_or_after_it_as_the_rubric_says(n
     assert before.reason == "before"
     after = dataclasses.replace(before, reason="after")
     assert after.hash != before.hash
-    first, score = before.answer.reason_key or before.answer.texts[0], before.answer.score_key
+    first = before.answer.reason_key or before.answer.texts[0]
+    score = before.answer.score_key or before.factors[0].key
     for rubric, wanted in ((before, [first, score]), (after, [score, first])):
         shape, schema = answer_shape(rubric, "edit-1"), json.dumps(answer_schema(rubric))
         assert sorted(wanted, key=lambda key: shape.index(f'"{key}"')) == wanted
