@@ -100,3 +100,14 @@ def test_a_fragment_is_one_frame_that_carries_its_page(call: Call, store: Path, 
 
 def test_completion_lists_the_public_names_and_nothing_else() -> None:
     assert [name for name in dir(ej) if not name.startswith("__")] == sorted(ej.__all__)
+
+
+def test_a_conclusion_with_sizes_never_claims_what_its_interval_does_not_exclude(tmp_path: Path) -> None:
+    from editjudge.report.comparison import conclusions, differences
+
+    store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third"), edits=40))
+    found = differences(ej.open("r", store=store)._loaded())
+    for line in conclusions(found, sizes=True):
+        claimed = line.split("; p < ")[0] if " on " in line else ""
+        for low, high in re.findall(r"by [\d.]+ \[(-?[\d.]+), (-?[\d.]+)\]", claimed):
+            assert float(low) > 0 and float(high) > 0, line
