@@ -141,6 +141,8 @@ def fuzz(count: int) -> None:
         except NotPlain:
             continue
         assert type(value) in plain
+        if b"r" in data:  # LONG_BINPUT: `pickle` itself takes 16 GB for a memo that a few bytes announce
+            continue
         try:
             theirs = _Closed(io.BytesIO(data)).load()
         except (pickle.UnpicklingError, EOFError, ValueError, MemoryError):
