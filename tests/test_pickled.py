@@ -145,7 +145,7 @@ def fuzz(count: int) -> None:
             continue
         try:
             theirs = _Closed(io.BytesIO(data)).load()
-        except (pickle.UnpicklingError, EOFError, ValueError, MemoryError):
+        except (pickle.UnpicklingError, EOFError, ValueError, OverflowError, MemoryError):
             continue  # it checks frames as well
         same += 1
         assert repr(value) == repr(theirs)
