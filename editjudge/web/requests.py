@@ -136,7 +136,8 @@ class RequestModels:
         picture: Any = _picture(terms.max_picture) | None
         pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (picture, None))
         pictures["edited"] = (picture, Field(description="null: the editing model produced nothing."))
-        references = Annotated[list[_picture(terms.max_picture)], Field(max_length=MAX_PICTURES)]
+        shown: Any = _picture(terms.max_picture)
+        references: Any = Annotated[list[shown], Field(max_length=MAX_PICTURES)]
         pictures["references"] = (references, Field([], description="Further pictures, for rubrics that show them."))
         edit: Any = create_model("Edit", __base__=EditTexts, **pictures)
         options: dict[str, Any] = {
