@@ -30,13 +30,11 @@ LAYOUTS: tuple[Layout, ...] = ("images-first", "published")
 RENDERING = 1
 """Part of every task's key: raised when this module comes to word a question differently for the same rubric."""
 
+_OUTPUT_LABEL = "Edited image {}: the picture after the edit, as one editing model returned it."
 _LABELS = {
     "input": "Input image: the picture before the edit.",
     "edited": "Edited image: the picture after the edit, as the editing model returned it.",
     "ground_truth": "Ground truth image: the picture as a correct edit leaves it.",
-}
-_OUTPUT_LABEL = "Edited image {}: the picture after the edit, as one editing model returned it."
-_LABELS |= {
     "edited_a": _OUTPUT_LABEL.format("A"),
     "edited_b": _OUTPUT_LABEL.format("B"),
     "mask": "Mask: white where the edit belongs.",
