@@ -520,10 +520,9 @@ def _reduced_ends(name: str, parts: Sequence[Term], unbounded: bool) -> Ends | N
 
 # a formula in words
 
-_LEVEL = {
-    **{"if": 0, "or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "neg": 7},
-    **dict.fromkeys(_COMPARISONS.values(), 4),
-}
+_LEVEL = {"if": 0, "or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, "neg": 7} | dict.fromkeys(
+    _COMPARISONS.values(), 4
+)
 
 
 def _say(term: Term, least: int = 0) -> str:
