@@ -77,6 +77,7 @@ def test_the_versions_beside_torch_are_those_of_the_lock() -> None:
 
 def test_every_extra_that_is_promised_exists_and_all_has_each_of_them() -> None:
     promised = {"measured", "web", "ray", "postgres", "parquet", "hf", "inspect", "stats", "probes", "heic", "local"}
+    promised |= {"conformance"}
     (everything,) = map(Requirement, EXTRAS["all"])
     assert everything.extras == promised
     apart = {"clip"}  # torch is gigabytes: who wants it names it

@@ -253,8 +253,10 @@ def _sized(d: Difference) -> str:
     if d.difference is None:
         return d.factor
     digits = in_line([d.ci])
-    limits = f" [{_low(d):.{digits}f}, {_high(d):.{digits}f}]" if d.ci else ""
-    return f"{d.factor} by {abs(d.difference):.{digits}f}{limits}"
+    # The CI holds for any distribution and is wider than the test: where it includes 0, p is what the claim rests on.
+    excludes = d.ci is not None and not d.ci.lo <= 0 <= d.ci.hi
+    certain = f" [{_low(d):.{digits}f}, {_high(d):.{digits}f}]" if excludes else f" (p {p_value(d.p_holm)})"
+    return f"{d.factor} by {abs(d.difference):.{digits}f}{certain}"
 
 
 def _low(d: Difference) -> float:
@@ -276,16 +278,12 @@ def _verdicts(found: Sequence[Difference], sizes: bool = False) -> list[str]:
     for a, b in dict.fromkeys((d.a, d.b) for d in found):
         here = [d for d in found if (d.a, d.b) == (a, b)]
         size, could = (_sized, _shown) if sizes else (_factor, _factor)
-        # With sizes a reader sees the CI, which is wider than the test: what it does not exclude is said apart.
-        doubted = [d for d in here if sizes and _evident(d) and d.ci and d.ci.lo <= 0 <= d.ci.hi]
-        firm = [d for d in here if _evident(d) and d not in doubted]
-        higher = [size(d) for d in firm if (d.difference or 0) > 0]
-        lower = [size(d) for d in firm if (d.difference or 0) < 0]
+        higher = [size(d) for d in here if _evident(d) and (d.difference or 0) > 0]
+        lower = [size(d) for d in here if _evident(d) and (d.difference or 0) < 0]
         never = [d.factor for d in here if d.difference is None]
         unclear = [could(d) for d in here if not _evident(d) and d.difference is not None]
         words = {"scores higher than": higher, "scores lower than": lower}
         parts = [f"{b} {word} {a} on {', '.join(factors)}" for word, factors in words.items() if factors]
-        parts += [f"p < {ALPHA:g}, but the 95 % CI includes 0, on {', '.join(map(size, doubted))}"] if doubted else []
         parts += [f"inconclusive, no evidence of a difference on {', '.join(unclear)}"] if unclear else []
         parts += [f"cannot be compared on {', '.join(never)}"] if never else []
         doubtful = [d.factor for d in here if d.overturnable]

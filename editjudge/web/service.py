@@ -58,7 +58,8 @@ async def desk(site: Site) -> AsyncIterator[JudgingQueue]:
     rubrics = resolve(_words(site))
     check_unconditional(rubrics, "a server asks every rubric of every edit once")
     for rubric in rubrics:
-        if others := [name for name in (*rubric.images, *rubric.texts) if name not in (*IMAGE_ROLES, *TEXT_ROLES)]:
+        carried = {*IMAGE_ROLES, *TEXT_ROLES, "references"}
+        if others := [name for name in (*rubric.images, *rubric.texts) if name not in carried]:
             raise UsageError(f"{rubric.name}: shows {others[0]}, which a request cannot carry: use `editjudge run`")
     check_answers([site.judge, *site.terms.mixture], rubrics)
     async with open_queue(site, rubrics) as opened:

@@ -108,6 +108,5 @@ def test_a_conclusion_with_sizes_never_claims_what_its_interval_does_not_exclude
     store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third"), edits=40))
     found = differences(ej.open("r", store=store)._loaded())
     for line in conclusions(found, sizes=True):
-        claimed = line.split("p < ")[0]
-        for low, high in re.findall(r"by [\d.]+ \[(-?[\d.]+), (-?[\d.]+)\]", claimed):
-            assert float(low) > 0 and float(high) > 0, line
+        claims = re.findall(r"by [\d.]+ (?:\[(-?[\d.]+), (-?[\d.]+)\]|\(p (?:<|0?)\.\d+\))", line)
+        assert len(claims) == line.count(" by ") and all(not low or float(low) >= 0 for low, _ in claims), line

@@ -43,7 +43,8 @@ def test_named_pictures_and_texts_are_on_the_review_page_and_in_the_form(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("more", "why"), [("when: edit_type == add\n", "has `when`"), ("samples: 2\n", "has `samples`"), ("", "references")]
+    ("more", "why"),
+    [("when: edit_type == add\n", "has `when`"), ("samples: 2\n", "has `samples`"), ("", "explanation")],
 )
 def test_a_server_refuses_what_it_cannot_ask_of_every_edit(more: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "subjects.yaml").write_text(RUBRIC + more)
