@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -152,24 +153,25 @@ class Run:
         Without names every pair of models (or of judges, or rubrics: `by`). Raises `UsageError` for a name that the run
         does not have.
         """
-        from editjudge.report.comparison import compare_tables, conclusions, differences, run_differences
+        from editjudge.report.comparison import (
+            compare_tables,
+            comparison_document,
+            conclusions,
+            differences,
+            run_differences,
+            runs_document,
+        )
         from editjudge.report.run_result import RunResult
 
         if isinstance(a, Run):
             first, second = a._loaded(pairing=True, of=of), self._loaded(pairing=True, of=of)
             found, match = run_differences(first, second)
-            names = {"run_a": first.run.name, "run_b": second.run.name, "by": "run", "of": of}
-            pending = {"pending": first.pending + second.pending}
             lead = [*conclusions(found), *match.words(first.run.name, second.run.name)]
-            document = {**names, **match.counts(), **pending}
-            kind = "run"
-        else:
-            judged, kind = self._loaded(of=of), by
-            found = differences(judged, _by(by), a, b)
-            lead = [*conclusions(found), *judged.lead()]
-            document = {"run": judged.run.name, "by": by, "of": of, "pending": judged.pending}
-        document["comparisons"] = [one.as_json() for one in found]
-        return RunResult(document, lead, compare_tables(found, _by(kind)))
+            return RunResult(runs_document(first, second, match, found), lead, compare_tables(found, "run"))
+        judged, kind = self._loaded(of=of), _by(by)
+        found = differences(judged, kind, a, b)
+        document = comparison_document(judged, kind, found)
+        return RunResult(document, [*conclusions(found), *judged.lead()], compare_tables(found, kind))
 
     def agree(
         self,
@@ -283,7 +285,7 @@ class Plot:
 
 
 def _by(word: str) -> Any:
-    if word not in ("model", "judge", "rubric", "run"):
+    if word not in ("model", "judge", "rubric"):
         raise UsageError(f"by={word!r}: expected model, judge or rubric")
     return word
 
@@ -311,8 +313,10 @@ def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run
 def _scored_factors(store: Store, record: RunRecord) -> dict[str, list[str]]:
     """By rubric; no mean is formed of choices."""
     known = store.rubrics()
-    contents = {name: known[digest]["content"] for name, digest in record.spec["rubrics"].items() if digest in known}
-    return {
+    asked = record.spec.get("rubrics", {})
+    contents = {name: known[digest]["content"] for name, digest in asked.items() if digest in known}
+    # Of a rubric that the store lacks no factor is known: its judgements are counted, and no mean is formed.
+    return defaultdict(list) | {
         name: [factor["key"] for factor in content["factors"] if not factor["scale"].get("choices")]
         for name, content in contents.items()
     }

@@ -61,19 +61,11 @@ def command(
         _runs(first, second, factors, as_json)
         return
     judged = load_run(store_place, run, of=of)
-    from editjudge.report.comparison import compare_tables, conclusions, differences
+    from editjudge.report.comparison import compare_tables, comparison_document, conclusions, differences
 
     found = differences(judged, by, a, b, factors=factors)
     if as_json:
-        emit(
-            {
-                "run": judged.run.name,
-                "by": by,
-                "of": of,
-                "pending": judged.pending,
-                "comparisons": [one.as_json() for one in found],
-            }
-        )
+        emit(comparison_document(judged, by, found))
         return
     show([*conclusions(found), *judged.lead()], compare_tables(found, by))
     if not found:
@@ -83,13 +75,11 @@ def command(
 
 
 def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None:
-    from editjudge.report.comparison import compare_tables, conclusions, run_differences
+    from editjudge.report.comparison import compare_tables, conclusions, run_differences, runs_document
 
     found, match = run_differences(a, b, factors=factors)
     if as_json:
-        pending = {"pending": a.pending + b.pending, "pending_a": a.pending, "pending_b": b.pending}
-        names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run", "of": a.of}
-        emit({**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in found]})
+        emit(runs_document(a, b, match, found))
         return
     lead = [*conclusions(found), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
     show(lead, compare_tables(found, "run"))

@@ -51,10 +51,10 @@ def command(
 ) -> None:
     """Means with intervals per model, factor and edit type, and what failed.
 
-    Coverage and failures come first. Tables for people are rounded to what the intervals support; CSV and JSON have
-    full precision. HTML is one file with charts and the edits worth looking at, and compares judges with the ratings
-    of the store, as `agree` does. Two to four models are also compared pair by pair, as `compare` does, in every
-    format but CSV and the terminal.
+    HTML, Markdown and LaTeX begin with what models differ in, the terminal with coverage and failures. Tables for
+    people are rounded to what the intervals support; CSV and JSON have full precision. HTML is one file with charts
+    and the edits worth looking at, and compares judges with the ratings of the store, as `agree` does. Two to four
+    models are also compared pair by pair, as `compare` does, in every format but CSV and the terminal.
 
     Of a run of pairs: verdicts over both orders, how many flipped with the order, win rates, strengths of models.
     """

@@ -92,7 +92,7 @@ class Learnt:
     ranks: Cuts
     """From the sum to the share of those edits that it places below this one."""
     masked_ranks: Cuts
-    """The same for edits with a mask, placed among those."""
+    """The same for edits with a mask, by the regressors that speak of them; placed among all rated edits too."""
     points: float
     """Taken off the edit that is placed below all others."""
     offsets: Mapping[str, float]

@@ -169,6 +169,19 @@ def compare_tables(found: Sequence[ComparisonReport], by: By) -> list[Table]:
     return tables
 
 
+def comparison_document(judged: RunData, by: By, found: Sequence[ComparisonReport]) -> dict[str, object]:
+    """For programs: differences inside one run."""
+    about = {"run": judged.run.name, "by": by, "of": judged.of, "pending": judged.pending}
+    return {**about, "comparisons": [one.as_json() for one in found]}
+
+
+def runs_document(a: RunData, b: RunData, match: Match, found: Sequence[ComparisonReport]) -> dict[str, object]:
+    """For programs: one run's edits against another's."""
+    names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run", "of": a.of}
+    pending = {"pending": a.pending + b.pending, "pending_a": a.pending, "pending_b": b.pending}
+    return {**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in found]}
+
+
 def conclusions(found: Sequence[ComparisonReport], *, sizes: bool = False) -> list[str]:
     """What each pair differs in, in words; `sizes` adds by how much, and which difference could have been shown."""
     contexts = list(dict.fromkeys(one.within for one in found))

@@ -53,11 +53,6 @@ class SetScorer:
         self._judges: dict[str, _JudgeColumns] = defaultdict(_JudgeColumns)
         self._reasons = [*REASONS]
 
-    @property
-    def needs_columns(self) -> Sequence[str]:
-        """The columns of the manifest that formulas look at."""
-        return self._columns
-
     def add(self, row: Mapping[str, Any]) -> None:
         """A judgement as the store gives it: item, judge, rubric, repeat, status, scores, choices, and its columns."""
         keys = self._keys.get(row["rubric"])

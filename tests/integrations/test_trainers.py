@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
-import json
 import pickle
 import sys
 import types
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from run.made import picture
-from web.served import Served, serving
+from web.served import Served, recorded_rewards, serving
 
 from editjudge.errors import InputError, UsageError
 from editjudge.integrations import editscore, flow_grpo, swift, trl, verl, verl_omni
@@ -31,19 +30,11 @@ WORDS = [f"Paint car {n} red." for n in range(4)]
 MODULES = (trl, swift, verl, verl_omni, flow_grpo)
 
 
-def judge(path: Path) -> str:
-    """Edit 0 is worth 1, edit 1 half, edit 2 nothing; edit 3 has no answer."""
-    replies = [json.dumps({"reasoning": "seen", "effect_score": score}) for score in (5, 3, 1)] + ["no"]
-    lines = [{"item": str(n), "rubric": "compliance", "reply": reply} for n, reply in enumerate(replies)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return f"replay:{path}"
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("trainers")
     terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=("editscore",), max_edits=64)
-    with serving(folder / "s.db", judge(folder / "r.jsonl"), terms) as running:
+    with serving(folder / "s.db", recorded_rewards(folder / "r.jsonl"), terms) as running:
         yield running
 
 
@@ -51,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def how(request: pytest.FixtureRequest, tmp_path: Path, served: Served) -> dict[str, Any]:
     if request.param == "server":
         return {"server": served.url}
-    return {"judge": judge(tmp_path / "r.jsonl"), "rubric": "compliance"}
+    return {"judge": recorded_rewards(tmp_path / "r.jsonl"), "rubric": "compliance"}
 
 
 @pytest.fixture
@@ -152,7 +143,7 @@ def row(number: int, **more: Any) -> dict[str, Any]:
 
 
 def test_verl_asks_about_one_edit_at_a_time(tmp_path: Path) -> None:
-    score = verl.edit_reward(judge=judge(tmp_path / "r.jsonl"), rubric="compliance", on_failure="group_mean")
+    score = verl.edit_reward(judge=recorded_rewards(tmp_path / "r.jsonl"), rubric="compliance", on_failure="group_mean")
     assert inspect.iscoroutinefunction(score)
     first = asyncio.run(score(data_source="d", solution_str="s", ground_truth="g", extra_info=row(0)))
     assert first == {"score": 1.0, "imputed": 0.0}  # each is edit 0 to the judge
@@ -169,7 +160,7 @@ def test_verl_asks_about_one_edit_at_a_time(tmp_path: Path) -> None:
 
 def test_a_failure_in_verl_is_an_error_or_the_mean_of_what_its_group_had_before(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    judge(path)
+    recorded_rewards(path)
     how: dict[str, Any] = {"judge": f"replay:{path}", "rubric": "compliance"}
     missing = row(0, edited=None, group="g")
     plain = verl.edit_reward(**how, output=lambda _, extra: extra["edited"])
@@ -183,7 +174,7 @@ def test_a_failure_in_verl_is_an_error_or_the_mean_of_what_its_group_had_before(
 
 
 def test_verl_omni_takes_the_picture_that_the_model_made(tmp_path: Path) -> None:
-    score = verl_omni.edit_reward(judge=judge(tmp_path / "r.jsonl"), rubric="compliance")
+    score = verl_omni.edit_reward(judge=recorded_rewards(tmp_path / "r.jsonl"), rubric="compliance")
     made = np.asarray(Image.open(io.BytesIO(OUTPUTS[0])).convert("RGB"))
     extra = {"input": SOURCES[0]}
     for shown in (made.transpose(2, 0, 1), made.transpose(2, 0, 1)[None]):
@@ -280,7 +271,7 @@ def test_what_is_no_picture_is_said_and_nothing_is_guessed(given: Any, words: st
 
 
 def test_wrong_arguments_are_said_before_training_begins(tmp_path: Path) -> None:
-    spec = judge(tmp_path / "r.jsonl")
+    spec = recorded_rewards(tmp_path / "r.jsonl")
     with pytest.raises(UsageError, match="on_failure"):
         Rewarder(spec, "compliance", on_failure="zero")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no rubric has a factor colour"):

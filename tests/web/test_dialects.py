@@ -20,17 +20,9 @@ from test_pickled import mutated
 from editjudge.errors import UsageError
 from editjudge.web.dialects import DIALECTS, chosen, native_path
 from editjudge.web.service_options import Terms
-from web.served import Served, base64_of, serving
+from web.served import Served, base64_of, recorded_rewards, serving
 
 TOKEN = "service-" * 3
-
-
-def judge(path: Path) -> str:
-    """Edit 0 is worth 1, edit 1 half, edit 2 nothing, and edit 3 has no answer."""
-    replies = [json.dumps({"reasoning": "seen", "effect_score": score}) for score in (5, 3, 1)] + ["no"]
-    lines = [{"item": str(n), "rubric": "compliance", "reply": reply} for n, reply in enumerate(replies)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return f"replay:{path}"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +30,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("dialects")
     names = ("flow-factory", "unirl", "edit-r1", "flow-grpo", "/d/editscore")
     terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=names, max_edits=8)
-    with serving(folder / "s.db", judge(folder / "r.jsonl"), terms, service_token=TOKEN) as running:
+    with serving(folder / "s.db", recorded_rewards(folder / "r.jsonl"), terms, service_token=TOKEN) as running:
         running.client.headers["authorization"] = f"Bearer {TOKEN}"
         yield running
 
