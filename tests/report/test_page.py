@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -103,8 +102,6 @@ def test_axe_finds_nothing_serious(written: Path, chromium: Browser, scheme: Any
     context = chromium.new_context(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
     opened = context.new_page()
     opened.goto(written.as_uri())
-    if "EDITJUDGE_SCREENSHOTS" in os.environ:  # for the documents
-        opened.screenshot(path=Path(__file__).parents[2] / "docs" / "img" / f"report-{scheme}.png")
     opened.evaluate("document.querySelectorAll('.card:first-child > details').forEach(d => d.open = true)")
     # Only colours depend on the scheme, and looking at everything takes seconds.
     options = {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
