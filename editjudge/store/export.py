@@ -54,14 +54,16 @@ def export_jsonl(
 
 
 def _items(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
-    """Each edit, with the scores of the run's rubric sets where it has any."""
+    """Each edit, with the scores of the run's rubric sets, tags and note where it has any."""
+    from editjudge.store.annotations import annotations_of
     from editjudge.store.set_scores import run_set_scores
 
     scores = run_set_scores(store, run)
     verdicts = dict(item_verdicts(pair_answers(store, run)))
+    annotated = {item: annotation.as_json() for item, annotation in annotations_of(store, run).items()}
     for item in store.items(run):
         published = {} if scores is None else {"set_scores": scores.get(item.item, {})}
-        yield dataclasses.asdict(item) | published | verdicts.get(item.item, {})
+        yield dataclasses.asdict(item) | published | verdicts.get(item.item, {}) | annotated.get(item.item, {})
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     create_model,
+    field_validator,
     model_validator,
 )
 
@@ -29,8 +30,9 @@ from editjudge.judgement import Field as JudgementField
 from editjudge.rubrics.model import Rubric, Scale
 from editjudge.rubrics.prompt import LAYOUTS, Layout
 from editjudge.store import schema
+from editjudge.store.annotations import NOTE, clean_tags
 from editjudge.store.export import about_run
-from editjudge.store.schema import as_fields, items, judgements, rubrics, runs, tasks, upsert
+from editjudge.store.schema import as_fields, edit_annotations, items, judgements, rubrics, runs, tasks, upsert
 from editjudge.store.store import PENDING, RunRecord, State, Store, _at_run, _chunks, _refresh
 
 Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -58,6 +60,12 @@ DERIVED = ("verdict", "flipped", "half", "set_scores")
 """Of items.jsonl: what follows from the judgements, and is worked out anew."""
 
 
+def _bounded(note: str) -> str:
+    if len(note) > NOTE:
+        raise ValueError(f"longer than {NOTE:,} letters")
+    return note
+
+
 class _ItemRow(_StrictModel):
     item: Text
     model: Text | None
@@ -67,6 +75,15 @@ class _ItemRow(_StrictModel):
     referring_expression: Text
     images: dict[Text, dict[Text, Text | None]]
     metadata: Document
+    tags: list[Text] = []
+    note: Annotated[Text, AfterValidator(_bounded)] = ""
+
+    @field_validator("tags")
+    @classmethod
+    def tags_are_as_they_are_kept(cls, tags: list[str]) -> list[str]:
+        if list(clean_tags(tags)) != tags:
+            raise ValueError("a tag has neither commas nor line breaks, and stands once")
+        return tags
 
     @model_validator(mode="before")
     @classmethod
@@ -80,6 +97,8 @@ class _ItemRow(_StrictModel):
                 raise ValueError(f"images.{role!r:.80} has no source")
         return self
 
+
+_ANNOTATION = {"tags", "note"}
 
 _TYPES: dict[Kind, Any] = {
     "text": Text,
@@ -221,10 +240,16 @@ def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | Non
     store._insert(upsert(store._dialect, rubrics), questions)
     numbered = enumerate(_rows(folder, "items", _ItemRow))
     edits = (
-        {"run_id": run.id, "position": n, **row.model_dump(), "content": Content.of(row).key()}
+        {"run_id": run.id, "position": n, **row.model_dump(exclude=_ANNOTATION), "content": Content.of(row).key()}
         for n, (_, row) in numbered
     )
     store._insert(_refresh(store._dialect, items), edits)
+    annotated = (
+        {"content": Content.of(row).key(), "tags": row.tags, "note": row.note, "updated": about.updated}
+        for _, row in _rows(folder, "items", _ItemRow)
+        if row.tags or row.note
+    )
+    store._insert(upsert(store._dialect, edit_annotations), annotated)
     count = 0
     for some in _chunks(_rows(folder, "judgements", JudgementRow), _BATCH):
         asked = [_task(run.id, count + n, row) for n, (_, row) in enumerate(some)]

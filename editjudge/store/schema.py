@@ -8,6 +8,8 @@
                        └─< replies   every raw reply, also those of failed tries
     rubrics                          by hash; `judgements.rubric_hash` says which was asked
     ratings                          people's scores of an edit, by `items.content`, rater, factor and rubric
+    annotations                      tags and a note on an edit, by `items.content`
+    views                            saved filters of a run's table
     studies ──< assignments, answers, invitations
     batches ──< batch_lines          handed in to a provider; claims: which process asks which key
     digests                          of picture files; meta: the version of the schema
@@ -329,6 +331,9 @@ studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how
     sa.Column("controls", sa.Integer, nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
+    sa.Column("models", JsonText),  # only edits of these; NULL: of all
+    sa.Column("query", EscapedText),  # only edits that match it, as in views; NULL: all
+    sa.Column("closed", sa.Double),  # when it ended
     sqlite_autoincrement=True,
 )
 
@@ -363,6 +368,24 @@ invitations = sa.Table(  # links of raters; a person has one for each study
     sa.Column("code", sa.Text, nullable=False, unique=True),  # the hash of it
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("revoked", sa.Double),
+)
+
+edit_annotations = sa.Table(  # what reviewers say of an edit
+    "annotations",
+    metadata,
+    sa.Column("content", EscapedText, primary_key=True),  # that of an item, as of a rating
+    sa.Column("tags", JsonText, nullable=False),
+    sa.Column("note", EscapedText, nullable=False),
+    sa.Column("updated", sa.Double, nullable=False),
+)
+
+views = sa.Table(  # saved filters and orders of a run's table
+    "views",
+    metadata,
+    sa.Column("run_id", sa.ForeignKey("runs.id"), primary_key=True),
+    sa.Column("name", EscapedText, primary_key=True),
+    sa.Column("query", EscapedText, nullable=False),  # of the table's address
+    sa.Column("created", sa.Double, nullable=False),
 )
 
 
@@ -576,6 +599,13 @@ def _drop_contradictions(connection: sa.Connection) -> None:
         connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
 
 
+def _add_annotations(connection: sa.Connection) -> None:
+    """Tags, notes and saved views; studies of some edits alone, which can be closed."""
+    for table in (edit_annotations, views):
+        table.create(connection, checkfirst=True)
+    add_columns(connection, studies, "models", "query", "closed")
+
+
 FactorValues = dict[str, dict[str, Any]]
 """Of one judgement: values by factor, by the fields that have some."""
 
@@ -683,6 +713,7 @@ MIGRATIONS: list[Callable[[sa.Connection], None]] = [
     _admit_choices_and_variants,
     _admit_preferences,
     _drop_contradictions,
+    _add_annotations,
 ]
 """The first makes a store of version 2 out of one of version 1, and so on. What was released is never changed."""
 

@@ -49,6 +49,7 @@ from editjudge.store.schema import (
     scores_from_json,
     tasks,
     upsert,
+    views,
 )
 
 State = Literal["running", "finished", "interrupted", "budget"]
@@ -308,7 +309,8 @@ class Store:
             return connection.execute(sa.delete(tasks).where(some)).rowcount
 
         def remove_rest(connection: sa.Connection) -> None:
-            connection.execute(sa.delete(items).where(items.c.run_id == _id(run)))
+            for table in (views, items):
+                connection.execute(sa.delete(table).where(table.c.run_id == _id(run)))
             connection.execute(sa.delete(runs).where(runs.c.id == _id(run)))
 
         while self._transact(remove_some):

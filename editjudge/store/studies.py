@@ -37,6 +37,12 @@ class Study:
     """Among them, at random places, so many whose answer is known."""
     seed: int
     created: float
+    models: Sequence[str] | None = None
+    """Only edits of these models are rated."""
+    query: str | None = None
+    """Only edits of this view of the run's table: the query of its address."""
+    closed: float | None = None
+    """When it ended: nobody rates any more."""
 
     @property
     def title(self) -> str:
@@ -92,16 +98,20 @@ class Needs:
 
 
 def create_study(
-    store: Store, name: str, run_id: int, rubrics: Sequence[str], *, overlap: int, quota: int, controls: int
+    store: Store,
+    name: str,
+    run_id: int,
+    rubrics: Sequence[str],
+    *,
+    overlap: int,
+    quota: int,
+    controls: int,
+    models: Sequence[str] = (),
+    query: str = "",
 ) -> Study:
-    values: dict[str, Any] = {
-        "name": name,
-        "run_id": run_id,
-        "rubrics": list(rubrics),
-        "overlap": overlap,
-        "quota": quota,
-    }
-    values |= {"controls": controls, "seed": random.SystemRandom().getrandbits(31), "created": time.time()}
+    values: dict[str, Any] = {"name": name, "run_id": run_id, "rubrics": list(rubrics), "overlap": overlap}
+    values |= {"quota": quota, "controls": controls, "models": list(models) or None, "query": query or None}
+    values |= {"seed": random.SystemRandom().getrandbits(31), "created": time.time()}
     with store._writing() as connection:
         if not name:  # not after the run, whose name raters need not know
             values["name"] = name = f"Study {(connection.scalar(sa.select(sa.func.max(studies.c.id))) or 0) + 1}"
@@ -123,10 +133,23 @@ def find_study(store: Store, number: int) -> Study:
     raise UsageError(f"no study has the number {number}")
 
 
+def close_study(store: Store, study: Study, *, closed: bool) -> None:
+    """End a study, or open it again. What was answered stays."""
+    change = sa.update(studies).where(studies.c.id == study.id).values(closed=time.time() if closed else None)
+    store._transact(lambda connection: connection.execute(change))
+
+
 def join(
-    store: Store, study: Study, rater: str, controls: Sequence[str] = (), needs: Needs | None = None
+    store: Store,
+    study: Study,
+    rater: str,
+    controls: Sequence[str] = (),
+    needs: Needs | None = None,
+    positions: Sequence[int] | None = None,
 ) -> list[Assignment]:
     """The places of a rater, in an order of their own; given out at the first visit, and the same ever after.
+
+    `positions` are the edits that the study is limited to.
 
     Edits that another rater has and that still lack one come first, so that raters overlap from the start on.
     """
@@ -134,14 +157,15 @@ def join(
         if mine := _places(connection, study, rater):
             return mine
         given: Counter[str] = Counter(dict(map(tuple, connection.execute(_GIVEN, {"study": study.id}))))
-        total = connection.scalar(sa.select(sa.func.count()).where(items.c.run_id == study.run_id)) or 0
+        if positions is None:
+            positions = range(connection.scalar(_EDITS, {"run": study.run_id}) or 0)
         chance = random.Random(f"{study.seed} {rater}")  # noqa: S311  (an order, not a secret)
         wanting = [item for item, n in given.items() if n < study.overlap]
         chance.shuffle(wanting)
         chosen = wanting[: study.quota]
         usable = (needs or Needs()).conditions().values()
         query = sa.select(items.c.position, items.c.item).where(items.c.run_id == study.run_id, *usable)
-        chosen += _fresh(connection, query, given, study.quota - len(chosen), _shuffled(total, chance))
+        chosen += _fresh(connection, query, given, study.quota - len(chosen), _shuffled(positions, chance))
         chance.shuffle(chosen)
         places = [(item, False) for item in chosen]
         for control in chance.sample(list(controls), min(len(controls), study.controls)) if places else ():
@@ -153,6 +177,7 @@ def join(
         return mine
 
 
+_EDITS = sa.select(sa.func.count()).where(items.c.run_id == sa.bindparam("run"))
 _GIVEN = (
     sa.select(assignments.c.item, sa.func.count())
     .where(assignments.c.study_id == sa.bindparam("study"), assignments.c.control.is_(False))
@@ -176,13 +201,13 @@ def _fresh(
     return found[: max(0, wanted)]
 
 
-def _shuffled(total: int, chance: random.Random) -> Iterator[int]:
-    """The numbers below the total in a random order, drawn as they are wanted: Fisher and Yates' shuffle of a list that
-    holds only what was moved."""
+def _shuffled(positions: Sequence[int], chance: random.Random) -> Iterator[int]:
+    """The positions in a random order, drawn as they are wanted: Fisher and Yates' shuffle of a list that holds only
+    what was moved."""
     moved: dict[int, int] = {}
-    for last in reversed(range(total)):
+    for last in reversed(range(len(positions))):
         at = chance.randint(0, last)
-        yield moved.get(at, at)
+        yield int(positions[moved.get(at, at)])
         moved[at] = moved.pop(last, last)
 
 

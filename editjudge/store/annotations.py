@@ -1,0 +1,115 @@
+"""What reviewers say of edits (tags and a note), and the views of a run's table that they save.
+
+An edit is its input, output and instruction, as for ratings: a tag belongs to every run that has that very edit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from editjudge.content import Content
+from editjudge.errors import UsageError
+from editjudge.store.schema import as_json, edit_annotations, escaped, items, upsert, views
+from editjudge.store.store import Item, RunRecord, Store
+
+TAG, TAGS, NOTE = 40, 12, 4_000
+"""Most letters of a tag, tags of an edit, and letters of a note."""
+VIEW, VIEWS = 60, 100
+"""Most letters of a view's name, and views of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        return {"tags": list(self.tags), "note": self.note}
+
+
+def clean_tags(words: Iterable[str]) -> tuple[str, ...]:
+    """Tags as they are kept: one line each, without commas, each once."""
+    tags = (" ".join("".join(c if c.isprintable() and c != "," else " " for c in word).split()) for word in words)
+    kept = tuple(dict.fromkeys(tag for tag in tags if tag))
+    if long := [tag for tag in kept if len(tag) > TAG]:
+        raise UsageError(f"the tag {long[0][:TAG]!r}… has {len(long[0])} letters: the limit is {TAG}")
+    if len(kept) > TAGS:
+        raise UsageError(f"an edit has at most {TAGS} tags; {len(kept)} were given")
+    return kept
+
+
+def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annotation:
+    """Replace the tags and the note of an edit; without either, nothing is kept."""
+    annotation = Annotation(clean_tags(tags), note.replace("\r\n", "\n").strip())
+    if len(annotation.note) > NOTE:
+        raise UsageError(f"the note has {len(annotation.note):,} letters: the limit is {NOTE:,}")
+    content = Content.of(item).key()
+    row = {"content": content, "tags": annotation.tags, "note": annotation.note, "updated": time.time()}
+
+    def work(connection: sa.Connection) -> None:
+        if annotation == Annotation():
+            connection.execute(sa.delete(edit_annotations).where(edit_annotations.c.content == content))
+        else:
+            connection.execute(upsert(store._dialect, edit_annotations, ("tags", "note", "updated")), row)
+
+    store._transact(work)
+    return annotation
+
+
+def annotations_of(store: Store, run: RunRecord, names: Collection[str] | None = None) -> dict[str, Annotation]:
+    """By item, of those edits of a run that have one."""
+    query = sa.select(items.c.item, edit_annotations.c.tags, edit_annotations.c.note).select_from(_ANNOTATED)
+    query = query.where(items.c.run_id == run.id)
+    if names is not None:
+        query = query.where(items.c.item.in_(list(names)))
+    return {item: Annotation(tuple(tags), note) for item, tags, note in store._stream(query)}
+
+
+def tags_of(store: Store, run: RunRecord) -> list[str]:
+    """The tags that edits of a run have, in alphabetical order."""
+    query = sa.select(edit_annotations.c.tags).select_from(_ANNOTATED).where(items.c.run_id == run.id)
+    return sorted({tag for (tags,) in store._stream(query) for tag in tags})
+
+
+def tag_rows(store: Store, run: RunRecord, tag: str) -> Iterator[tuple[int]]:
+    """Positions of the edits that have this tag."""
+    # As text: inside a string of the JSON a quotation mark is escaped, so only a whole tag looks like this.
+    has = sa.type_coerce(edit_annotations.c.tags, sa.Text).contains(escaped(as_json(tag)), autoescape=True)
+    query = sa.select(items.c.position).select_from(_ANNOTATED).where(items.c.run_id == run.id, has)
+    return ((position,) for (position,) in store._stream(query))
+
+
+_ANNOTATED = items.join(edit_annotations, edit_annotations.c.content == items.c.content)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    name: str
+    query: str
+
+
+def views_of(store: Store, run: RunRecord | int) -> list[View]:
+    number = run if isinstance(run, int) else run.id
+    query = sa.select(views.c.name, views.c.query).where(views.c.run_id == number).order_by(views.c.name)
+    return [View(*row) for row in store._read(query)]
+
+
+def save_view(store: Store, run: RunRecord, name: str, query: str) -> None:
+    """Keep a filter of a run's table under a name; the one of the same name is replaced."""
+    name = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:VIEW]
+    if not name:
+        raise UsageError("a saved view needs a name")
+    kept = {view.name for view in views_of(store, run)}
+    if name not in kept and len(kept) >= VIEWS:
+        raise UsageError(f"this run has {VIEWS} saved views, which is the limit: delete one first")
+    row = {"run_id": run.id, "name": name, "query": query, "created": time.time()}
+    store._transact(lambda connection: connection.execute(upsert(store._dialect, views, ("query", "created")), row))
+
+
+def remove_view(store: Store, run: RunRecord, name: str) -> None:
+    mine = (views.c.run_id == run.id) & (views.c.name == name)
+    store._transact(lambda connection: connection.execute(sa.delete(views).where(mine)))
