@@ -87,15 +87,15 @@ _ANNOTATED = items.join(edit_annotations, edit_annotations.c.content == items.c.
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SavedView:
     name: str
     query: str
 
 
-def views_of(store: Store, run: RunRecord | int) -> list[View]:
+def views_of(store: Store, run: RunRecord | int) -> list[SavedView]:
     number = run if isinstance(run, int) else run.id
     query = sa.select(views.c.name, views.c.query).where(views.c.run_id == number).order_by(views.c.name)
-    return [View(*row) for row in store._read(query)]
+    return [SavedView(*row) for row in store._read(query)]
 
 
 def save_view(store: Store, run: RunRecord, name: str, query: str) -> None:

@@ -13,7 +13,7 @@ from editjudge.store.annotations import (
     NOTE,
     TAG,
     Annotation,
-    View,
+    SavedView,
     annotate,
     annotations_of,
     remove_view,
@@ -95,7 +95,7 @@ def test_a_view_is_kept_by_name_replaced_and_removed_with_its_run(store: Store, 
     save_view(store, run, " worst\n first ", "?sort=alignment")
     save_view(store, run, "worst first", "?sort=-alignment")
     save_view(store, run, "failed", "?status=failed")
-    assert views_of(store, run) == [View("failed", "?status=failed"), View("worst first", "?sort=-alignment")]
+    assert views_of(store, run) == [SavedView("failed", "?status=failed"), SavedView("worst first", "?sort=-alignment")]
     remove_view(store, run, "failed")
     assert [view.name for view in views_of(store, run)] == ["worst first"]
     with pytest.raises(UsageError, match="name"):
