@@ -215,6 +215,27 @@ def groups_are_compared(server: Server) -> None:
     expect(not wrong, f"reward and rank disagree: {wrong[:1]}")
 
 
+def groups_are_ranked_by_pairs(server: Server) -> None:
+    """With `ranking: pairs` a reward is the share of the comparisons in its group that it won, and an edit without an
+    output is compared with nobody; a server whose judge compares nothing refuses with 422."""
+    same = {"group": "g", "instruction": "Paint the house in another colour."}
+    sent = [edit(n, **same) for n in range(3)] + [edit(3, **same, edited=None)]
+    answer = server.reward(*sent, ranking="pairs")
+    if answer.status == 422:
+        server.refusal(answer, 422)
+        raise Skipped("the server does not compare pairs")
+    *members, missing = server.rewards(*sent, ranking="pairs")
+    expect(missing["reward"] is None, f"the reward of an edit without an output is {missing['reward']}")
+    numbers = [reward["reward"] for reward in members]
+    expect(all(n is None or 0 <= n <= 1 for n in numbers), f"the rewards are {numbers}")
+    if None in numbers:
+        raise Skipped(f"a comparison has no verdict (status {members[numbers.index(None)]['status']})")
+    # Every comparison hands out one point, and each edit has two of them.
+    expect(abs(sum(numbers) - 1.5) < 1e-6, f"three edits share three comparisons, and their rewards are {numbers}")
+    other = server.reward(edit(0, group="g"), edit(1, group="g"), ranking="pairs")  # two instructions
+    server.refusal(other, 422)
+
+
 def samples_say_how_certain(server: Server) -> None:
     """With several samples, a reward has a standard error."""
     answer = server.reward(edit(0), samples=2)
@@ -298,6 +319,7 @@ CHECKS: Sequence[Callable[[Server], None]] = (
     a_deadline_holds,
     strict_answers_503,
     groups_are_compared,
+    groups_are_ranked_by_pairs,
     samples_say_how_certain,
     what_is_not_known_is_refused,
     what_is_not_json_is_refused,

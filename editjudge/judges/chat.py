@@ -235,12 +235,13 @@ class ChatJudge:
         """What the probabilities of an accepted reply say, as fields of the judgement."""
         if self._min_mass is None:
             return {}
-        from editjudge.judges.probabilities import score_probabilities
+        from editjudge.judges.probabilities import SPREAD, score_probabilities
 
         read = score_probabilities(rubric, reply, self._min_mass)
         if self._logprobs_refused and not reply.tokens:
             read.abstained = dict.fromkeys(read.abstained, f"the server refuses logprobs: {self._logprobs_refused}")
-        return {"expected": read.expected, "mass": read.mass, "abstained": read.abstained}
+        evidence = {SPREAD: read.spread} if read.spread else {}
+        return {"expected": read.expected, "mass": read.mass, "abstained": read.abstained, "evidence": evidence}
 
     async def _exchange(
         self,

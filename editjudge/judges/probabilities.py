@@ -18,6 +18,9 @@ from editjudge.rubrics.model import Number, Rubric, Scale
 from editjudge.rubrics.score_places import score_places
 from editjudge.rubrics.strict_json import NotStrict, decode
 
+SPREAD = "score_standard_deviation"
+"""What the evidence of a judgement calls the standard deviation of each factor under these probabilities."""
+
 
 @dataclass
 class ScoreProbabilities:
@@ -25,6 +28,8 @@ class ScoreProbabilities:
 
     expected: dict[str, float] = field(default_factory=dict)
     mass: dict[str, float] = field(default_factory=dict)
+    spread: dict[str, float] = field(default_factory=dict)
+    """The standard deviation."""
     abstained: dict[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +59,9 @@ def _read(key: str, values: dict[Number, float], min_mass: float, result: ScoreP
     elif mass < min_mass or not mass:
         result.abstained[key] = f"legal scores have a probability of {mass:.3g}, less than --min-mass {min_mass:g}"
     else:
-        result.expected[key] = math.fsum(value * share for value, share in values.items()) / mass
+        mean = math.fsum(value * share for value, share in values.items()) / mass
+        result.expected[key] = mean
+        result.spread[key] = math.sqrt(math.fsum((v - mean) ** 2 * share for v, share in values.items()) / mass)
         result.mass[key] = min(mass, 1.0)
 
 

@@ -37,7 +37,7 @@ def create(site: Site) -> Starlette:
     @asynccontextmanager
     async def lifespan(running: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            running.state.desk = await stack.enter_async_context(service.desk(site))
+            running.state.queue = await stack.enter_async_context(service.judging_queue(site))
             yield
 
     app = Starlette(

@@ -17,7 +17,7 @@ from editjudge.web.site import Site
 
 SCHEMA = Path(__file__).with_name("reward-protocol.schema.json")
 """The reward protocol, for any server: no judge, rubric or bound of this one is in it."""
-_ANSWERS = ("Group", "Problem", "Reason", "Refusal", "Reward", "Rewards", "Run", "Uncertainty")
+_ANSWERS = ("Comparisons", "Group", "Problem", "Reason", "Refusal", "Reward", "Rewards", "Run", "Uncertainty")
 
 
 def document(site: Site, models: RequestModels) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from editjudge import measured
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, JudgeError, StoreError
@@ -29,6 +28,7 @@ from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache, ImageCache, KnownImage, PictureReader
 from editjudge.media.image import ImageBounds
 from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric
 from editjudge.run.feed import LOOK, Window, claim_tasks, is_paid, item_of, judged, keep
 from editjudge.run.pace import Circuit, Pace, Retry
@@ -38,6 +38,8 @@ from editjudge.store.store import Item, RunRecord
 from editjudge.store.writer import Writer
 from editjudge.web.audit import RewardAudit
 from editjudge.web.requests import Refused
+from editjudge.web.screening import NoEdit
+from editjudge.web.screening import screened as screened_output
 from editjudge.web.site import Site
 from editjudge.web.uploads import UploadFolder
 
@@ -45,20 +47,24 @@ T = TypeVar("T")
 
 _PLANNING = 0.5
 """Seconds beyond a deadline that a request waits for its keys and its run, so that they can be looked up later."""
+PREFERENCE = load("preference")
+"""What is asked about two edits of a group."""
 _SPANS = 8192
 """Judgings of which it is remembered when they were made: more than any request has."""
 _TRIES = 6
 """Somebody waits: a judge that is down is unreachable after some ten seconds, where a run gives it minutes."""
 
 
-class NoEdit(NamedTuple):
-    """What is wrong with an output itself."""
+class InspectedEdit(NamedTuple):
+    """An edit before it is compared with others."""
 
-    kind: str
-    words: str
-    """A clause with the picture as its subject: "is one flat colour ..."."""
-    set_aside: bool
-    """No judge is asked for a reward; else it is a flag on the answer."""
+    output: NoEdit | None = None
+    problem: tuple[str, Remark] | None = None
+    """Status and reason: why it cannot be compared."""
+
+    @property
+    def comparable(self) -> bool:
+        return self.problem is None and not (self.output and self.output.set_aside)
 
 
 @dataclass
@@ -85,8 +91,8 @@ class JudgeQueue:
 
     judge: Judge
     pace: Pace
-    run: RunRecord | None = None
-    """None until something is kept in it."""
+    runs: dict[bool, RunRecord] = field(default_factory=dict)
+    """Of edits (False) and of pairs (True): a run of pairs is reported by win rates."""
     waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
     down: bool = False
 
@@ -141,6 +147,21 @@ class JudgingQueue:
         """Work on pictures in a thread: hashing and screening."""
         return await asyncio.get_running_loop().run_in_executor(self._screens, work)
 
+    async def inspected(self, edits: Sequence[Edit]) -> list[InspectedEdit]:
+        """What is wrong with the edits themselves, before they are compared."""
+        return list(await asyncio.gather(*(self._on_pictures(partial(self._inspect, edit)) for edit in edits)))
+
+    def _inspect(self, edit: Edit) -> InspectedEdit:
+        """Meant for a thread."""
+        digests = DigestCache(self._reader)
+        for role, status in (("edited", "missing_output"), ("input", "missing_input")):
+            known = look_at(digests, edit, role)
+            if known is None:
+                return InspectedEdit(problem=(status, Remark(status, f"there is no {role} picture")))
+            if known.info is None:
+                return InspectedEdit(problem=("bad_image", Remark("bad_image", f"{role}: {known.problem}")))
+        return InspectedEdit(screened_output(edit))
+
     @contextlib.contextmanager
     def admitted(self, announced: int) -> Iterator[_Hold]:
         """Holds a body's bytes, as they come, while it is read and judged; refuses it before it is read where there is
@@ -186,7 +207,7 @@ class JudgingQueue:
         return batch
 
     async def _serve(self, batch: RequestBatch, edits: Sequence[Edit], planning: _Planning, screened: bool) -> None:
-        outputs = asyncio.gather(*(self._on_pictures(partial(_screen, edit)) for edit in edits if screened))
+        outputs = asyncio.gather(*(self._on_pictures(partial(screened_output, edit)) for edit in edits if screened))
         results = await asyncio.gather(
             *(self._serve_judge(batch, part, edits, planning, outputs) for part in batch.parts), return_exceptions=True
         )
@@ -210,7 +231,8 @@ class JudgingQueue:
         part.edits = planned
         asked = [one for one in planned if one.degenerate is None or not one.degenerate.set_aside]
         tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
-        part.run = await self._keep(line, [one.item for one in planned], tasks)
+        pairs = any(rubric.pairwise for rubric in planning.rubrics)
+        part.run = await self._keep(line, [one.item for one in planned], tasks, pairs=pairs)
         batch.note_planned(part)
         works = [work for a in asked for work in a.works]
         answers = await self._ask(line, works)
@@ -263,17 +285,18 @@ class JudgingQueue:
     def _kept_at(self, data: Any, known: KnownImage) -> str:
         return (self._album and self._album.keep(data, known)) or "sent, and not kept"
 
-    async def _keep(self, line: JudgeQueue, items: list[Item], tasks: list[Task]) -> RunRecord:
+    async def _keep(self, line: JudgeQueue, items: list[Item], tasks: list[Task], *, pairs: bool) -> RunRecord:
         store = self._site.store
 
         def keep() -> RunRecord:
             # `runs rm` may have taken the run away since it was last written to.
-            if line.run is None or store.run_of(line.run.id) is None:
-                line.run = self._run(line.judge.spec)
-            store.append(line.run, items)
+            run = line.runs.get(pairs)
+            if run is None or store.run_of(run.id) is None:
+                run = line.runs[pairs] = self._run(line.judge.spec, [PREFERENCE] if pairs else self._rubrics)
+            store.append(run, items)
             if tasks:  # none where no output is an edit
-                store.append(line.run, tasks)
-            return line.run
+                store.append(run, tasks)
+            return run
 
         return await self._writer.also(keep)
 
@@ -296,20 +319,19 @@ class JudgingQueue:
         self._start(self._drive(line), self._tasks)
         return line
 
-    def _run(self, spec: str) -> RunRecord:
+    def _run(self, spec: str, rubrics: Sequence[Rubric]) -> RunRecord:
         """The same for the same judge, options and rubrics, so that a server that starts again goes on with it."""
-        rubrics = {rubric.name: rubric.hash for rubric in self._rubrics}
         frozen = {
             "service": "v1",
             "judges": [spec],
-            "rubrics": rubrics,
+            "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
             "repeats": 1,
             "layout": QuestionSettings(()).layout,
         }
         frozen |= {"options": self._site.options.frozen()}
         if self._album:
             frozen["manifest"] = str(self._album.folder)  # where the run's pictures are
-        self._site.store.add_rubrics(self._rubrics)
+        self._site.store.add_rubrics(rubrics)
         return self._site.store.open_run(f"rewards-{json_hash(frozen)[:8]}", frozen)
 
     async def _ask(self, line: JudgeQueue, planned: Sequence[Work]) -> dict[str, asyncio.Future[Judgement]]:
@@ -428,24 +450,24 @@ class JudgingQueue:
 class _Hold:
     """Room that a request takes up until its last edit is judged."""
 
-    desk: JudgingQueue
+    queue: JudgingQueue
     size: int = 0
     """Bytes that came."""
     edits: int = 0
     passed_on: bool = False
 
     def check(self, more: int) -> None:
-        if self.desk.held + more > self.desk.terms.max_held:
-            raise self.desk.full()
+        if self.queue.held + more > self.queue.terms.max_held:
+            raise self.queue.full()
 
     def add(self, more: int) -> None:
         self.check(more)
-        self.desk.held += more
+        self.queue.held += more
         self.size += more
 
     def release(self) -> None:
-        self.desk.held -= self.size
-        self.desk.edits -= self.edits
+        self.queue.held -= self.size
+        self.queue.edits -= self.edits
 
 
 class _Planning(NamedTuple):
@@ -496,19 +518,6 @@ class RequestBatch:
             raise Refused(503, "the server is being stopped")
         if self.task.done():
             self.task.result()
-
-
-def _screen(edit: Edit) -> NoEdit | None:
-    """What the extra `measured` detects; without it, only an output that is the very file of its input."""
-    if edit.edited is not None and edit.edited == edit.input:
-        return NoEdit("unchanged", "is the file of the input", set_aside=True)
-    if measured.missing():
-        return None
-    from editjudge.measured.degenerate import screen
-
-    output = screen(edit)
-    # An output that is its input again is not a good edit, however well everything is preserved.
-    return None if output is None else NoEdit(output.kind, output.words, output.set_aside or output.kind == "unchanged")
 
 
 def _unplanned(edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> list[QueuedEdit]:

@@ -163,8 +163,8 @@ class RequestModels:
             ),
             "samples": (samples, Field(1, description="Answers to each question; the reward is their mean.")),
             "ranking": (
-                Literal["none", "scores"],
-                Field("none", description="`scores`: rewards are ranks in a group."),
+                Literal["none", "scores", "pairs"],
+                Field("none", description="Rank in the group: by scores, or by comparing its edits in pairs."),
             ),
             "formula": (Formula | None, Field(None, description="How scores become one number.")),
             "weights": (

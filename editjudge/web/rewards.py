@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from editjudge.edit import Edit
 from editjudge.judgement import Judgement, row
+from editjudge.judges.probabilities import SPREAD
 from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Factor, Rubric
-from editjudge.web.queue import NoEdit, QueuedEdit, RequestBatch
+from editjudge.web.queue import QueuedEdit, RequestBatch
 from editjudge.web.reduction import Reduction, failure
+from editjudge.web.screening import NoEdit
 
 LOW_VARIANCE = 0.01
 """Standard deviation of a group's rewards below which it is flagged: a normalised advantage would be noise. One step of
@@ -40,25 +43,10 @@ class RewardRules:
         queued = [part.edits[number] for part in batch.parts]
         first = queued[0]
         if first.degenerate and first.degenerate.set_aside:
-            return self._set_aside(first, first.degenerate)
+            rubrics = [work.rubric.name for work in first.works]
+            return set_aside(first.edit, first.degenerate, rubrics, worst=self.worst) | _stored(first)
         answers = {part.spec: self._answer(one, batch) for part, one in zip(batch.parts, queued, strict=True)}
         return self._mixed(first, answers)
-
-    def _set_aside(self, one: QueuedEdit, output: NoEdit) -> dict[str, Any]:
-        """Of an output that is no edit: nobody was asked, so that there are no scores."""
-        return {
-            "id": one.edit.id,
-            "reward": 0.0 if self.worst else None,
-            "status": "ok" if self.worst else "abstained",
-            "scores": {} if self.worst else None,
-            "uncertainty": None,
-            "abstained": {},
-            "reasons": _flags(one, output, "no edit"),
-            "keys": {},
-            "cached": False,
-            "stored_as": one.stored_as or None,
-            "group": None,
-        }
 
     def _answer(self, one: QueuedEdit, batch: RequestBatch) -> _JudgeAnswer:
         """What one judge said of an edit: the mean of its samples."""
@@ -72,7 +60,47 @@ class RewardRules:
             }
             answer.rewards.append(None if answer.failed else self.reduction.of(scores))
             answer.scores.append({name: score for name, (_, score) in scores.items()})
+            answer.probable.append(self._probable(sample, scores))
         return answer
+
+    def _probable(
+        self, sample: Sequence[dict[str, Any]], scores: Mapping[str, tuple[Factor, float]]
+    ) -> tuple[float, float] | None:
+        """The reward of the expected scores, and its standard deviation as the judge's own probabilities have it; None
+        where they do not cover every factor that counts.
+
+        Each factor is moved by its standard deviation both ways while the others stay: exact for a mean of factors
+        that are independent of each other, and to first order for the other formulas."""
+        expected: dict[str, tuple[Factor, float]] = {}
+        spreads: dict[str, float] = {}
+        for judged in sample:
+            spread = judged["evidence"].get(SPREAD, {})
+            for key in judged["expected"].keys() & spread.keys():
+                name = self.labels[judged["rubric"], key]
+                expected[name], spreads[name] = (scores[name][0], judged["expected"][key]), spread[key]
+        counted = self.reduction.weights or scores
+        if not expected or any(name not in expected for name in counted):
+            return None
+        expected = {name: expected[name] for name in counted}
+        mean = self.reduction.of(expected)
+        ends = [
+            [
+                self.reduction.of(expected | {name: (f, self._moved(f, value, d))})
+                for d in (-spreads[name], spreads[name])
+            ]
+            for name, (f, value) in expected.items()
+        ]
+        if mean is None:
+            return None
+        return mean, math.sqrt(math.fsum(((high or 0.0) - (low or 0.0)) ** 2 / 4 for low, high in ends))
+
+    def _moved(self, factor: Factor, score: float, change: float) -> float:
+        """A mean takes any score; of the other formulas, a power has none for what is below the worst."""
+        moved = score + change
+        low, high = factor.scale.low, factor.scale.high
+        if self.reduction.formula == "mean" or low is None or high is None:
+            return moved
+        return min(high, max(low, moved))
 
     def _mixed(self, one: QueuedEdit, answers: Mapping[str, _JudgeAnswer]) -> dict[str, Any]:
         numbers = [answer.reward for answer in answers.values()]
@@ -86,19 +114,9 @@ class RewardRules:
         first: dict[str, int] = {}
         for at, values in rows:
             first.setdefault(f"{values['rubric']}{at}", values["repeat"])
-        flags = [] if one.degenerate is None else _flags(one, one.degenerate, "flagged")
-        return {
-            "id": one.edit.id,
-            "reward": number,
-            "status": failed or ("abstained" if number is None else "ok"),
-            "scores": None
-            if number is None
-            else {
-                f"{name}{f'@{spec}' if several else ''}": score
-                for spec, answer in answers.items()
-                for name, score in answer.mean_scores().items()
-            },
-            "uncertainty": None if number is None else _uncertainty(shares, list(answers.values())),
+        flags = flagged(one.degenerate, [work.rubric.name for work in one.works])
+        answer = blank_reward(one.edit) | {
+            "status": failed or "abstained",
             "abstained": {
                 f"{self.labels[row['rubric'], key]}{at}": why
                 for at, row in rows
@@ -107,9 +125,38 @@ class RewardRules:
             "reasons": [*flags, *({"rubric": row["rubric"], **why} for _, row in rows for why in row["reasons"])],
             "keys": {_key_name(row, at, first): row["key"] for at, row in rows if row["key"]},
             "cached": all(row["cached"] for _, row in rows),
-            "stored_as": one.stored_as or None,
-            "group": None,
         }
+        if number is not None:
+            scores = {
+                f"{name}{f'@{spec}' if several else ''}": score
+                for spec, answer in answers.items()
+                for name, score in answer.mean_scores().items()
+            }
+            uncertainty = _uncertainty(shares, list(answers.values()))
+            answer |= {"reward": number, "status": "ok", "scores": scores, "uncertainty": uncertainty}
+        return answer | _stored(one)
+
+
+def blank_reward(edit: Edit) -> dict[str, Any]:
+    """All fields of a reward, with no number yet."""
+    nothing: dict[str, Any] = {
+        "reward": None,
+        "status": "abstained",
+        "scores": None,
+        "uncertainty": None,
+        "abstained": {},
+    }
+    return {"id": edit.id, **nothing, "reasons": [], "keys": {}, "cached": False, "stored_as": None, "group": None}
+
+
+def set_aside(edit: Edit, output: NoEdit, rubrics: Iterable[str], *, worst: bool) -> dict[str, Any]:
+    """The reward of an output that is no edit: nobody was asked, so that there are no scores."""
+    number: dict[str, Any] = {"reward": 0.0, "status": "ok", "scores": {}} if worst else {}
+    return blank_reward(edit) | number | {"reasons": flagged(output, rubrics)}
+
+
+def _stored(one: QueuedEdit) -> dict[str, Any]:
+    return {"stored_as": one.stored_as or None}
 
 
 @dataclass
@@ -119,6 +166,8 @@ class _JudgeAnswer:
     rewards: list[float | None] = field(default_factory=list)
     """One for each sample."""
     scores: list[dict[str, float]] = field(default_factory=list)
+    probable: list[tuple[float, float] | None] = field(default_factory=list)
+    """Mean and standard deviation of the reward by the probabilities that the judge gave to scores."""
 
     @property
     def reward(self) -> float | None:
@@ -159,21 +208,36 @@ def _key_name(row: Mapping[str, Any], at: str, first: Mapping[str, int]) -> str:
 
 
 def _uncertainty(shares: Sequence[float], answers: Sequence[_JudgeAnswer]) -> dict[str, Any] | None:
-    """The standard error of the reward, as far as a judge's own samples show it; None where each has one alone."""
+    """The standard error of the reward, as far as the judge's own samples show it, or else its probabilities of the
+    scores; None where there is neither."""
     samples = min(len(answer.rewards) for answer in answers)
-    if samples < 2:
+    probable = [one for answer in answers for one in answer.probable[:1] if one is not None]
+    of_all = len(probable) == len(answers)
+    if samples >= 2:
+        source = "samples"
+        variances = [
+            statistics.variance([r for r in answer.rewards if r is not None]) / len(answer.rewards)
+            for answer in answers
+        ]
+    elif of_all:
+        source, variances = "logprobs", [deviation**2 for _, deviation in probable]
+    else:
         return None
-    variances = [
-        statistics.variance([r for r in answer.rewards if r is not None]) / len(answer.rewards) for answer in answers
-    ]
     error = math.sqrt(math.fsum(share**2 * variance for share, variance in zip(shares, variances, strict=True)))
-    return {"source": "samples", "samples": samples, "standard_error": error}
+    uncertainty = {"source": source, "samples": samples, "standard_error": error}
+    if source == "logprobs":
+        expected = math.fsum(share * mean for share, (mean, _) in zip(shares, probable, strict=True))
+        uncertainty["expected"] = expected
+    return uncertainty
 
 
-def _flags(one: QueuedEdit, output: NoEdit, effect: str) -> list[dict[str, Any]]:
+def flagged(output: NoEdit | None, rubrics: Iterable[str]) -> list[dict[str, Any]]:
     """What is wrong with the output itself, as a reason of every rubric."""
+    if output is None:
+        return []
+    effect = "no edit" if output.set_aside else "flagged"
     reason = {"code": output.kind, "factor": None, "message": f"{effect}: the output {output.words}"}
-    return [{"rubric": name, **reason} for name in dict.fromkeys(work.rubric.name for work in one.works)]
+    return [{"rubric": name, **reason} for name in dict.fromkeys(rubrics)]
 
 
 # --- groups ---------------------------------------------------------------------------------------------------
@@ -221,5 +285,9 @@ def _put_rank(reward: dict[str, Any]) -> None:
         return
     rubric = next(iter(reward["keys"]), "-").partition("@")[0]
     message = f"no other edit of the group {group['name']} has a reward, so that there is no rank"
-    reason = {"rubric": rubric, "code": "alone_in_group", "factor": None, "message": message}
-    reward.update(reward=None, status="abstained", scores=None, uncertainty=None, reasons=[*reward["reasons"], reason])
+    reasons = [*reward["reasons"], alone(rubric, message)]
+    reward.update(reward=None, status="abstained", scores=None, uncertainty=None, reasons=reasons)
+
+
+def alone(rubric: str, message: str) -> dict[str, Any]:
+    return {"rubric": rubric, "code": "alone_in_group", "factor": None, "message": message}

@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Route
 
 import editjudge
-from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
+from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit
 from editjudge.errors import EditjudgeError, UsageError, near_miss
 from editjudge.judgement import DONE
 from editjudge.judges.registry import check_answers
@@ -27,9 +28,10 @@ from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.cost import Costs
 from editjudge.web.audit import Suspicion, at_work, metrics
+from editjudge.web.comparisons import FORMULA, Game, check_groups, games_of, pair_of, pair_rewards
 from editjudge.web.dialects import DIALECTS, REWARD, Dialect, Sent, chosen, parse_pickle
 from editjudge.web.openapi import SCHEMA, document
-from editjudge.web.queue import JudgingQueue, RequestBatch, open_queue
+from editjudge.web.queue import PREFERENCE, InspectedEdit, JudgingQueue, RequestBatch, open_queue
 from editjudge.web.reduction import Reduction, labels, names
 from editjudge.web.requests import PROTOCOL, TYPES, Refused, RequestModels, body, edits_of
 from editjudge.web.rewards import RewardRules, compare_groups, judgement_row
@@ -53,8 +55,8 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 @asynccontextmanager
-async def desk(site: Site) -> AsyncIterator[JudgingQueue]:
-    """What the application keeps as `state.desk` for as long as it runs."""
+async def judging_queue(site: Site) -> AsyncIterator[JudgingQueue]:
+    """What the application keeps as `state.queue` for as long as it runs."""
     rubrics = resolve(_words(site))
     check_unconditional(rubrics, "a server asks every rubric of every edit once")
     for rubric in rubrics:
@@ -91,16 +93,16 @@ class _Service:
         return JSONResponse(self._document)
 
     async def metrics(self, request: Request) -> Response:
-        desk: JudgingQueue = request.app.state.desk
+        queue: JudgingQueue = request.app.state.queue
         gauges = {
-            "editjudge_waiting_edits": ("Edits taken in and not judged yet.", float(desk.edits)),
-            "editjudge_held_bytes": ("Bytes of the requests that wait.", float(desk.held)),
-            "editjudge_spent_dollars": ("What judges cost since the server began.", desk.budget.spent),
+            "editjudge_waiting_edits": ("Edits taken in and not judged yet.", float(queue.edits)),
+            "editjudge_held_bytes": ("Bytes of the requests that wait.", float(queue.held)),
+            "editjudge_spent_dollars": ("What judges cost since the server began.", queue.budget.spent),
         }
-        return PlainTextResponse(metrics(desk.audit, gauges), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(metrics(queue.audit, gauges), media_type="text/plain; version=0.0.4")
 
     async def audit(self, request: Request) -> Response:
-        audit = request.app.state.desk.audit
+        audit = request.app.state.queue.audit
         numbers = audit.numbers()
         kept = self._terms.pictures is not None
         page = self._site.page(
@@ -120,52 +122,70 @@ class _Service:
         return Response(SCHEMA.read_bytes(), media_type="application/schema+json")
 
     async def health(self, request: Request) -> Response:
-        desk: JudgingQueue = request.app.state.desk
-        said = {"status": "stopping" if desk.closing else "ok", "version": editjudge.__version__, "waiting": desk.edits}
-        return JSONResponse(said, 503 if desk.closing else 200)
+        queue: JudgingQueue = request.app.state.queue
+        said = {
+            "status": "stopping" if queue.closing else "ok",
+            "version": editjudge.__version__,
+            "waiting": queue.edits,
+        }
+        return JSONResponse(said, 503 if queue.closing else 200)
 
     async def judge(self, request: Request) -> Response:
-        asked, batch = await self._judged(request, partial(self._models.read, rewards=False))
+        judged = await self._judged(request, partial(self._models.read, rewards=False))
+        asked, batch = judged.request, judged.batch
+        assert batch is not None  # noqa: S101  (only pairs may have none)
         rows = [
             {"id": one.edit.id, "stored_as": one.stored_as or None} | judgement_row(one, number, batch)
             for one in batch.parts[0].edits
             for number in range(len(one.works))
         ]
         failed = any(row["status"] not in DONE for row in rows)
-        return JSONResponse({"judgements": rows, **_provenance(batch)}, 503 if asked.strict and failed else 200)
+        answer = {"judgements": rows, **self._provenance(judged)}
+        return JSONResponse(answer, 503 if asked.strict and failed else 200)
 
     async def reward(self, request: Request) -> Response:
-        asked, batch, rewards = await self.rewards(request, partial(self._models.read, rewards=True))
+        judged, rewards = await self.rewards(request, partial(self._models.read, rewards=True))
+        asked = judged.request
         failed = any(reward["reward"] is None for reward in rewards)
         answer = {
             "protocol": PROTOCOL,
             "rewards": rewards,
-            "formula": self._rules(asked).reduction.words(),
-            **_provenance(batch),
+            "formula": FORMULA if judged.games is not None else self._rules(asked).reduction.words(),
+            **self._provenance(judged),
             "judges": self._weights(asked),
         }
         return JSONResponse(answer, 503 if asked.strict and failed else 200)
 
     async def rewards(
         self, request: Request, read: Callable[[Any], Any], accepted: Sequence[str] = TYPES
-    ) -> tuple[Any, RequestBatch, list[dict[str, Any]]]:
+    ) -> tuple[_Judged, list[dict[str, Any]]]:
         """The request as `read` understands its body, and the rewards of its edits in their order."""
-        begun, audit = time.monotonic(), request.app.state.desk.audit
+        queue: JudgingQueue = request.app.state.queue
+        begun, audit = time.monotonic(), queue.audit
         # A dialect is asked at /d/NAME/..., whatever path its client called.
         protocol = request.url.path.split("/")[2] if request.url.path.startswith("/d/") else "v1"
         try:
-            asked, batch = await self._judged(request, read, accepted)
+            judged = await self._judged(request, read, accepted)
         except Refused as refused:
             audit.refused[protocol, refused.status] += 1
             raise
-        rules = self._rules(asked)
-        rewards = [rules.reward(number, batch) for number in range(len(asked.edits))]
-        compare_groups(_groups(asked, batch), rewards, ranked=asked.ranking == "scores")
-        run, ended, spans = batch.parts[0].run, time.monotonic(), request.app.state.desk.spans
-        keys = (work.task.key for part in batch.parts for one in part.edits for work in one.works)
+        rewards, parts = self._rewards_of(judged), judged.batch.parts if judged.batch else []
+        run, ended = parts[0].run if parts else None, time.monotonic()
+        keys = (work.task.key for part in parts for one in part.edits for work in one.works)
+        spans = (queue.spans[key] for key in keys if key in queue.spans)
         audit.note(protocol, rewards, run.id if run else None)
-        audit.note_request(protocol, ended - begun, at_work((spans[k] for k in keys if k in spans), begun, ended))
-        return asked, batch, rewards
+        audit.note_request(protocol, ended - begun, at_work(spans, begun, ended))
+        return judged, rewards
+
+    def _rewards_of(self, judged: _Judged) -> list[dict[str, Any]]:
+        asked, batch, rules = judged.request, judged.batch, self._rules(judged.request)
+        if judged.games is not None:
+            members = judged.edits, judged.groups, judged.inspected, judged.games
+            return pair_rewards(*members, batch, rules.weights, worst=rules.worst)
+        assert batch is not None  # noqa: S101  (only pairs may have none)
+        rewards = [rules.reward(number, batch) for number in range(len(asked.edits))]
+        compare_groups(judged.groups, rewards, ranked=asked.ranking == "scores")
+        return rewards
 
     def dialect_routes(self, dialect: Dialect) -> list[BaseRoute]:
         at = f"/d/{dialect.name}"
@@ -183,7 +203,7 @@ class _Service:
                 return self._models.validated({"edits": received[0].edits}, rewards=True)
 
             try:
-                _, _, rewards = await self.rewards(request, read, dialect.content_types)
+                _, rewards = await self.rewards(request, read, dialect.content_types)
             except Refused as refused:
                 # Their clients show the status alone: whoever runs the server can read what is wrong.
                 if refused.status != 429:
@@ -193,13 +213,13 @@ class _Service:
 
         async def look(request: Request) -> Response:
             """Whether the server is ready, and what it offers."""
-            desk: JudgingQueue = request.app.state.desk
+            queue: JudgingQueue = request.app.state.queue
             names = [REWARD, *factors]
             if request.url.path.endswith("/rewards"):
                 return JSONResponse({"rewards": names})
-            status = "stopping" if desk.closing else "ok"
+            status = "stopping" if queue.closing else "ok"
             return JSONResponse(
-                {"status": status, "rewards": {name: ["ready"] for name in names}}, 503 if desk.closing else 200
+                {"status": status, "rewards": {name: ["ready"] for name in names}}, 503 if queue.closing else 200
             )
 
         return [
@@ -207,35 +227,71 @@ class _Service:
             *(Route(f"{at}{path}", look, methods=["GET"]) for path in dialect.gets),
         ]
 
-    async def _judged(
-        self, request: Request, read: Callable[[Any], Any], accepted: Sequence[str] = TYPES
-    ) -> tuple[Any, RequestBatch]:
+    async def _judged(self, request: Request, read: Callable[[Any], Any], accepted: Sequence[str] = TYPES) -> _Judged:
         """The request as it was understood, and what has come of it by its deadline."""
-        begun, desk, terms = time.monotonic(), request.app.state.desk, self._terms
+        begun, terms = time.monotonic(), self._terms
+        queue: JudgingQueue = request.app.state.queue
         length = request.headers.get("content-length", "")
         size = int(length) if length.isascii() and length.isdigit() else 0
         if size > terms.max_body:
             raise Refused(413, f"{size:,} bytes: at most {terms.max_body:,} are taken; send smaller batches")
-        with desk.admitted(size) as hold:
-            reading = partial(read, await body(request, terms, hold.add, accepted))
+        with queue.admitted(size) as hold:
+            reading = partial(self._understood, read, await body(request, terms, hold.add, accepted))
             try:
                 # The deadline of the request itself is not known before it is read.
                 async with asyncio.timeout(terms.deadline - (time.monotonic() - begun)):
-                    asked = await desk.threaded(reading)
+                    judged = await queue.threaded(reading)
+                    if judged.games is not None:
+                        judged.inspected = await queue.inspected(judged.edits)
+                        judged.games = games_of(judged.groups, judged.inspected)
             except TimeoutError:
-                raise desk.full() from None
+                raise queue.full() from None
             del reading
-            batch: RequestBatch = desk.take(
-                edits_of(asked),
-                self._asked_for(asked),
-                list(self._weights(asked)),
-                hold,
-                screened=hasattr(asked, "ranking"),
-                samples=getattr(asked, "samples", 1),
-                fresh=asked.fresh,
-            )
-        await batch.wait((asked.deadline or terms.deadline) - (time.monotonic() - begun))
-        return asked, batch
+            asked, edits = judged.request, judged.edits
+            if judged.games is not None:
+                edits = [pair_of(edits, game) for game in judged.games]
+            if edits:
+                judged.batch = queue.take(
+                    edits,
+                    judged.rubrics,
+                    list(self._weights(asked)),
+                    hold,
+                    screened=judged.games is None and hasattr(asked, "ranking"),
+                    samples=getattr(asked, "samples", 1),
+                    fresh=asked.fresh,
+                )
+        if judged.batch:
+            await judged.batch.wait((asked.deadline or terms.deadline) - (time.monotonic() - begun))
+        return judged
+
+    def _understood(self, read: Callable[[Any], Any], data: Any) -> _Judged:
+        """The request of a body. In a thread: pictures are decoded and hashed."""
+        asked = read(data)
+        judged = _Judged(asked, edits_of(asked), self._asked_for(asked), _groups(asked))
+        if getattr(asked, "ranking", "none") == "pairs":
+            self._check_pairs(judged)
+            judged.rubrics, judged.games = [PREFERENCE], []
+        return judged
+
+    def _check_pairs(self, judged: _Judged) -> None:
+        asked = judged.request
+        for name in ("rubrics", "formula", "weights"):
+            if getattr(asked, name) is not None:
+                what = f"pairs are compared by {PREFERENCE.name}.overall: leave {name} out"
+                raise Refused(422, what, [(name, what)])
+        try:
+            check_answers(list(self._weights(asked)), [PREFERENCE])
+        except UsageError as error:
+            raise Refused(422, str(error), [("ranking", str(error))]) from None
+        check_groups(judged.edits, judged.groups, self._terms.max_waiting)
+
+    def _provenance(self, judged: _Judged) -> dict[str, Any]:
+        run = judged.batch.parts[0].run if judged.batch else None
+        return {
+            "judge": " + ".join(self._weights(judged.request)),
+            "rubrics": {rubric.name: rubric.hash for rubric in judged.rubrics},
+            "run": {"id": run.id, "name": run.name} if run else None,
+        }
 
     def _weights(self, asked: Any) -> dict[str, float]:
         """The judges that are asked, with their weights."""
@@ -270,13 +326,32 @@ class _Service:
         return [rubric for name, rubric in self._rubrics.items() if name in wanted]
 
 
-def _groups(asked: Any, batch: RequestBatch) -> list[str | None]:
+@dataclass
+class _Judged:
+    """A request, and what has become of it."""
+
+    request: Any
+    edits: list[Edit]
+    rubrics: list[Rubric]
+    groups: list[str | None]
+    """Of each edit."""
+    batch: RequestBatch | None = None
+    """None where there is nothing to ask: no two edits of a group can be compared."""
+    games: list[Game] | None = None
+    """With `ranking: pairs`, which edits are compared; None without it."""
+    inspected: list[InspectedEdit] = field(default_factory=list)
+
+
+def _groups(asked: Any) -> list[str | None]:
     """The group of each edit; for ranks, edits without one are compared if they share input and instruction."""
-    if asked.ranking == "none":
-        return [edit.group for edit in asked.edits]
-    contents = (f"{one.item.group}\n{one.edit.instruction}" for one in batch.parts[0].edits)
-    shared = [hashlib.sha256(content.encode()).hexdigest()[:12] for content in contents]
-    return [edit.group or name for edit, name in zip(asked.edits, shared, strict=True)]
+    edits = asked.edits if hasattr(asked, "edits") else [asked]
+    if getattr(asked, "ranking", "none") == "none":
+        return [edit.group for edit in edits]
+    return [edit.group or _content_name(edit) for edit in edits]
+
+
+def _content_name(edit: Any) -> str:
+    return hashlib.sha256(edit.instruction.encode() + b"\n" + (edit.input or b"")).hexdigest()[:12]
 
 
 def _with_pictures(suspicion: Suspicion, *, kept: bool) -> dict[str, Any]:
@@ -286,15 +361,6 @@ def _with_pictures(suspicion: Suspicion, *, kept: bool) -> dict[str, Any]:
     item = quote(one.stored_as or "", safe="")
     pictures = [(role, f"{at}/images/{role}/{item}") for role in ("input", "edited")] if at and kept else []
     return {"reward": one, "why": suspicion.why, "page": at and f"{at}/edits/{item}", "pictures": pictures}
-
-
-def _provenance(batch: RequestBatch) -> dict[str, Any]:
-    part = batch.parts[0]
-    return {
-        "judge": " + ".join(part.spec for part in batch.parts),
-        "rubrics": {work.rubric.name: work.rubric.hash for work in part.edits[0].works},
-        "run": {"id": part.run.id, "name": part.run.name} if part.run else None,
-    }
 
 
 def _refusing(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:

@@ -47,10 +47,10 @@ class Served:
         return [row for run in self.store.runs() for row in self.store.judgements(run)]
 
     @property
-    def desk(self) -> JudgingQueue:
+    def queue(self) -> JudgingQueue:
         app: Any = self.server.config.app
-        desk: JudgingQueue = app.state.desk
-        return desk
+        queue: JudgingQueue = app.state.queue
+        return queue
 
     def stop(self) -> None:
         self.server.should_exit = True

@@ -13,7 +13,7 @@ from run.test_named_inputs import RUBRIC, row, server
 from editjudge.errors import UsageError
 from editjudge.judges.registry import Options
 from editjudge.store.store import Store
-from editjudge.web.service import desk
+from editjudge.web.service import judging_queue
 from editjudge.web.service_options import Terms
 from editjudge.web.site import Site
 
@@ -51,7 +51,7 @@ def test_a_server_refuses_what_it_cannot_ask_of_every_edit(more: str, why: str, 
 
     async def opened() -> None:
         with Store.open(tmp_path / "s.db") as store:
-            async with desk(
+            async with judging_queue(
                 Site(store, "measured", Options(), terms=Terms(rubrics=(str(tmp_path / "subjects.yaml"),)))
             ):
                 raise AssertionError("it was opened")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 import jsonschema
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from run.made import picture, stub
+from run.made import answered, canned, picture, stub
 from run.test_named_inputs import RUBRIC, server
 
 from editjudge.errors import UsageError
+from editjudge.judges.registry import Options
 from editjudge.rubrics.files import parse
 from editjudge.web.openapi import SCHEMA
 from editjudge.web.requests import EditTexts, RequestModels, msgpack_values
@@ -72,6 +74,40 @@ def test_a_mixture_is_the_weighted_mean_of_its_judges_and_all_must_answer(tmp_pa
         (even,) = served.rewards(edit(0), judges={a: 1, b: 1})
         assert even["reward"] == pytest.approx(0.5)
         assert served.rewards(edit(0), judge=b)[0]["reward"] == 0.0
+
+
+def test_probabilities_of_the_scores_say_how_certain_the_reward_is(tmp_path: Path) -> None:
+    """Each score is 5 with 60 %, 3 with 30 % and 1 with 10 %."""
+    text = json.dumps({"reasoning": "as seen", "effect_score": 5})
+
+    def say(_: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        answer = answered("/v1/chat/completions", body)
+        before, _, after = text.rpartition("5")
+        listed = [{"token": t, "logprob": math.log(p)} for t, p in (("5", 0.6), ("3", 0.3), ("1", 0.1))]
+        tokens = [{"token": t, "logprob": 0.0, "top_logprobs": [{"token": t, "logprob": 0.0}]} for t in (before, after)]
+        tokens.insert(1, listed[0] | {"top_logprobs": listed})
+        choice = answer["choices"][0]
+        choice["message"]["content"], choice["logprobs"] = text, {"content": tokens}
+        return 200, {}, json.dumps(answer).encode()
+
+    options = Options(read="logprobs", reasks=0)
+    with canned(say), serving(tmp_path / "s.db", terms=COMPLIANCE, options=options) as served:
+        (reward,) = served.rewards(edit(0))
+        spread = math.sqrt(0.6 * 1 + 0.3 * 0.25 - 0.75**2)
+        assert reward["reward"] == 1.0 and reward["scores"] == {"effect_score": 5}
+        assert reward["uncertainty"] == {
+            "source": "logprobs",
+            "samples": 1,
+            "expected": pytest.approx(0.75),
+            "standard_error": pytest.approx(spread),
+        }
+        (again,) = served.rewards(edit(0))
+        assert again["cached"] and again["uncertainty"] == reward["uncertainty"]
+        for formula in ("min", "product", "geometric_mean"):  # of one factor they are all the same
+            (other,) = served.rewards(edit(0), formula=formula)
+            assert (
+                other["uncertainty"]["expected"] == pytest.approx(0.75) and other["uncertainty"]["standard_error"] > 0
+            )
 
 
 # --- groups ---------------------------------------------------------------------------------------------------

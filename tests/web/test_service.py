@@ -296,7 +296,7 @@ def test_draining_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_being_stopped_takes_nothing_in(served: Served) -> None:
-    served.desk.closing = True
+    served.queue.closing = True
     assert served.post("reward", {"edits": [edit(0)]}).status_code == 503
     assert served.client.get(f"{served.url}/healthz").status_code == 503
     assert served.rows() == []
@@ -424,7 +424,7 @@ def test_bytes_in_waiting_are_bounded_before_a_body_is_read(tmp_path: Path) -> N
         asked = {"edits": [edit(n) for n in range(4)]}
         assert served.post("reward", asked).status_code == 429
         until(lambda: served.client.get(f"{served.url}/healthz").json()["waiting"] == 0)
-        assert served.desk.held == 0
+        assert served.queue.held == 0
 
 
 def test_a_body_without_a_length_takes_up_no_more_room_than_it_has(judge: Stub, tmp_path: Path) -> None:
@@ -433,7 +433,7 @@ def test_a_body_without_a_length_takes_up_no_more_room_than_it_has(judge: Stub, 
         for number in range(3):
             body = json.dumps({"edits": [edit(number)], "deadline": 0.01}).encode()
             assert served.post("reward", content=iter([body]), headers=JSON).status_code == 200
-        assert 0 < served.desk.held < 10_000
+        assert 0 < served.queue.held < 10_000
 
 
 @pytest.mark.parametrize(

@@ -333,11 +333,11 @@ def test_bytes_that_are_only_announced_take_no_room(tmp_path: Path) -> None:
 def test_bytes_that_came_take_room_until_their_sender_leaves(tmp_path: Path) -> None:
     with serving(tmp_path / "s.db", judge="measured", terms=Terms(max_held=2**20)) as served:
         line = Line(served, announcing(2**20, b" " * (2**20 - 10)))
-        until(lambda: served.desk.held == 2**20 - 10)
+        until(lambda: served.queue.held == 2**20 - 10)
         answer = served.post("reward", {"edits": [edit(0)]})
         assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
         line.socket.close()
-        until(lambda: served.desk.held == 0)
+        until(lambda: served.queue.held == 0)
         assert served.post("reward", {"edits": [edit(0)]}).status_code == 200
 
 
@@ -363,7 +363,7 @@ def test_a_deadline_holds_while_pictures_of_another_request_are_screened(
     monkeypatch.setattr("editjudge.web.queue._screen", lambda _: let_go.wait(60) and None)
     with serving(tmp_path / "s.db", judge="measured") as served, ThreadPoolExecutor(1) as pool:
         first = pool.submit(served.rewards, *(edit(n) for n in range(4)), deadline=60)
-        until(lambda: served.desk.edits == 4)
+        until(lambda: served.queue.edits == 4)
         begun = time.monotonic()
         with httpx.Client() as other:
             late = other.post(f"{served.url}/v1/reward", json={"edits": [edit(5)], "deadline": 0.5}, timeout=60).json()
@@ -428,6 +428,6 @@ def test_a_large_edit_is_let_go_once_nobody_asks_about_it(tmp_path: Path, monkey
     monkeypatch.setattr("editjudge.measured.judge._LARGE", 10)
     with serving(tmp_path / "s.db", judge="measured") as served:
         assert {reward["status"] for reward in served.rewards(edit(0), edit(1))} <= set(DONE)
-        (line,) = served.desk._lines.values()
+        (line,) = served.queue._lines.values()
         measured: Any = line.result().judge
         assert not measured._subjects and not measured._wanted
