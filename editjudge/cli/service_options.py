@@ -36,7 +36,8 @@ _TERMS = (
         "dialects",
         multiple=True,
         metavar="NAME",
-        help="Also speak a trainer's protocol: flow-factory, unirl, edit-r1, flow-grpo, editscore; repeatable.",
+        help="Also speak a trainer's protocol: flow-factory, unirl, edit-r1, flow-grpo, editscore, or a YAML file that "
+        "describes another; repeatable.",
     ),
     click.option("--fresh", is_flag=True, help="Ask again what the store has an answer to."),
     click.option("--budget", type=Finite(min=0), metavar="USD", help="Ask judges nothing more once this is spent."),

@@ -29,7 +29,7 @@ from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.cost import Costs
 from editjudge.web.audit import Suspicion, at_work, metrics
 from editjudge.web.comparisons import FORMULA, Game, check_groups, games_of, pair_of, pair_rewards
-from editjudge.web.dialects import DIALECTS, REWARD, Dialect, Sent, chosen, parse_pickle
+from editjudge.web.dialects import REWARD, Dialect, Sent, chosen, parse_pickle
 from editjudge.web.openapi import SCHEMA, document
 from editjudge.web.queue import PREFERENCE, InspectedEdit, JudgingQueue, RequestBatch, open_queue
 from editjudge.web.reduction import Reduction, labels, names
@@ -50,7 +50,7 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/v1/judge", _refusing(service.judge), methods=["POST"]),
         Route("/v1/reward", _refusing(service.reward), methods=["POST"]),
         Route("/v1/reward/schema", service.schema, methods=["GET"]),
-        *(route for name in chosen(site.terms.dialects) for route in service.dialect_routes(DIALECTS[name])),
+        *(route for dialect, _ in chosen(site.terms.dialects) for route in service.dialect_routes(dialect)),
     ]
 
 

@@ -18,7 +18,7 @@ from run.made import editjudge, picture
 from test_pickled import mutated
 
 from editjudge.errors import UsageError
-from editjudge.web.dialects import DIALECTS, chosen, native_path
+from editjudge.web.dialects import builtin, chosen, native_path
 from editjudge.web.service_options import Terms
 from web.served import Served, base64_of, recorded_rewards, serving
 
@@ -165,6 +165,63 @@ def test_flow_grpo_without_a_source_picture_is_told_how_to_send_it(served: Serve
     assert answer.status_code == 422 and "ref_images" in answer.json()["error"]
 
 
+def test_a_client_that_sends_source_and_edited_side_by_side_is_read_too(served: Served) -> None:
+    sent = {"images": {"source": SOURCES, "edited": OUTPUTS}, "prompts": PROMPTS, "metadata": {"step": 3}}
+    answer = unpickled(post(served, "/", pickle.dumps(sent)))
+    assert answer["scores"] == [1.0, 0.5, 0.0, None] and answer["error"].startswith("1 of 4 edits have no reward")
+
+
+# --- a dialect of the operator's own --------------------------------------------------------------------------
+
+OWN = """
+name: own
+post: /api/v2/score
+gets: [/api/ready]
+edited: [samples.*.output]
+input: [samples.*.before]
+instruction: [samples.*.text]
+metadata: samples
+answer: {values: rewards, problems: errors}
+"""
+
+
+def test_a_client_that_nobody_has_heard_of_is_served_by_a_file(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(OWN)
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=(str(tmp_path / "own.yaml"),))
+    with serving(tmp_path / "s.db", recorded_rewards(tmp_path / "r.jsonl"), terms) as running:
+        samples = [
+            {"output": base64_of(output), "before": base64_of(source), "text": prompt}
+            for output, source, prompt in zip(OUTPUTS, SOURCES, PROMPTS, strict=True)
+        ]
+        for path in ("/api/v2/score", "/d/own/api/v2/score"):
+            answer = post(running, path, {"samples": samples}).json()
+            assert answer["values"] == [1.0, 0.5, 0.0, None] and answer["problems"][3].startswith("invalid")
+        assert running.client.get(f"{running.url}/api/ready").json()["status"] == "ok"
+        del samples[1]["before"]
+        refused = post(running, "/api/v2/score", {"samples": samples})
+        assert refused.status_code == 422 and "no source picture" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("name: own", "name: unirl", "taken"),
+        ("post: /api/v2/score", "post: /v1/reward", "path of the server itself"),
+        ("gets: [/api/ready]", "gets: [/]", "path of the server itself"),
+        ("samples.*.output", "samples..output", "edited.0"),
+        ("values: rewards", "values: zeros", "answer.values"),
+        ("metadata: samples", "colour: red", "colour"),
+        (OWN, "[", "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_dialect_is_said_before_the_server_starts(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    (tmp_path / "own.yaml").write_text(OWN.replace(old, new))
+    with pytest.raises(UsageError, match=words):
+        chosen([str(tmp_path / "own.yaml")])
+
+
 def test_editscore_gets_rewards_reasons_and_its_metadata_back(served: Served) -> None:
     described = [json.dumps({"instruction": prompt, "tag": "t"}) for prompt in PROMPTS]
     sent = {"input_images": [[data] for data in SOURCES], "output_image": OUTPUTS, "meta_datas": described}
@@ -183,7 +240,7 @@ def test_a_pickled_picture_of_pillow_is_refused_and_nothing_is_imported(served: 
 
 def test_hostile_bodies_are_refused_by_every_dialect_and_the_server_goes_on(served: Served) -> None:
     chance = random.Random(3)
-    paths = [f"/d/{name}{DIALECTS[name].post.format(mode='x')}" for name in DIALECTS]
+    paths = [f"/d/{name}{dialect.post.format(mode='x')}" for name, dialect in builtin().items()]
     for number in range(100):
         data = mutated(chance)
         headers = {"content-type": "application/json" if number % 2 else "application/octet-stream"}
@@ -215,7 +272,10 @@ def test_two_dialects_of_one_path_are_an_error_that_says_how(tmp_path: Path) -> 
         "serve", "--create", "--store", tmp_path / "s.db", "--dialect", "flow-grpo", "--dialect", "editscore"
     )
     assert done.code == 2 and "/d/editscore" in done.err
-    assert chosen(["flow-grpo", "/d/editscore"]) == {"flow-grpo": True, "editscore": False}
+    assert [(dialect.name, native) for dialect, native in chosen(["flow-grpo", "/d/editscore"])] == [
+        ("flow-grpo", True),
+        ("editscore", False),
+    ]
     with pytest.raises(UsageError, match='did you mean "unirl"'):
         chosen(["unirel"])
 

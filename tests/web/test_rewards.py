@@ -82,7 +82,7 @@ def test_probabilities_of_the_scores_say_how_certain_the_reward_is(tmp_path: Pat
 
     def say(_: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         answer = answered("/v1/chat/completions", body)
-        before, _, after = text.rpartition("5")
+        before, after = text.split("5")
         listed = [{"token": t, "logprob": math.log(p)} for t, p in (("5", 0.6), ("3", 0.3), ("1", 0.1))]
         tokens = [{"token": t, "logprob": 0.0, "top_logprobs": [{"token": t, "logprob": 0.0}]} for t in (before, after)]
         tokens.insert(1, listed[0] | {"top_logprobs": listed})

@@ -360,7 +360,7 @@ def test_a_deadline_holds_while_pictures_of_another_request_are_screened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_go = threading.Event()
-    monkeypatch.setattr("editjudge.web.queue._screen", lambda _: let_go.wait(60) and None)
+    monkeypatch.setattr("editjudge.web.queue.screened_output", lambda _: let_go.wait(60) and None)
     with serving(tmp_path / "s.db", judge="measured") as served, ThreadPoolExecutor(1) as pool:
         first = pool.submit(served.rewards, *(edit(n) for n in range(4)), deadline=60)
         until(lambda: served.queue.edits == 4)
