@@ -111,10 +111,8 @@ Place = Annotated[str, Field(pattern=r"^[A-Za-z_][\w-]*(\.(\*|[A-Za-z_][\w-]*))*
 """Where a list with one entry for each edit stands: names, one inside the other; after `*` inside each entry."""
 Part = Literal["rewards", "errors", "error", "reasons", "metadata", "nothing"]
 Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
-_OURS = frozenset(
-    ("v1", "d", "t", "runs", "compare", "rate", "ratings.csv", "static")
-    + ("sign-in", "healthz", "metrics", "audit", "openapi.json")
-)
+_PAGES = ("runs", "compare", "rate", "ratings.csv", "static", "sign-in", "audit")
+_OURS = frozenset((*_PAGES, "v1", "d", "t", "healthz", "metrics", "openapi.json"))
 """First parts of paths that no dialect may take."""
 
 
