@@ -116,7 +116,7 @@ def named(option: str, text: str) -> tuple[str, str]:
 
 
 def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
-    from editjudge.rubrics.envelope import as_lines, envelope
+    from editjudge.rubrics.answer import as_lines, envelope
 
     failed = "; ".join(f"{remark.code}: {remark.message}" for remark in judgement.reasons)
     why_not = {factor.key: judgement.abstained.get(factor.key, failed) for factor in rubric.factors}

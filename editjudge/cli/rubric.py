@@ -104,7 +104,7 @@ def _show_set(found: RubricSet, prompt: bool, layout: Layout, as_json: bool) -> 
 
 
 def _show_contract(found: Rubric) -> None:
-    from editjudge.rubrics.schema import answer_schema, answer_shape
+    from editjudge.rubrics.answer import answer_schema, answer_shape
 
     contract = found.contract()
     click.echo(f"{safe(found.name)}: {safe(found.description)}")

@@ -23,10 +23,10 @@ from editjudge.judges.providers import PROVIDERS, Endpoint
 from editjudge.judges.repeats import MOST, RepeatGroups, SharedReply, Waiting
 from editjudge.judges.server_errors import context_advice
 from editjudge.media.image import ImageLimits
+from editjudge.rubrics.answer import answer_schema
 from editjudge.rubrics.contract import Failure, Remark, Verdict, check
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import ImagePart, Question, reask
-from editjudge.rubrics.schema import answer_schema
 
 REASKS = 2
 """How often a reply that was no answer is answered with the reasons."""

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from editjudge.judges.messages import Reply, TokenChoice
+from editjudge.rubrics.answer import score_places
 from editjudge.rubrics.model import Number, Rubric, Scale
-from editjudge.rubrics.score_places import score_places
-from editjudge.rubrics.strict_json import NotStrict, decode
+from editjudge.rubrics.replies import NotStrict, decode
 
 SPREAD = "score_standard_deviation"
 """What the evidence of a judgement calls the standard deviation of each factor under these probabilities."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from editjudge.errors import RubricError, near_miss
+from editjudge.rubrics.strict_yaml import parse_yaml
 
 _MAX_BYTES = 5_000_000
 _MAX_STEPS = 200
@@ -57,7 +58,7 @@ class TextSource:
             raise ValueError("variable: of which function?")
 
 
-def read_text(checkout: Path, source: TextSource) -> str:
+def read_source(checkout: Path, source: TextSource) -> str:
     """The text, word for word."""
     path, content = _content(checkout, source.file)
     if source.constant or source.function:
@@ -107,9 +108,7 @@ def _between(text: str, source: TextSource) -> str:
 
 def _loaded(path: Path, name: str, content: str) -> Any:
     if path.suffix in (".yaml", ".yml"):
-        from editjudge.rubrics.files import plain_yaml
-
-        return plain_yaml(content, name)
+        return parse_yaml(content, name)[0]
     try:
         return json.loads(content)
     except ValueError as error:

@@ -10,15 +10,16 @@ Words are compared to the letter. A column that an edit does not have is no word
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 
 from editjudge.edit import Edit
 
 _TOKEN = re.compile(r"""\s*(?:(==|!=|[\[\](),])|"([^"]*)"|'([^']*)'|([\w./+-]+)|(\S))""")
-_MOST = 2_000
-_DEPTH = 20
+_MAX_LENGTH, _MAX_DEPTH = 2_000, 20
 _KEYWORDS = ("and", "or", "not", "in", "is", "given")
 
 Holds = Callable[[Edit], bool]
@@ -27,9 +28,19 @@ Holds = Callable[[Edit], bool]
 @functools.lru_cache(maxsize=256)
 def parse_when(text: str) -> Holds:
     """The condition as a function of an edit. Raises `ValueError` that says where the text is wrong."""
-    if len(text) > _MOST:
-        raise ValueError(f"when: longer than {_MOST:,} characters")
-    return _Parser(text).whole()
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"when: longer than {_MAX_LENGTH:,} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's remarks on `"mask" is given`
+            tree = ast.parse(" ".join(_as_python(text)), mode="eval")
+        return _condition(tree.body, depth=1)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        why = f"cannot be read: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        raise ValueError(f"when {text!r:.120}: {why}; {_SUCH_AS}") from None
+
+
+_SUCH_AS = "such as: edit_type in [add, remove] and mask is given"
 
 
 def applies(when: str, edit: Edit) -> bool:
@@ -37,97 +48,47 @@ def applies(when: str, edit: Edit) -> bool:
     return not when or parse_when(when)(edit)
 
 
-class _Parser:
-    """By descent: `or` binds less than `and`, `and` less than `not`."""
+def _as_python(text: str) -> Iterator[str]:
+    """With every word in quotation marks, a condition is a Python expression."""
+    after_word = False
+    for sign, double, single, word, stray in _TOKEN.findall(text.strip()):
+        token = sign or double or single or word
+        is_word = not sign and (word not in _KEYWORDS or not word)
+        # Python would read two texts side by side as one.
+        if stray or (is_word and after_word):
+            raise ValueError(f"found {stray or token!r}, expected a sign such as == or `in`")
+        yield repr(token) if is_word else token
+        after_word = is_word
 
-    def __init__(self, text: str) -> None:
-        self._text, self._at, self._depth = text, 0, 0
-        self._tokens: list[tuple[str, bool]] = []
-        """Each with whether it was quoted, and so no keyword."""
-        for sign, double, single, word, stray in _TOKEN.findall(text.strip()):
-            if stray:
-                raise self._error(f"found {stray!r}")
-            quoted = not (sign or word)
-            self._tokens.append((double or single if quoted else sign or word, quoted))
 
-    def whole(self) -> Holds:
-        condition = self._either()
-        if self._at < len(self._tokens):
-            raise self._error(f"found {self._tokens[self._at][0]!r} after the end of the condition")
-        return condition
+def _condition(node: ast.expr, depth: int) -> Holds:
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"nested more than {_MAX_DEPTH} deep")
+    match node:
+        case ast.BoolOp(op=op, values=values):
+            parts = [_condition(value, depth + 1) for value in values]
+            joined = all if isinstance(op, ast.And) else any
+            return lambda edit: joined(part(edit) for part in parts)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _condition(operand, depth + 1)
+            return lambda edit: not inner(edit)
+        case ast.Compare(left=ast.Constant(value=str() as column), ops=[op], comparators=[right]):
+            if not re.fullmatch(r"[^\W\d][\w.-]*", column):
+                raise ValueError(f"found {column!r}, expected the name of a column")
+            return _comparison(column, op, right)
+    raise ValueError(f"found {ast.unparse(node)!r:.80}, expected a column and what it is compared with")
 
-    def _either(self) -> Holds:
-        some = [self._both()]
-        while self._take("or"):
-            some.append(self._both())
-        return some[0] if len(some) == 1 else lambda edit: any(one(edit) for one in some)
 
-    def _both(self) -> Holds:
-        some = [self._one()]
-        while self._take("and"):
-            some.append(self._one())
-        return some[0] if len(some) == 1 else lambda edit: all(one(edit) for one in some)
-
-    def _one(self) -> Holds:
-        self._depth += 1
-        if self._depth > _DEPTH:
-            raise self._error(f"nested more than {_DEPTH} deep")
-        try:
-            if self._take("not"):
-                inner = self._one()
-                return lambda edit: not inner(edit)
-            if self._take("("):
-                inner = self._either()
-                self._need(")")
-                return inner
-            return self._test()
-        finally:
-            self._depth -= 1
-
-    def _test(self) -> Holds:
-        column = self._word("the name of a column")
-        if not re.fullmatch(r"[^\W\d][\w.-]*", column):
-            raise self._error(f"found {column!r}, expected the name of a column")
-        if self._take("is"):
-            negated = self._take("not")
-            self._need("given")
+def _comparison(column: str, op: ast.cmpop, right: ast.expr) -> Holds:
+    negated = isinstance(op, ast.NotEq | ast.NotIn | ast.IsNot)
+    match op, right:
+        case ast.Is() | ast.IsNot(), ast.Name(id="given"):
             return lambda edit: edit.has(column) is not negated
-        if self._take("=="):
-            return self._among(column, {self._word("a value")}, negated=False)
-        if self._take("!="):
-            return self._among(column, {self._word("a value")}, negated=True)
-        negated = self._take("not")
-        self._need("in")
-        self._need("[")
-        values = {self._word("a value")}
-        while self._take(","):
-            values.add(self._word("a value"))
-        self._need("]")
-        return self._among(column, values, negated=negated)
-
-    def _among(self, column: str, values: set[str], *, negated: bool) -> Holds:
-        return lambda edit: (edit.has(column) and edit.text(column) in values) is not negated
-
-    def _take(self, token: str) -> bool:
-        if self._at < len(self._tokens) and self._tokens[self._at] == (token, False):
-            self._at += 1
-            return True
-        return False
-
-    def _need(self, token: str) -> None:
-        if not self._take(token):
-            raise self._error(f"found {self._here()}, expected {token!r}")
-
-    def _word(self, what: str) -> str:
-        if self._at < len(self._tokens):
-            word, quoted = self._tokens[self._at]
-            if quoted or (word not in _KEYWORDS and re.match(r"[\w./+-]", word)):
-                self._at += 1
-                return word
-        raise self._error(f"found {self._here()}, expected {what}")
-
-    def _here(self) -> str:
-        return repr(self._tokens[self._at][0]) if self._at < len(self._tokens) else "the end"
-
-    def _error(self, why: str) -> ValueError:
-        return ValueError(f"when {self._text!r:.120}: {why}; such as: edit_type in [add, remove] and mask is given")
+        case ast.Eq() | ast.NotEq(), ast.Constant(value=str()):
+            values = {right.value}
+        case ast.In() | ast.NotIn(), ast.List(elts=[_, *_]) if all(isinstance(v, ast.Constant) for v in right.elts):
+            values = {value.value for value in right.elts if isinstance(value, ast.Constant)}
+        case _:
+            expected = "`given`, a word, or a list of words in brackets"
+            raise ValueError(f"found {ast.unparse(right)!r:.80} after {column}, expected {expected}")
+    return lambda edit: (edit.has(column) and edit.text(column) in values) is not negated

@@ -9,17 +9,16 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from editjudge.errors import near_miss
-from editjudge.rubrics.lines import CUT, LabelledLines, TooManyLines, read_lines, value_of, without_thoughts
+from editjudge.rubrics import replies
+from editjudge.rubrics.answer import AnswerLeaf, AnswerTree, answer_keys, answer_tree
 from editjudge.rubrics.marks import read_marks
 from editjudge.rubrics.model import Consistency, Factor, Rubric
-from editjudge.rubrics.scanning import MAX_DEPTH, Candidate, Scan, TooComplex, scan, without_fences
-from editjudge.rubrics.schema import AnswerLeaf, answer_tree
-from editjudge.rubrics.strict_json import NotStrict, OtherNumber, decode
+from editjudge.rubrics.replies import CUT, Candidate, LabelledLines, Scan, TooComplex, WrittenNumber, scan
 
 Finish = Literal["stop", "length", "refusal"]
 """How the provider says the reply ended."""
@@ -60,12 +59,14 @@ class Verdict:
 
     def as_json(self) -> dict[str, Any]:
         """As `editjudge parse --json` answers."""
-        also: dict[str, Any] = {"abstained": dict(self.abstained)} if self.abstained else {}
-        if self.abstained and not self.scores and not self.choices:
-            return _as_json(self, None, dict(self.justifications), ()) | also | {"status": "abstained"}
-        if self.choices:
-            return _as_json(self, None, dict(self.justifications), ()) | {"choices": dict(self.choices)} | also
-        return _as_json(self, dict(self.scores), dict(self.justifications), ()) | also
+        nothing = self.abstained and not self.scores and not self.choices
+        document = {
+            "status": "abstained" if nothing else self.status,
+            "scores": None if nothing or self.choices else dict(self.scores),
+            "justifications": dict(self.justifications),
+        } | _remarks_as_json(self)
+        document |= {"choices": dict(self.choices)} if self.choices else {}
+        return document | ({"abstained": dict(self.abstained)} if self.abstained else {})
 
 
 @dataclass(frozen=True)
@@ -80,20 +81,15 @@ class Failure:
 
     def as_json(self) -> dict[str, Any]:
         """As `editjudge parse --json` answers."""
-        return _as_json(self, None, None, self.reasons)
+        return {"status": self.status, "scores": None, "justifications": None} | _remarks_as_json(self, self.reasons)
 
 
-def _as_json(
-    said: Verdict | Failure, scores: dict[str, float] | None, why: dict[str, str] | None, reasons: Sequence[Remark]
-) -> dict[str, Any]:
+def _remarks_as_json(outcome: Verdict | Failure, reasons: Sequence[Remark] = ()) -> dict[str, Any]:
     return {
-        "status": said.status,
-        "scores": scores,
-        "justifications": why,
-        "violations": list(dict.fromkeys(remark.code for remark in said.violations)),
+        "violations": list(dict.fromkeys(remark.code for remark in outcome.violations)),
         "reasons": [remark.as_json() for remark in reasons],
-        "details": [remark.as_json() for remark in said.violations],
-        "notes": [remark.as_json() for remark in said.notes],
+        "details": [remark.as_json() for remark in outcome.violations],
+        "notes": [remark.as_json() for remark in outcome.notes],
     }
 
 
@@ -110,25 +106,28 @@ def check(
     `identifier` is the one the question stated; without it any is accepted. `strict` refuses reasons outside
     their word limits instead of noting them. Raises nothing, whatever the reply: what is no answer is a `Failure`.
     """
-    if ended := _ended_early(reply, finish):
-        return ended
-    if not rubric.answer.is_json:
-        return _check_text(rubric, reply.removeprefix("\ufeff"), strict=strict)
+    if failure := _ended_early(reply, finish):
+        return failure
+    text = reply.removeprefix("\ufeff")
     try:
-        found = scan(reply.removeprefix("\ufeff"), envelope_keys(rubric))
+        if not rubric.answer.is_json:
+            return _check_text(rubric, text, strict=strict)
+        return _check_json(rubric, text, identifier, strict=strict)
     except TooComplex:
-        return _invalid("too_complex", "the reply has more braces than any answer")
-    if found.ends_in_thought or not found.candidates:
-        return _no_candidate(found)
-    chosen = _choose(found.candidates, json_last=bool(rubric.answer.sections))
+        return _invalid("too_complex", "the reply has more braces, lines or headings than any answer")
+
+
+def _check_json(rubric: Rubric, text: str, identifier: str | None, *, strict: bool) -> Verdict | Failure:
+    reply = scan(text, answer_keys(rubric))
+    if reply.ends_in_thought or not reply.candidates:
+        return _no_answer(reply, "the reply holds no JSON object with a key of the answer")
+    chosen = _choose(reply.candidates, json_last=bool(rubric.answer.sections))
     if isinstance(chosen, Failure):
         return chosen
     answer, violations, notes = chosen
     reading = _ReplyReading(rubric)
-    reading.take(answer, identifier)
-    sections = list(itertools.islice(_sections(rubric, found), MAX_SECTIONS + 1))
-    if len(sections) > MAX_SECTIONS:
-        return _invalid("too_complex", "the reply has more headings than any answer")
+    reading.take_json(answer, identifier)
+    sections = _sections(rubric, reply)
     last = rubric.answer.sections[-1:]
     if [section.before_json for section in sections if section.title in last][:1] == [False]:
         # What stands before that heading was a draft, whatever it says.
@@ -137,88 +136,41 @@ def check(
         contradictions, unread = _consistency(rubric.consistency, sections, reading.scores)
         reading.reasons.extend(contradictions)
         violations += unread
-    if reading.reasons:
-        return Failure("invalid", tuple(reading.reasons[:MAX_REASONS]))
-    violations += _around(rubric, found, sections)
-    return reading.verdict(violations, notes, strict=strict)
+    return reading.verdict(violations + _around(rubric, reply, sections), notes, strict=strict)
 
 
-def _check_text(rubric: Rubric, reply: str, *, strict: bool) -> Verdict | Failure:
-    """An answer that is no JSON: labelled lines, or the score as the whole reply."""
-    text, ends_in_thought = without_thoughts(reply)
-    if ends_in_thought:
-        return Failure("truncated", (Remark("truncated", "the reply ends inside its own reasoning"),))
+def _check_text(rubric: Rubric, text: str, *, strict: bool) -> Verdict | Failure:
+    """An answer that is no JSON: labelled lines, the score as the whole reply, or one of several marks in it."""
+    reply = scan(text, joint=CUT)
+    if reply.ends_in_thought:
+        return _no_answer(reply, "")
     reading = _ReplyReading(rubric)
+    if rubric.answer.form == "lines":
+        labels = {rubric.label(factor): factor for factor in rubric.factors}
+        headings = [factor.heading for factor in rubric.factors if factor.heading]
+        own_labels = [factor.label or factor.key for factor in rubric.factors]
+        lines = replies.read_lines(reply.before, own_labels, rubric.answer.texts, headings)
+        if not lines.values:
+            return _no_answer(reply, f'no line begins with "{next(iter(labels))}:" or another label of the answer')
+        violations = reading.take_lines(lines, labels)
+        if lines.prose and not headings:  # what stands below headings is prose that was asked for
+            violations = (*violations, Remark("prose", "text stands around the lines that were asked for"))
+        return reading.verdict(violations, (), strict=strict)
+    (factor,) = rubric.factors
     if rubric.answer.form == "token":
-        (factor,) = rubric.factors
-        value = value_of(text.strip(" \t\r\n" + CUT))
-        reading.take_value(factor, value)
-        if reading.reasons and isinstance(value, str) and not isinstance(value, OtherNumber):
-            return _no_answer(text, f"the reply is more or other than {factor.scale.words}")
+        value = replies.value_of(reply.before.strip(" \t\r\n" + CUT))
+        reading.take_score(factor, value)
+        if reading.reasons and _is_text(value):
+            return _no_answer(reply, f"the reply is more or other than {factor.scale.words}")
         return reading.verdict((), (), strict=strict)
-    if rubric.answer.form == "marked":
-        return _check_marked(reading, text, strict=strict)
-    labels = {rubric.label(factor): factor for factor in rubric.factors}
-    headings = [factor.heading for factor in rubric.factors if factor.heading]
-    try:
-        raw = [factor.label or factor.key for factor in rubric.factors]
-        lines = read_lines(text, raw, rubric.answer.texts, headings)
-    except TooManyLines:
-        return _invalid("too_complex", "the reply has more lines than any answer")
-    if not lines.values:
-        return _no_answer(text, f'no line begins with "{next(iter(labels))}:" or another label of the answer')
-    violations = reading.take_lines(lines, labels)
-    if lines.prose and not headings:  # what stands below headings is prose that was asked for
-        violations = (*violations, Remark("prose", "text stands around the lines that were asked for"))
-    return reading.verdict(violations, (), strict=strict)
-
-
-def _check_marked(reading: _ReplyReading, text: str, *, strict: bool) -> Verdict | Failure:
-    """One of the choices, wherever it stands, and no other one; the words around it are its reason."""
-    (factor,) = reading.rubric.factors
-    marks = [choice for choice in factor.scale.choices if choice in text]
+    marks = [choice for choice in factor.scale.choices if choice in reply.before]
     if not marks:
-        return _no_answer(text, f"the reply holds none of {factor.scale.words}")
+        return _no_answer(reply, f"the reply holds none of {factor.scale.words}")
     if len(marks) > 1:
         return _invalid("ambiguous", f"the reply holds {' and '.join(marks)}, and one was asked for")
-    reading.take_value(factor, marks[0])
-    reading.justifications[factor.key] = text.replace(CUT, "").replace(marks[0], "").strip()
+    reading.take_score(factor, marks[0])
+    reading.justifications[factor.key] = reply.before.replace(CUT, "").replace(marks[0], "").strip()
     return reading.verdict((), (), strict=strict)
-
-
-def _no_answer(text: str, why: str) -> Failure:
-    if not text.strip(" \t\r\n" + CUT):
-        return _invalid("empty", "the reply holds nothing but reasoning that was set aside")
-    if _DECLINES.search(text[:_OPENING]):
-        return Failure("refused", (Remark("refusal", "the model declined to answer"),))
-    return _invalid("no_answer", why)
-
-
-def envelope_keys(rubric: Rubric) -> list[str]:
-    """Every key that an answer has at any level; an object with one of them claims to be the answer."""
-    answer = rubric.answer
-    if answer.form == "nested":
-        return list(dict.fromkeys(_tree_keys(answer_tree(rubric))))
-    keys = [*top_keys(rubric), *(factor.key for factor in rubric.factors)]
-    if answer.form == "entries":
-        keys += [answer.score_key, *([answer.reason_key] if answer.reason_key else [])]
-    return list(dict.fromkeys(keys))
-
-
-def top_keys(rubric: Rubric) -> list[str]:
-    """The keys of the answer's outermost object."""
-    answer = rubric.answer
-    if answer.form == "nested":
-        return list(answer_tree(rubric))
-    inner = [answer.envelope] if answer.envelope else [factor.key for factor in rubric.factors]
-    return [*([answer.id_key] if answer.id_key else []), *answer.texts, *inner]
-
-
-def _tree_keys(tree: Mapping[str, Any]) -> Iterator[str]:
-    for key, part in tree.items():
-        yield key
-        if isinstance(part, dict):
-            yield from _tree_keys(part)
 
 
 def _invalid(code: str, message: str) -> Failure:
@@ -254,15 +206,16 @@ _OPENING = 400
 """A refusal says so at once; later in a text the same words describe the pictures."""
 
 
-def _no_candidate(found: Scan) -> Failure:
-    text = found.before.strip()
-    if found.ends_in_thought:
+def _no_answer(reply: Scan, why: str) -> Failure:
+    """Of a reply without an answer: why there is none."""
+    if reply.ends_in_thought:
         return Failure("truncated", (Remark("truncated", "the reply ends inside its own reasoning"),))
+    text = reply.before.replace(CUT, "").strip()
     if not text:
         return _invalid("empty", "the reply holds nothing but reasoning that was set aside")
     if _DECLINES.search(text[:_OPENING]):
         return Failure("refused", (Remark("refusal", "the model declined to answer"),))
-    return _invalid("no_answer", "the reply holds no JSON object with a key of the answer")
+    return _invalid("no_answer", why)
 
 
 # --- which object is the answer -------------------------------------------------------------------------------
@@ -294,11 +247,11 @@ def _canonical(value: dict[str, Any] | Failure) -> str | None:
 
 
 def _value(candidate: Candidate) -> dict[str, Any] | Failure:
-    if candidate.depth > MAX_DEPTH:
-        return _invalid("not_json", f"the JSON nests more than {MAX_DEPTH} deep")
+    if candidate.depth > replies.MAX_DEPTH:
+        return _invalid("not_json", f"the JSON nests more than {replies.MAX_DEPTH} deep")
     try:
-        value = decode(candidate.text)
-    except NotStrict as error:
+        value = replies.decode(candidate.text)
+    except replies.NotStrict as error:
         if error.at_end and not candidate.closed:
             return Failure("truncated", (Remark("truncated", "the reply breaks off inside its JSON"),))
         return _invalid(error.code, f"the answer is not strict JSON: {error}")
@@ -307,6 +260,9 @@ def _value(candidate: Candidate) -> dict[str, Any] | Failure:
 
 
 # --- what the object says -------------------------------------------------------------------------------------
+
+
+_ORDER = ("id", "text", "score", "reason")
 
 
 class _ReplyReading:
@@ -318,26 +274,28 @@ class _ReplyReading:
         self.choices: dict[str, str] = {}
         self.justifications: dict[str, str] = {}
         self.abstained: dict[str, str] = {}
+        self.shared_reason: str | None = None
+        self.identifier: str | None = None
         self.reasons: list[Remark] = []
 
     def verdict(self, violations: tuple[Remark, ...], notes: tuple[Remark, ...], *, strict: bool) -> Verdict | Failure:
         """Of what was taken: every score, or none."""
         if self.reasons:
             return Failure("invalid", tuple(self.reasons[:MAX_REASONS]))
-        lengths, unchecked = _lengths(self.rubric, self.justifications)
+        reasons = {
+            factor.key: self.justifications.get(factor.key, self.shared_reason) for factor in self.rubric.factors
+        }
+        justifications = {key: reason for key, reason in reasons.items() if reason is not None}
+        lengths, unchecked = _lengths(self.rubric, justifications)
         if strict and lengths:
             return Failure("invalid", lengths, violations=violations, notes=notes)
         return Verdict(
-            self.scores, self.justifications, violations + lengths, notes + unchecked, self.choices, self.abstained
+            self.scores, justifications, violations + lengths, notes + unchecked, self.choices, self.abstained
         )
-
-    def take_value(self, factor: Factor, value: object) -> None:
-        """A score that stands by itself."""
-        self._score(factor, value)
 
     def take_lines(self, lines: LabelledLines, labels: Mapping[str, Factor]) -> tuple[Remark, ...]:
         """Scores and reasons of labelled lines; returns what they violate."""
-        repeated = 0
+        most = 0
         for name in (*labels, *self.rubric.answer.texts):
             values = lines.values.get(name) or lines.texts.get(name)
             factor = labels[name].key if name in labels else None
@@ -347,167 +305,139 @@ class _ReplyReading:
             elif any(value != values[0] for value in values):
                 self._say("ambiguous", f'{len(values)} lines begin with "{name}:", and they differ', factor)
             elif factor:
-                self._score(labels[name], value_of(values[0]))
-            repeated = max(repeated, len(values or ()))
-        shared = next((lines.texts[name][0].strip() for name in self.rubric.answer.texts if name in lines.texts), None)
-        for factor_ in self.rubric.factors:
-            self._reason(factor_, shared)
-        return (Remark("repeated_answer", f"the same line stands {repeated} times"),) if repeated > 1 else ()
+                self.take_score(labels[name], replies.value_of(values[0]))
+            else:
+                self._share(values[0].strip())
+            most = max(most, len(values or ()))
+        return (Remark("repeated_answer", f"the same line stands {most} times"),) if most > 1 else ()
 
-    def _nested(self, tree: Mapping[str, Any], value: Mapping[str, Any], where: str = "") -> None:
-        """As `take`, for scores and reasons at the ends of paths."""
-        factors = tuple(key for key, part in tree.items() if isinstance(part, AnswerLeaf) and part.kind == "score")
-        self._keys(value, list(tree), factors)
-        for key, part in tree.items():
+    def take_json(self, value: dict[str, Any], identifier: str | None) -> None:
+        """Scores and reasons of an object."""
+        self.identifier = identifier
+        self._object(answer_tree(self.rubric), value)
+
+    def _object(self, tree: AnswerTree, value: Mapping[str, Any], place: str = "", entry: Factor | None = None) -> None:
+        """An object of the answer, and all below it; `entry` is the factor that it is the entry of, and `place` the
+        keys that lead to it."""
+        self._keys(tree, value, entry)
+        for key, part in self._members(tree):
             if key not in value:
                 continue
-            place = f"{where}{key}"
+            path = f"{place}{key}"
             if isinstance(part, AnswerLeaf):
-                self._leaf(part, value[key], place)
-            elif isinstance(value[key], dict):
-                self._nested(part, value[key], f"{place}.")
+                self._leaf(part, value[key], path)
+            elif isinstance(part, list):
+                self._list(part, value[key], path)
             else:
-                self._wrong(place, "an object", value[key])
+                self._inner_object(part, value[key], path)
+
+    def _members(self, tree: AnswerTree) -> list[tuple[str, Any]]:
+        """In the order in which failures are named, whatever the order in the answer; of a nested answer its own."""
+        if self.rubric.answer.form == "nested":
+            return list(tree.items())
+        return sorted(tree.items(), key=lambda member: _ORDER.index(getattr(member[1], "kind", "score")))
+
+    def _inner_object(self, tree: AnswerTree, value: object, place: str) -> None:
+        entries, factor = self.rubric.answer.form != "nested", self._factor_of(tree)
+        if isinstance(value, dict):
+            # Messages name an entry by its factor, and what is nested by its path.
+            self._object(tree, value, "" if entries and not factor else f"{place}.", factor)
+        elif factor:
+            expected = f"an object with {' and '.join(key for key, _ in self._members(tree))}"
+            self._wrong(place, expected, value, factor.key)
+        else:
+            self._wrong(place, "an object with one entry a factor" if entries else "an object", value)
+
+    def _factor_of(self, part: Any) -> Factor | None:
+        """The factor that a member of the answer is named for: that of a score, or of an entry."""
+        if isinstance(part, AnswerLeaf):
+            return part.factor if part.kind == "score" else None
+        if self.rubric.answer.form != "entries":
+            return None
+        return next((leaf.factor for leaf in part.values() if isinstance(leaf, AnswerLeaf) and leaf.factor), None)
+
+    def _keys(self, tree: AnswerTree, value: Mapping[str, Any], entry: Factor | None) -> None:
+        """What is missing in an object, and what was not asked for."""
+        factors = {} if entry else {key: factor.key for key, part in tree.items() if (factor := self._factor_of(part))}
+        owner = entry.key if entry else None
+        for key, _ in self._members(tree):
+            if key not in value:
+                kind = "factor" if key in factors else "key"
+                message = f'"{owner}" has no "{key}"' if entry else f'the {kind} "{key}" is missing'
+                self._say(f"missing_{kind}", message, owner or factors.get(key))
+        kind = "factor" if len(factors) == len(tree) else "key"
+        # Not all of them, since a reply may have a million.
+        for key in itertools.islice((key[:80] for key in value if key not in tree), MAX_REASONS):
+            message = f'"{owner}" has a key "{key}" that' if entry else f'the {kind} "{key}"'
+            self._say(f"unknown_{kind}", f"{message} was not asked for{near_miss(key, tree)}", owner)
+
+    def _list(self, leaves: Sequence[AnswerLeaf], value: object, place: str) -> None:
+        if not isinstance(value, list) or len(value) != len(leaves):
+            self._wrong(place, f"a list of {len(leaves)} scores", value)
+            return
+        for leaf, item in zip(leaves, value, strict=True):
+            self._leaf(leaf, item, place)
 
     def _leaf(self, leaf: AnswerLeaf, value: object, place: str) -> None:
-        if leaf.kind == "score" and leaf.factor:
-            self._score(leaf.factor, value)
-        elif leaf.kind == "reason" and leaf.factor:
-            text = self._text(place, value, factor=leaf.factor.key)
-            self._reason(leaf.factor, text)
+        factor = leaf.factor
+        if leaf.kind == "score" and factor:
+            self.take_score(factor, value)
         elif leaf.kind == "other":
             if not _is_kind(value, leaf.json_type):
                 self._wrong(place, f"a value of the kind {leaf.json_type}", value)
-        elif leaf.kind == "text" and (text := self._text(place, value)) is not None:
-            for factor in self.rubric.factors:
-                if not factor.reason_path and factor.key not in self.justifications:
-                    self._reason(factor, text)
+        elif not isinstance(value, str) or not _is_text(value):
+            self._wrong(place, "a string" if leaf.kind == "id" else "text", value, factor and factor.key)
+        elif factor:
+            self.justifications[factor.key] = value
+        elif leaf.kind == "text":
+            self._share(value)
+        elif self.identifier is not None and value != self.identifier:
+            message = f'"{place}" is "{value[:80]}" but the question was about "{self.identifier}"'
+            self._say("wrong_id", message)
 
-    def take(self, value: dict[str, Any], identifier: str | None) -> None:
-        answer = self.rubric.answer
-        if answer.form == "nested":
-            self._nested(answer_tree(self.rubric), value)
-            if answer.id_key in value:
-                self._identifier(value[answer.id_key], identifier)
-            return
-        factors = {factor.key: factor for factor in self.rubric.factors}
-        self._keys(value, top_keys(self.rubric), () if answer.envelope else tuple(factors))
-        if answer.id_key in value:
-            self._identifier(value[answer.id_key], identifier)
-        texts = [self._text(key, value[key]) for key in answer.texts if key in value]
-        shared = next((text for text in texts if text is not None), None)
-        inner: Any = value
-        if answer.envelope:
-            if answer.envelope not in value:
-                return
-            inner = value[answer.envelope]
-        if answer.form == "list":
-            if not isinstance(inner, list) or len(inner) != len(factors):
-                self._wrong(answer.envelope, f"a list of {len(factors)} scores", inner)
-                return
-            inner = dict(zip(factors, inner, strict=True))
-        elif not isinstance(inner, dict):
-            self._wrong(answer.envelope, "an object with one entry a factor", inner)
-            return
-        elif answer.envelope:
-            self._keys(inner, list(factors), tuple(factors))
-        for key, factor in factors.items():
-            if key in inner:
-                self._entry(factor, inner[key], shared)
+    def _share(self, text: str) -> None:
+        """The first free text is the reason for every factor that has none of its own."""
+        if self.shared_reason is None:
+            self.shared_reason = text
 
-    def _keys(self, value: Mapping[str, Any], expected: list[str], factors: tuple[str, ...]) -> None:
-        for key in expected:
-            if key not in value:
-                kind = "factor" if key in factors else "key"
-                self._say(f"missing_{kind}", f'the {kind} "{key}" is missing', key if key in factors else None)
-        kind = "factor" if factors and set(expected) == set(factors) else "key"
-        for key, hint in self._strangers(value, expected):
-            self._say(f"unknown_{kind}", f'the {kind} "{key}" was not asked for{hint}')
-
-    def _strangers(self, value: Mapping[str, Any], expected: list[str]) -> Iterator[tuple[str, str]]:
-        """Keys that were not asked for, and what may have been meant; not all, since a reply may have a million."""
-        strangers = (key[:80] for key in value if key not in expected)
-        for key in itertools.islice(strangers, MAX_REASONS):
-            yield key, near_miss(key, expected)
-
-    def _identifier(self, said: object, asked: str | None) -> None:
-        key = str(self.rubric.answer.id_key)
-        text = self._text(key, said, "a string")
-        if text is not None and asked is not None and text != asked:
-            self._say("wrong_id", f'"{key}" is "{text[:80]}" but the question was about "{asked}"')
-
-    def _entry(self, factor: Factor, entry: object, shared: str | None) -> None:
-        answer = self.rubric.answer
-        if answer.form != "entries":
-            self._score(factor, entry)
-            self._reason(factor, shared)
-            return
-        expected = [answer.score_key, *([answer.reason_key] if answer.reason_key else [])]
-        if not isinstance(entry, dict):
-            self._wrong(factor.key, f"an object with {' and '.join(expected)}", entry, factor.key)
-            return
-        for key in expected:
-            if key not in entry:
-                self._say("missing_key", f'"{factor.key}" has no "{key}"', factor.key)
-        for key, hint in self._strangers(entry, expected):
-            self._say("unknown_key", f'"{factor.key}" has a key "{key}" that was not asked for{hint}', factor.key)
-        if answer.score_key in entry:
-            self._score(factor, entry[answer.score_key])
-        if answer.reason_key in entry:
-            shared = self._text(f"{factor.key}.{answer.reason_key}", entry[answer.reason_key], factor=factor.key)
-        self._reason(factor, shared)
-
-    def _score(self, factor: Factor, value: object) -> None:
+    def take_score(self, factor: Factor, value: object) -> None:
+        """What stands in the place of a factor's score: a score, a choice, or a word for "does not apply"."""
         scale = factor.scale
-        if isinstance(value, str) and not isinstance(value, OtherNumber) and value in scale.abstain:
-            self.abstained[factor.key] = value
-        elif scale.choices:
-            self._choice(factor, value)
+        if _is_text(value) and value in scale.abstain:
+            self.abstained[factor.key] = str(value)
+        elif scale.choices:  # to the letter: "A" is not "a"
+            if _is_text(value) and value in scale.choices:
+                self.choices[factor.key] = str(value)
+                return
+            message = f'the choice of "{factor.key}" is {_kind_in_words(value)}; expected {scale.words}'
+            self._say("choice_unknown", message, factor.key)
         elif (score := scale.read(value)) is not None:
             self.scores[factor.key] = score
         else:
             code = _score_code(value, decimals=scale.range is not None)
-            number = isinstance(value, int | OtherNumber) and not isinstance(value, bool)
             # 6.5 may be quoted; 6.0 names a score that would be accepted.
-            kind = str(value)[:40] if number and float(str(value)) not in scale.values else _shown(value)
+            quotable = _is_kind(value, "number") and float(str(value)) not in scale.values
+            kind = str(value)[:40] if quotable else _kind_in_words(value)
             self._say(code, f'the score of "{factor.key}" is {kind}; expected {scale.words}', factor.key)
 
-    def _choice(self, factor: Factor, value: object) -> None:
-        """To the letter: "A" is not "a"."""
-        if isinstance(value, str) and not isinstance(value, OtherNumber) and value in factor.scale.choices:
-            self.choices[factor.key] = value
-            return
-        message = f'the choice of "{factor.key}" is {_shown(value)}; expected {factor.scale.words}'
-        self._say("choice_unknown", message, factor.key)
-
-    def _reason(self, factor: Factor, text: str | None) -> None:
-        if text is not None:
-            self.justifications[factor.key] = text
-
-    def _text(self, where: str, said: object, expected: str = "text", factor: str | None = None) -> str | None:
-        if isinstance(said, str) and not isinstance(said, OtherNumber):
-            return said
-        self._wrong(where, expected, said, factor)
-        return None
-
-    def _wrong(self, where: str, expected: str, found: object, factor: str | None = None) -> None:
-        self._say("wrong_type", f'"{where}" is {_shown(found)}; expected {expected}', factor)
+    def _wrong(self, where: str, expected: str, value: object, factor: str | None = None) -> None:
+        self._say("wrong_type", f'"{where}" is {_kind_in_words(value)}; expected {expected}', factor)
 
     def _say(self, code: str, message: str, factor: str | None = None) -> None:
         if len(self.reasons) < MAX_REASONS:
             self.reasons.append(Remark(code, message, factor))
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not isinstance(value, WrittenNumber)
+
+
 def _is_kind(value: object, kind: str) -> bool:
-    number = isinstance(value, int | OtherNumber) and not isinstance(value, bool)
-    match kind:
-        case "integer":
-            return type(value) is int
-        case "number":
-            return number
-        case "boolean":
-            return isinstance(value, bool)
-    return isinstance(value, str) and not number
+    if kind == "string":
+        return _is_text(value)
+    if kind == "boolean":
+        return isinstance(value, bool)
+    return type(value) is int or (kind == "number" and isinstance(value, WrittenNumber))
 
 
 def _score_code(value: object, *, decimals: bool) -> str:
@@ -516,30 +446,26 @@ def _score_code(value: object, *, decimals: bool) -> str:
             return "score_bool"
         case int():
             return "score_out_of_scale"
-        case OtherNumber():
+        case WrittenNumber():
             return "score_out_of_scale" if decimals or re.fullmatch(r"-?\d+", value) else "score_decimal"
         case str():
             return "score_string"
-        case None:
-            return "score_null"
-    return "score_wrong_type"
+    return "score_null" if value is None else "score_wrong_type"
 
 
-def _shown(value: object) -> str:
+def _kind_in_words(value: object) -> str:
     """A value as a message names it: its kind. The words of a message go back to the judge, and must not hold a
     score that it could take for the one to give."""
     match value:
-        case OtherNumber():
-            return "a number" if re.fullmatch(r"-?\d+", value) else "a decimal number"
         case bool() | None:
-            return {True: "true", False: "false", None: "null"}[value]
+            return json.dumps(value)
         case dict():
             return "an object"
         case list():
             return f"a list of {len(value)}"
-        case str():
-            return "a string"
-    return "a number"
+        case WrittenNumber() if not re.fullmatch(r"-?\d+", value):
+            return "a decimal number"
+    return "a string" if _is_text(value) else "a number"
 
 
 # --- what stands around it, and whether it holds together -----------------------------------------------------
@@ -552,25 +478,28 @@ class _Section(NamedTuple):
     before_json: bool
 
 
-def _sections(rubric: Rubric, found: Scan) -> Iterator[_Section]:
+def _sections(rubric: Rubric, reply: Scan) -> list[_Section]:
     """A reply with headings, cut at those that were asked for, each as often as it stands there."""
     rule = rubric.consistency
     titles = list(dict.fromkeys([*rubric.answer.sections, *([rule.section] if rule else [])]))
     if not titles:
-        return
+        return []
     # Possessive, and one pass for all titles: megabytes of spaces or of empty lines cost no more than reading them.
     words = "|".join("({})".format(r"[ \t]++".join(map(re.escape, title.split()))) for title in titles)
     heading = re.compile(rf"^[ \t]*+#{{1,6}}[ \t]*+(?:{words})[ \t]*+:?[ \t]*+\r?$", re.IGNORECASE | re.MULTILINE)
-    text = f"{found.before}\n{found.after}"
+    text = f"{reply.before}\n{reply.after}"
+    sections: list[_Section] = []
     title, begins = None, 0
     for match in heading.finditer(text):
-        yield _Section(title, text[begins : match.start()], begins <= len(found.before))
+        sections.append(_Section(title, text[begins : match.start()], begins <= len(reply.before)))
+        if len(sections) >= MAX_SECTIONS:
+            raise TooComplex
         title, begins = titles[(match.lastindex or 1) - 1], match.end()
-    yield _Section(title, text[begins:], begins <= len(found.before))
+    return [*sections, _Section(title, text[begins:], begins <= len(reply.before))]
 
 
-def _around(rubric: Rubric, found: Scan, sections: Sequence[_Section]) -> tuple[Remark, ...]:
-    after = without_fences(found.after)
+def _around(rubric: Rubric, reply: Scan, sections: Sequence[_Section]) -> tuple[Remark, ...]:
+    after = replies.without_fences(reply.after)
     if titles := rubric.answer.sections:
         present = {section.title for section in sections if section.before_json}
         missing = [title for title in titles if title not in present]
@@ -578,7 +507,7 @@ def _around(rubric: Rubric, found: Scan, sections: Sequence[_Section]) -> tuple[
         if after:
             remarks.append(Remark("text_after_json", "text follows the JSON, which should come last"))
         return tuple(remarks)
-    if after or without_fences(found.before):
+    if after or replies.without_fences(reply.before):
         return (Remark("prose", "text stands around the JSON where only JSON was asked for"),)
     return ()
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from editjudge.rubrics import scanning
+from editjudge.rubrics import replies
 
 _WORD = r"""(?://|\#)[^\n]*|/\*.*?\*/|{quoted}|<[^<>]*>|[{{}}\[\]:,]|[^\s"{{}}\[\]:,<>]+"""
 _DOUBLE = re.compile(_WORD.format(quoted=r'"(?:[^"\\]|\\.)*"'), re.DOTALL)
@@ -47,7 +47,7 @@ class NotAnExample(ValueError):
 def find(text: str) -> Iterator[tuple[int, int, dict[str, Example] | NotAnExample]]:
     """Every block of braces that shows keys and values: where it stands, and its shape or why it has none."""
     end = 0
-    for start, end in scanning.blocks(text):
+    for start, end in replies.blocks(text):
         if not re.search(r"""["'\w]\s*:""", text[start:end]):
             continue  # a placeholder, or braces in prose
         try:

@@ -17,7 +17,7 @@ from editjudge.errors import RubricError, near_miss
 from editjudge.rubrics import example_json as examples
 from editjudge.rubrics.example_json import INTEGER, TO, Example, ExampleShape, NotAnExample, Unclear, span_of, values_of
 from editjudge.rubrics.model import AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
-from editjudge.rubrics.scanning import TooComplex
+from editjudge.rubrics.replies import TooComplex
 
 SHOWN = IMAGE_ROLES[:3]
 """The pictures that a rubric can show."""

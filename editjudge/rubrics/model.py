@@ -41,7 +41,7 @@ from typing import Any, ClassVar, Literal
 from editjudge.canonical import json_hash
 from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES
 from editjudge.rubrics.conditions import parse_when
-from editjudge.rubrics.strict_json import OtherNumber
+from editjudge.rubrics.replies import WrittenNumber
 
 _FORBID_EXTRA: Any = {"extra": "forbid"}
 """Read by pydantic where a rubric file enters: a key that is not a field is an error, not a comment."""
@@ -171,7 +171,7 @@ class Scale:
             return int(value)
         if self.values:
             return value if type(value) is int and value in self.values and not self.boolean else None
-        if self.range is None or type(value) not in (int, float, OtherNumber) or len(str(value)) > _MAX_DIGITS:
+        if self.range is None or type(value) not in (int, float, WrittenNumber) or len(str(value)) > _MAX_DIGITS:
             return None
         number = float(value)  # type: ignore[arg-type]  # one of the three types above
         if not math.isfinite(number) or (not number and re.search("[1-9]", str(value).lower().partition("e")[0])):

@@ -31,14 +31,14 @@ one after the other. Every other key of a rubric is that of a rubric file.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from editjudge.errors import RubricError, near_miss
-from editjudge.rubrics.checkout import TextSource, read_text
+from editjudge.rubrics.checkout import TextSource, read_source
+from editjudge.rubrics.strict_yaml import Lines, parse_yaml, read_text, validated
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -126,47 +126,27 @@ def load_recipe(word: str) -> Recipe:
 
 def read_recipe(path: Path) -> Recipe:
     """A recipe file, checked."""
-    from editjudge.rubrics.files import read_plain
-
-    data, lines = read_plain(path)
+    data, lines = parse_yaml(read_text(path), str(path))
     if not isinstance(data, dict):
         raise RubricError(f"{path}:1: expected keys such as name, repository, texts and rubrics")
-    recipe: Recipe = _validated(Recipe, data, lines, str(path))
-    for number, one in enumerate(recipe.rubrics):
-        _rubric(one, lines, str(path), ("rubrics", number))
+    recipe = validated(Recipe, data, lines, str(path))
+    for number, content in enumerate(recipe.rubrics):
+        inside = {place[2:]: line for place, line in lines.items() if place[:2] == ("rubrics", number)}
+        _recipe_rubric(content, inside, str(path))
     return recipe
 
 
-def _validated(kind: Any, data: Any, lines: Mapping[tuple[str | int, ...], int], source: str, at: Any = ()) -> Any:
-    from pydantic import TypeAdapter, ValidationError
-
-    try:
-        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True)
-    except ValidationError as error:
-        complaints = []
-        for one in error.errors(include_url=False)[:10]:
-            place = (*at, *(part for part in one["loc"] if part not in ("str", "PromptPart", "tuple[str, ...]")))
-            while place and place not in lines:
-                place = place[:-1]
-            message = one["msg"].removeprefix("Value error, ")
-            complaints.append(f"{source}:{lines.get(place, 1)}: {'.'.join(map(str, place))}: {message}")
-        raise RubricError("\n".join(dict.fromkeys(complaints))) from None
-
-
-def _rubric(data: Any, lines: Any, source: str, at: tuple[str | int, ...]) -> RecipeRubric:
-    own = {f.name for f in dataclasses.fields(RecipeRubric)} - {"rest"}
-    content = {key: value for key, value in data.items() if key in own}
-    content["rest"] = {key: value for key, value in data.items() if key not in own}
-    rubric: RecipeRubric = _validated(RecipeRubric, content, lines, source, at)
-    return rubric
+def _recipe_rubric(content: Mapping[str, Any], lines: Lines, source: str) -> RecipeRubric:
+    own = {field.name for field in dataclasses.fields(RecipeRubric)} - {"rest"}
+    known = {key: value for key, value in content.items() if key in own}
+    rest = {key: value for key, value in content.items() if key not in own}
+    return validated(RecipeRubric, known | {"rest": rest}, lines, source)
 
 
 def import_checkout(recipe: Recipe, checkout: Path) -> dict[str, Any]:
     """The rubric set as plain data, as a set's file holds it; `RubricError` where the checkout is not as expected."""
-    texts = {name: read_text(checkout, source) for name, source in recipe.texts.items()}
-    rubrics = [
-        _built(_rubric(one, {}, recipe.name, ("rubrics", n)), texts, recipe) for n, one in enumerate(recipe.rubrics)
-    ]
+    texts = {name: read_source(checkout, source) for name, source in recipe.texts.items()}
+    rubrics = [_built(_recipe_rubric(content, {}, recipe.name), texts, recipe) for content in recipe.rubrics]
     about = f"{recipe.title}, imported from {recipe.repository}"
     return {"name": recipe.name, "description": about, "rubrics": rubrics} | (
         {"score": dict(recipe.score)} if recipe.score else {}

@@ -17,15 +17,17 @@ score:
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from editjudge.canonical import json_hash
 from editjudge.errors import RubricError, UsageError
 from editjudge.rubrics.formula import Formula, Member, formulas
 from editjudge.rubrics.model import ASKING, Rubric
 
+T = TypeVar("T")
 ScoreText = str | Mapping[str, Any]
 
 
@@ -108,6 +110,40 @@ def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
             raise RubricError(f'{rubric.name} is asked after "{rubric.after}", which is not asked: run the whole set')
         numbers[rubric.name] = numbers[rubric.after] + 1 if rubric.after else 0
     return [[r for r in rubrics if numbers[r.name] == number] for number in range(1 + max(numbers.values(), default=0))]
+
+
+def fuse(name: str, rubrics: Sequence[Rubric]) -> Rubric:
+    """One rubric that asks what all of them ask; they must want the same form of answer."""
+    first, *others = rubrics
+    if not others:
+        return replace(first, name=name)
+    factors = tuple(factor for rubric in rubrics for factor in rubric.factors)
+    for other in others:
+        alone = (first.template, other.template, first.consistency, other.consistency)
+        forms = [(rubric.answer, rubric.system, rubric.reason) for rubric in (first, other)]
+        if forms[0] != forms[1] or any(alone):
+            raise RubricError(
+                f'"{first.name}" and "{other.name}" want answers of different form, so they cannot share one question'
+            )
+    if twice := [key for key, count in Counter(factor.key for factor in factors).items() if count > 1]:
+        raise RubricError(f'"{name}" would score {", ".join(twice)} twice in one answer')
+    return Rubric(
+        name=name,
+        images=_union(rubric.images for rubric in rubrics),
+        texts=_union(rubric.texts for rubric in rubrics),
+        factors=factors,
+        answer=first.answer,
+        description="; ".join(rubric.description for rubric in rubrics),
+        steps=_union(rubric.steps for rubric in rubrics),
+        constraints=_union(rubric.constraints for rubric in rubrics),
+        members=tuple(rubrics),
+        system=first.system,
+        reason=first.reason,
+    )
+
+
+def _union(groups: Iterable[Iterable[T]]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(item for group in groups for item in group))
 
 
 def _plain(score: ScoreText) -> Any:

@@ -17,9 +17,9 @@ from run.made import answered, canned, editjudge, edits, run
 from editjudge.judges.messages import Reply, TokenChoice
 from editjudge.judges.probabilities import distribution, score_probabilities
 from editjudge.judges.registry import Options
+from editjudge.rubrics.answer import score_places
 from editjudge.rubrics.files import load_one, names
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale
-from editjudge.rubrics.score_places import score_places
 
 
 def token(text: str) -> TokenChoice:
@@ -150,7 +150,7 @@ def test_it_is_the_sum_over_all_ways_to_write_a_number(first: list[float], secon
 
 @pytest.mark.parametrize("name", [name for name in names() if not getattr(load_one(name), "computed_by", None)])
 def test_every_score_of_every_rubric_is_found_in_its_place(name: str) -> None:
-    from editjudge.rubrics.envelope import envelope
+    from editjudge.rubrics.answer import envelope
 
     one = load_one(name)
     assert isinstance(one, Rubric)

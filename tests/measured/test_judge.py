@@ -23,8 +23,8 @@ from editjudge.errors import UsageError
 from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options, open_judge
 from editjudge.measured import Measured, evidence_pictures
+from editjudge.rubrics.answer import envelope
 from editjudge.rubrics.contract import Verdict, check
-from editjudge.rubrics.envelope import envelope
 from editjudge.rubrics.files import resolve
 from editjudge.run.job import judge_edit
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from editjudge.rubrics import files, thoughts
+from editjudge.rubrics import files
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale
+from editjudge.rubrics.replies import thought_formats
 
 PAIR = Rubric(
     name="pair",
@@ -128,7 +129,7 @@ THOUGHTS = {
     "two thoughts": '<think>a</think> <think>{"score": 2}</think>',
     **{
         f"a thought in {form.example[0].strip()}": 'Draft: {"score": 1} '.join(form.example)
-        for form in thoughts.formats()
+        for form in thought_formats()
     },
 }
 """What may stand before a reply and is set aside."""

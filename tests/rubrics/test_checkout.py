@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from editjudge.errors import RubricError
-from editjudge.rubrics.checkout import TextSource, read_text
+from editjudge.rubrics.checkout import TextSource, read_source
 
 PROMPTS = '''
 import os
@@ -69,7 +69,7 @@ PY = "bench/prompts.py"
     ],
 )
 def test_a_text_is_read_where_it_stands(checkout: Path, source: dict[str, Any], text: str) -> None:
-    assert read_text(checkout, TextSource(**source)) == text
+    assert read_source(checkout, TextSource(**source)) == text
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_a_text_is_read_where_it_stands(checkout: Path, source: dict[str, Any], 
 )
 def test_a_checkout_that_is_not_as_expected_is_refused(checkout: Path, source: dict[str, Any], why: str) -> None:
     with pytest.raises(RubricError, match=why):
-        read_text(checkout, TextSource(**source))
+        read_source(checkout, TextSource(**source))
 
 
 def test_a_file_that_is_no_python_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("X = 1\ndef (:\n", "utf-8")
     with pytest.raises(RubricError, match=r"a\.py:2: not Python"):
-        read_text(tmp_path, TextSource("a.py", constant="X"))
+        read_source(tmp_path, TextSource("a.py", constant="X"))
 
 
 def test_a_constant_that_is_made_of_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text('X = Y + "a"\nY = X + "b"\n', "utf-8")
     with pytest.raises(RubricError, match="too many parts"):
-        read_text(tmp_path, TextSource("a.py", constant="X"))
+        read_source(tmp_path, TextSource("a.py", constant="X"))
 
 
 def test_a_link_out_of_the_checkout_is_not_followed(tmp_path: Path) -> None:
@@ -114,4 +114,4 @@ def test_a_link_out_of_the_checkout_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout" / "a.txt").symlink_to(tmp_path / "secret")
     with pytest.raises(RubricError, match="leads out"):
-        read_text(tmp_path / "checkout", TextSource("a.txt"))
+        read_source(tmp_path / "checkout", TextSource("a.txt"))

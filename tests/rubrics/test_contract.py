@@ -36,7 +36,7 @@ from editjudge.rubrics import prompt
 from editjudge.rubrics.contract import Failure, Finish, Remark, Verdict, check
 from editjudge.rubrics.files import load_one
 from editjudge.rubrics.model import Rubric, Slot, Template
-from editjudge.rubrics.thoughts import ThoughtFormat, formats
+from editjudge.rubrics.replies import ThoughtFormat, thought_formats
 
 LIGHTING = load_one("lighting")
 PRESERVATION = load_one("preservation")
@@ -567,7 +567,7 @@ def test_an_answer_that_stands_only_in_a_thought_is_none(rubric: Rubric, around:
     assert refused(check(rubric, around.format(draft=raw(answer(rubric))))).status == status
 
 
-every_format = pytest.mark.parametrize("form", formats(), ids=lambda form: form.example[0].strip())
+every_format = pytest.mark.parametrize("form", thought_formats(), ids=lambda form: form.example[0].strip())
 
 
 @every_rubric

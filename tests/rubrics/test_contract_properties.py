@@ -16,7 +16,7 @@ from replies import DRESSINGS, ID, PAIR, PROSE, RUBRICS, THOUGHTS, answer, full,
 
 from editjudge.rubrics.contract import Failure, Verdict, check
 from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.thoughts import formats, marks_in
+from editjudge.rubrics.replies import marks_in, thought_formats
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "judge_replies" / "manifest.jsonl"
 
@@ -98,7 +98,7 @@ def test_every_verdict_comes_through_prose_unchanged_with_a_violation(
 
 
 @calm
-@given(st.data(), verdicts(), st.sampled_from([mark for form in formats() for mark in form.example]))
+@given(st.data(), verdicts(), st.sampled_from([mark for form in thought_formats() for mark in form.example]))
 def test_a_mark_of_a_thought_behind_an_answer_makes_a_draft_of_it(
     data: st.DataObject, verdict: tuple[Rubric, dict[str, Any]], mark: str
 ) -> None:
@@ -208,7 +208,7 @@ PIECES = [
         "true",
         "NaN",
     ],
-    *[mark for form in formats() for mark in form.example],
+    *[mark for form in thought_formats() for mark in form.example],
     *[
         "## Difference Analysis\n",
         "## CP Decision\n",

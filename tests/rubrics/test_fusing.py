@@ -11,8 +11,8 @@ from replies import answer, raw
 from editjudge.errors import RubricError
 from editjudge.rubrics import files
 from editjudge.rubrics.contract import Failure, Verdict, check
-from editjudge.rubrics.fused import fuse
 from editjudge.rubrics.model import Consistency, Rubric, Template
+from editjudge.rubrics.sets import fuse
 
 MEMBERS = files.resolve(["online"])
 ONLINE = files.load_one("online")

@@ -14,7 +14,7 @@ from editjudge.rubrics.contract import Verdict, check
 from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.lint import lint
 from editjudge.rubrics.model import ASKING, Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
-from editjudge.rubrics.strict_json import OtherNumber
+from editjudge.rubrics.replies import WrittenNumber
 
 PUBLISHED = """You see a picture before and after an edit: [input image] [edited image]
 Instruction: {instruction}
@@ -121,30 +121,32 @@ def test_a_decimal_scale_says_its_ends_its_steps_and_what_is_better() -> None:
     assert Scale((0, 1, 2), direction="down").words == "an integer from 0 to 2; lower is better"
 
 
-@pytest.mark.parametrize("value", [0, 1, 0.5, 0.1, OtherNumber("0.3"), OtherNumber("3e-1"), OtherNumber("-0"), 1.0])
+@pytest.mark.parametrize(
+    "value", [0, 1, 0.5, 0.1, WrittenNumber("0.3"), WrittenNumber("3e-1"), WrittenNumber("-0"), 1.0]
+)
 def test_a_decimal_scale_accepts_any_number_between_its_ends(value: object) -> None:
     assert Scale(range=(0, 1)).accepts(value)
 
 
 @pytest.mark.parametrize(
     "value",
-    [True, "0.5", None, -0.1, 1.01, float("nan"), float("inf"), OtherNumber("1.0000000000000000000001"), [0.5],
-     OtherNumber("1e-999999999"), OtherNumber("0." + "5" * 60)],
+    [True, "0.5", None, -0.1, 1.01, float("nan"), float("inf"), WrittenNumber("1.0000000000000000000001"), [0.5],
+     WrittenNumber("1e-999999999"), WrittenNumber("0." + "5" * 60)],
 )  # fmt: skip
 def test_a_decimal_scale_accepts_nothing_else(value: object) -> None:
     assert not Scale(range=(0, 1)).accepts(value)
 
 
-@pytest.mark.parametrize("value", [OtherNumber("1e999"), float("inf"), OtherNumber("9" * 400)])
+@pytest.mark.parametrize("value", [WrittenNumber("1e999"), float("inf"), WrittenNumber("9" * 400)])
 def test_an_open_end_is_still_a_number(value: object) -> None:
     assert not Scale(range=(0, None)).accepts(value)
 
 
 def test_a_step_is_kept_to_the_digit() -> None:
     tenths = Scale(range=(0, 1), step=0.1)
-    assert all(tenths.accepts(OtherNumber(text)) for text in ("0.3", "0.30", "7e-1"))
+    assert all(tenths.accepts(WrittenNumber(text)) for text in ("0.3", "0.30", "7e-1"))
     assert all(tenths.accepts(value) for value in (0, 0.1, 0.2, 0.3, 0.7, 1))
-    assert not any(map(tenths.accepts, (0.35, 0.1 + 0.2, OtherNumber("0.30000000000000001"))))
+    assert not any(map(tenths.accepts, (0.35, 0.1 + 0.2, WrittenNumber("0.30000000000000001"))))
     assert tenths.steps == (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
     assert Scale(range=(1, 5), step=0.5).accepts(1.5) and not Scale(range=(1, 5), step=0.5).accepts(1.25)
 

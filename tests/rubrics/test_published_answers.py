@@ -7,10 +7,10 @@ import json
 import pytest
 
 from editjudge.errors import RubricError
+from editjudge.rubrics.answer import answer_schema
 from editjudge.rubrics.contract import Failure, Verdict, check
 from editjudge.rubrics.files import parse
 from editjudge.rubrics.model import Rubric
-from editjudge.rubrics.schema import answer_schema
 
 MARKED = """
 name: marked

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editjudge.rubrics import scanning
-from editjudge.rubrics.scanning import TooComplex, blocks, scan, without_fences
+from editjudge.rubrics import replies
+from editjudge.rubrics.replies import TooComplex, blocks, scan, without_fences
 
 KEYS = ["score", "image_id"]
 
@@ -98,7 +98,7 @@ def test_nesting_is_measured_outside_strings(text: str, depth: int) -> None:
 @pytest.mark.parametrize("piece", ["{", "{}", '{"score": 1}', '{"score": ["', "{[,,,"])
 def test_more_brackets_than_any_answer_has_are_given_up(piece: str) -> None:
     with pytest.raises(TooComplex):
-        scan(piece * (scanning.MAX_TOKENS + 1), KEYS)
+        scan(piece * (replies.MAX_TOKENS + 1), KEYS)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editjudge.rubrics.strict_json import NotStrict, OtherNumber, decode
+from editjudge.rubrics.replies import NotStrict, WrittenNumber, decode
 
 
 def why_not(text: str) -> NotStrict:
@@ -40,7 +40,7 @@ def test_what_json_writes_is_read_back(value: Any, ascii_only: bool) -> None:
 def test_no_float_is_ever_read_as_an_integer(number: float) -> None:
     if math.isfinite(number):
         read = decode(json.dumps(number))
-        assert isinstance(read, OtherNumber) and read == json.dumps(number)
+        assert isinstance(read, WrittenNumber) and read == json.dumps(number)
     else:
         assert why_not(json.dumps(number)).code == "not_json"
 
@@ -50,7 +50,7 @@ def test_no_float_is_ever_read_as_an_integer(number: float) -> None:
 )
 def test_a_number_that_is_no_plain_integer_is_kept_as_written(text: str) -> None:
     read = decode(text)
-    assert isinstance(read, OtherNumber) and read == text
+    assert isinstance(read, WrittenNumber) and read == text
 
 
 @pytest.mark.parametrize("text", ["0", "7", "-1", "9" * 18])

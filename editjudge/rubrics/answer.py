@@ -1,0 +1,250 @@
+"""The answer that a rubric asks for: its keys as a tree, from which everything else about an answer derives.
+
+That is the JSON Schema, the shape that a question shows, an answer filled in by a program, and where in a reply the
+scores stand. The contract (`editjudge.rubrics.contract`) walks the same tree.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
+from editjudge.rubrics.replies import scan
+
+
+@dataclass(frozen=True)
+class AnswerLeaf:
+    """What stands at the end of a path of an answer."""
+
+    kind: Literal["score", "reason", "text", "id", "other"]
+    factor: Factor | None = None
+    json_type: str = "string"
+    """Of what is not scored: JSON's kind of value."""
+
+
+AnswerTree = dict[str, Any]
+"""Keys to objects (dict), lists of scores (list) and leaves, in the order in which an answer has them."""
+
+
+@functools.lru_cache(maxsize=64)
+def answer_tree(rubric: Rubric) -> AnswerTree:
+    """An answer that is JSON. Reasons stand before scores, or after them where the rubric says so."""
+    answer = rubric.answer
+    after = rubric.reason == "after"
+    paths = [((answer.id_key,), AnswerLeaf("id"))] if answer.id_key else []
+    texts = [(_split(text, answer), AnswerLeaf("text")) for text in answer.texts]
+    scores: list[Any] = []
+    for factor in rubric.factors:
+        score, reason = _factor_paths(factor, answer)
+        pair = [(score, AnswerLeaf("score", factor)), (reason, AnswerLeaf("reason", factor))]
+        scores += [(path, leaf) for path, leaf in (pair if after else reversed(pair)) if path]
+    if answer.form == "list":
+        scores = [((answer.envelope,), [leaf for _, leaf in scores])]
+    paths += scores + texts if after else texts + scores
+    for path, _, json_type in (other.partition(": ") for other in answer.others):
+        paths.append((_split(path, answer), AnswerLeaf("other", json_type=json_type)))
+    tree: AnswerTree = {}
+    for (*parents, last), leaf in paths:
+        inner = tree
+        for key in parents:
+            inner = inner.setdefault(key, {})
+        inner[last] = leaf
+    return tree
+
+
+def _factor_paths(factor: Factor, answer: AnswerFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Where the score and the reason of a factor stand; an empty path for what is not asked for."""
+    if answer.form == "nested":
+        return _split(factor.path or factor.key, answer), _split(factor.reason_path, answer)
+    entry = (answer.envelope, factor.key) if answer.envelope else (factor.key,)
+    if answer.form != "entries":
+        return entry, ()
+    return (*entry, answer.score_key), (*entry, answer.reason_key) if answer.reason_key else ()
+
+
+def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
+    if not path:
+        return ()
+    return tuple(path.split(".")) if answer.form == "nested" else (path,)
+
+
+def answer_keys(rubric: Rubric) -> list[str]:
+    """Every key that an answer has at any level; an object with one of them claims to be the answer."""
+    factors = () if rubric.answer.form == "nested" else (factor.key for factor in rubric.factors)
+    return list(dict.fromkeys([*_keys(answer_tree(rubric)), *factors]))
+
+
+def _keys(tree: AnswerTree) -> Iterator[str]:
+    for key, part in tree.items():
+        yield key
+        if isinstance(part, dict):
+            yield from _keys(part)
+
+
+# --- as JSON Schema -------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=64)
+def answer_schema(rubric: Rubric) -> dict[str, Any]:
+    """In the subset that strict structured-output modes take: all properties required, no others allowed.
+
+    Servers fill in properties in order.
+    """
+    if not rubric.answer.is_json:
+        raise ValueError(f"{rubric.name}: an answer of the form {rubric.answer.form} is no JSON")
+    return _schema(rubric, answer_tree(rubric))
+
+
+def _schema(rubric: Rubric, part: Any) -> dict[str, Any]:
+    if isinstance(part, dict):
+        properties = {key: _schema(rubric, inner) for key, inner in part.items()}
+        required = {"required": list(properties), "additionalProperties": False}
+        return {"type": "object", "properties": properties} | required
+    if isinstance(part, list):
+        return {"type": "array", "items": _item_schema(rubric)}
+    if part.kind == "score":
+        return dict(part.factor.scale.json_schema())
+    described = {"description": reason_words(rubric)} if part.kind in ("reason", "text") else {}
+    return {"type": part.json_type} | described
+
+
+def _item_schema(rubric: Rubric) -> dict[str, Any]:
+    """Of every score of a list: a schema cannot say which factor an item is of, so it allows what any of them does."""
+    schemas = [factor.scale.json_schema() for factor in rubric.factors]
+    if any("anyOf" in schema for schema in schemas):
+        return {"anyOf": [option for schema in schemas for option in schema.get("anyOf", [schema])]}
+    if any("enum" not in schema for schema in schemas):
+        return {"type": "number"}
+    options = list(dict.fromkeys(value for schema in schemas for value in schema["enum"]))
+    kinds = {schema["type"] for schema in schemas}
+    kind = kinds.pop() if len(kinds) == 1 else "number"
+    return {"type": kind, "enum": options if rubric.chooses else sorted(options)}
+
+
+# --- in words -------------------------------------------------------------------------------------------------
+
+
+def answer_shape(rubric: Rubric, identifier: str | None) -> str:
+    """What a question shows of the answer: keys and labels to the letter, values described."""
+    if rubric.answer.form == "lines":
+        values = {factor.key: f"<{plain_words(factor)}>" for factor in rubric.factors}
+        return _as_lines(rubric, values, f"<{reason_words(rubric)}>")
+    if not rubric.answer.is_json:
+        return f"<{plain_words(rubric.factors[0])}>"
+    return "\n".join(_shape(rubric, answer_tree(rubric), identifier))
+
+
+def _shape(rubric: Rubric, part: Any, identifier: str | None) -> list[str]:
+    if isinstance(part, dict):
+        members = []
+        for key, inner in part.items():
+            first, *rest = _shape(rubric, inner, identifier)
+            members.append([f"{json.dumps(key, ensure_ascii=False)}: {first}", *rest])
+        for member in members[:-1]:
+            member[-1] += ","
+        return ["{", *(f"  {line}" for member in members for line in member), "}"]
+    if isinstance(part, list):
+        return [f"[{', '.join(f'<{leaf.factor.key}: {leaf.factor.scale.words}>' for leaf in part)}]"]
+    if part.kind in ("score", "other"):
+        return [f"<{part.factor.scale.words if part.kind == 'score' else part.json_type}>"]
+    return [f'"{identifier}"' if part.kind == "id" else f'"<{reason_words(rubric)}>"']
+
+
+def _as_lines(rubric: Rubric, values: Mapping[str, str], reason: str) -> str:
+    texts = [f"{text}: {reason}" for text in rubric.answer.texts]
+    lines = [f"{factor.label or factor.key}: {values[factor.key]}" for factor in rubric.factors]
+    headings = [f"{factor.heading}:\n" if factor.heading else "" for factor in rubric.factors]
+    scores = [heading + line for heading, line in zip(headings, lines, strict=True)]
+    return "\n".join(scores + texts if rubric.reason == "after" else texts + scores)
+
+
+def reason_words(rubric: Rubric) -> str:
+    """What a reason must be, in words."""
+    if words := rubric.answer.words:
+        return f"{words[0]} to {words[1]} words of visible evidence"
+    return rubric.answer.reason or "the reason for the score"
+
+
+def plain_words(factor: Factor) -> str:
+    """A scale in words, where answers have no quotation marks."""
+    return factor.scale.words.replace('"', "")
+
+
+# --- filled in ------------------------------------------------------------------------------------------------
+
+
+def envelope(
+    rubric: Rubric,
+    identifier: str,
+    scores: Mapping[str, float],
+    justifications: Mapping[str, str],
+    why_not: Mapping[str, str],
+) -> dict[str, Any]:
+    """A verdict in the rubric's own form of JSON; a factor without a score is null, with the reason why."""
+    reasons = {factor.key: justifications.get(factor.key) or why_not.get(factor.key, "") for factor in rubric.factors}
+    fill: Mapping[str, Callable[[AnswerLeaf], Any]] = {
+        "id": lambda _: identifier,
+        "text": lambda _: " ".join(filter(None, dict.fromkeys(reasons.values()))),
+        "score": lambda leaf: scores.get(leaf.factor.key) if leaf.factor else None,
+        "reason": lambda leaf: reasons[leaf.factor.key] if leaf.factor else None,
+        "other": lambda _: None,  # asked for, and not kept
+    }
+
+    def filled(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: filled(inner) for key, inner in part.items()}
+        return list(map(filled, part)) if isinstance(part, list) else fill[part.kind](part)
+
+    document: dict[str, Any] = filled(answer_tree(rubric))
+    return document
+
+
+def as_lines(
+    rubric: Rubric, scores: Mapping[str, float], justifications: Mapping[str, str], why_not: Mapping[str, str]
+) -> str:
+    """An answer that is no JSON; a factor without a score has the reason in its place, in brackets."""
+    values = {f.key: str(scores[f.key]) if f.key in scores else f"({why_not.get(f.key, '')})" for f in rubric.factors}
+    if rubric.answer.form in ("token", "marked"):
+        return values[rubric.factors[0].key]
+    return _as_lines(rubric, values, " ".join(dict.fromkeys(justifications.values())))
+
+
+# --- where the scores stand -----------------------------------------------------------------------------------
+
+# Strings are skipped, so that what is left of digits are numbers, in the order in which a decoder meets them.
+_NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?\d[\d.eE+-]*+)', re.DOTALL)
+
+
+def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
+    """Start and end of each score that is a number, by factor, in a reply that the contract accepted; of answers in
+    labelled lines none."""
+    if rubric.answer.form == "token":
+        number = re.search(r"-?\d[\d.eE+-]*", reply)
+        return {rubric.factors[0].key: number.span()} if number else {}
+    if not rubric.answer.is_json:
+        return {}
+    text = scan(reply.removeprefix("\ufeff"), answer_keys(rubric)).candidates[-1].text
+    start = reply.rfind(text)
+    spans = [match.span(1) for match in _NUMBER.finditer(text) if match[1]]
+    ordinals = itertools.count()
+    document = json.loads(text, parse_int=lambda _: next(ordinals), parse_float=lambda _: next(ordinals))
+    ordinal_of = {leaf.factor.key: value for leaf, value in _scores(answer_tree(rubric), document) if leaf.factor}
+    numbers = {key: spans[ordinal] for key, ordinal in ordinal_of.items() if type(ordinal) is int}
+    return {key: (start + begin, start + end) for key, (begin, end) in numbers.items()}
+
+
+def _scores(part: Any, value: Any) -> Iterator[tuple[AnswerLeaf, Any]]:
+    """The leaves of scores, each with what an answer holds there."""
+    if isinstance(part, AnswerLeaf):
+        if part.kind == "score":
+            yield part, value
+        return
+    pairs = zip(part, value, strict=True) if isinstance(part, list) else ((part[key], value[key]) for key in part)
+    for inner, inner_value in pairs:
+        yield from _scores(inner, inner_value)

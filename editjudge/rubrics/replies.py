@@ -1,0 +1,384 @@
+"""What stands in a reply, whatever the rubric: thoughts, which are set aside, JSON objects, and labelled lines.
+
+A reply is untrusted and may be megabytes of brackets, so each reader goes over the text once, without recursion.
+JSON is read to the letter: what is not strict JSON is refused, and no number is changed by reading it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from editjudge.rubrics.tables import load_table
+
+MAX_TOKENS = 100_000
+"""Strings, brackets and commas looked at before a reply is given up; the largest built-in answer has about 100."""
+MAX_DEPTH = 32
+"""Deeper than any contract; beyond it the JSON decoder would recurse."""
+MAX_LINES = 100_000
+"""Lines of a reply that are looked at: an answer has some ten."""
+
+
+class TooComplex(ValueError):
+    """More braces or lines than any answer has."""
+
+
+# --- thoughts -------------------------------------------------------------------------------------------------
+
+# A name has parts, one of which tells of thinking: `think`, `seed:think`, `thought_start`, `chain-of-thought`. The
+# lookahead rules out most places sooner than the name does: 5 MB of `<a>` take .6 s, and not 1.7.
+_TAG = (
+    r"(?=[a-z0-9:_./ -]{3,64}+[^a-z0-9:_./ <[-])/?\s?(?:[a-z0-9]{1,16}[:_.-]){0,3}?"
+    r"(?:chain[ _-]of[ _-]thoughts?|inner[ _-]monologue|internal[ _-](?:reasoning|thoughts?)"
+    r"|[a-z]{0,8}?th(?:ink(?:ing)?|oughts?)|reason(?:s|ing)?|analysis|scratch[ _-]?pad|reflections?|cot)"
+    r"(?:[ _-]process)?(?:[:_.-][a-z0-9]{1,16}){0,3}"
+)
+_CLOSES = re.compile(r"^(?:\W|&lt;|\\u003c)*/|(?<![a-z])(?:end|close|stop)(?![a-z])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ThoughtFormat:
+    """One way to mark a thought; `tables/thoughts.yaml` lists them and explains the fields."""
+
+    source: str
+    example: tuple[str, str]
+    starts: str
+    hints: tuple[str, ...]
+    opening: str = "(?!)"
+    closing: str = "(?!)"
+    mark: str = "(?!)"
+    nested: str | None = None
+    preopened: bool = True
+
+    @functools.cached_property
+    def inner_marks(self) -> re.Pattern[str]:
+        """The marks that count inside a thought of this format."""
+        nested = self.opening if self.nested is None else self.nested or "(?!)"
+        return re.compile(rf"(?P<closing>{self.closing})|(?P<opening>{nested})|(?P<mark>{self.mark})", re.IGNORECASE)
+
+    def end(self, text: str, position: int) -> int | None:
+        """Where the thought that was opened before `position` ends; None if it never does."""
+        depth = 1
+        for match in self.inner_marks.finditer(text, position):
+            depth += 1 if _opens(match) else -1
+            if depth == 0:
+                return match.end()
+        return None
+
+
+def _opens(match: re.Match[str]) -> bool:
+    role = match.lastgroup or ""
+    return not _CLOSES.search(match[0]) if role.startswith("mark") else role.startswith("opening")
+
+
+@functools.cache
+def thought_formats() -> tuple[ThoughtFormat, ...]:
+    """Every format of the table."""
+    rows: list[dict[str, Any]] = load_table("thoughts")
+    lists = [{"example": tuple(row["example"]), "hints": tuple(row["hints"])} for row in rows]
+    marks = [{"mark": row["mark"].replace("TAG", _TAG)} if "mark" in row else {} for row in rows]
+    return tuple(ThoughtFormat(**row | own | mark) for row, own, mark in zip(rows, lists, marks, strict=True))
+
+
+def marks_in(text: str) -> re.Pattern[str]:
+    """A pattern for a brace and for the marks of every format that the text hints at.
+
+    Few texts hold any, and to look for all of them at each of millions of places takes seconds.
+    """
+    lowered = text.lower()
+    hinted = (n for n, form in enumerate(thought_formats()) if any(hint in lowered for hint in form.hints))
+    return _marks_pattern(tuple(hinted))
+
+
+@functools.lru_cache(maxsize=64)
+def _marks_pattern(numbers: tuple[int, ...]) -> re.Pattern[str]:
+    forms = [(number, thought_formats()[number]) for number in numbers]
+    # A group's name says which mark of which format it is.
+    marks = [
+        f"|(?P<{role}{number}>{getattr(form, role)})"
+        for number, form in forms
+        for role in ("closing", "opening", "mark")
+        if role != "closing" or form.preopened
+    ]
+    starts = re.escape("".join(form.starts for _, form in forms))
+    return re.compile(rf"(?=[{{{starts}])(?:(?P<brace>\{{){''.join(marks)})", re.IGNORECASE)
+
+
+# --- where the JSON stands ------------------------------------------------------------------------------------
+
+# Possessive, and an unfinished string or escape runs to the end of the text: no start is tried twice.
+_INSIDE = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[][{},]', re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*\r?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An outermost `{...}` that holds a key of the answer, or breaks off in its first."""
+
+    text: str
+    closed: bool
+    depth: int
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The candidates of a reply, and the prose around them."""
+
+    candidates: tuple[Candidate, ...]
+    before: str
+    """What stands outside thoughts and candidates, before the last candidate (all of it where there is none)."""
+    after: str
+    """What stands after the last candidate."""
+    ends_in_thought: bool = False
+    """A thought was opened and never closed, so no answer can follow it."""
+
+
+def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
+    """Set thoughts aside and find the objects that hold one of the keys. A thought is never searched for an answer.
+
+    `joint` stands between two pieces of prose.
+    """
+    key_pattern, marks = _any_of(tuple(keys)), marks_in(text)
+    candidates: list[Candidate] = []
+    prose: list[str] = []
+    prose_before = begin = position = plain = tokens = 0
+    ends_in_thought = False
+    while match := marks.search(text, position):
+        start, position = match.span()
+        name = match.lastgroup or ""
+        if name == "brace":
+            # Before `plain` braces are known to be prose, but a thought may still open or close among them.
+            if start < plain or not keys:
+                continue
+            end, closed, depth, tokens = _object_end(text, start, tokens)
+            if not key_pattern.search(text, start, end) and (closed or not _cut_in_key(text[start:end], keys)):
+                plain = end
+                continue
+            prose.append(text[begin:start])
+            prose_before = len(prose)
+            candidates.append(Candidate(text[start:end], closed, depth))
+            begin = position = end
+        elif not _opens(match):
+            # The opening mark stood in the prompt: all that came before was thought.
+            candidates, prose, prose_before = [], [], 0
+            begin = position
+        else:
+            prose.append(text[begin:start])
+            thought_end = thought_formats()[int(name.lstrip("openigmark"))].end(text, position)
+            if ends_in_thought := thought_end is None:
+                break
+            begin = position = thought_end or 0
+    if not ends_in_thought:
+        prose.append(text[begin:])
+    split = prose_before if candidates else len(prose)
+    return Scan(tuple(candidates), joint.join(prose[:split]), joint.join(prose[split:]), ends_in_thought)
+
+
+def blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of every closed outermost `{...}`."""
+    position = tokens = 0
+    while (start := text.find("{", position)) >= 0:
+        position, closed, _, tokens = _object_end(text, start, tokens)
+        if closed:
+            yield start, position
+
+
+def without_fences(text: str) -> str:
+    """Prose less the lines that only open or close a code block."""
+    return _FENCE.sub("", text).strip()
+
+
+@functools.lru_cache(maxsize=64)
+def _any_of(keys: tuple[str, ...]) -> re.Pattern[str]:
+    """Any of the keys in quotation marks, each character plain or as the escape that JSON reads as the same."""
+    spelled = ["".join(rf"(?:{re.escape(mark)}|\\u(?i:{ord(mark):04x}))" for mark in key) for key in keys]
+    return re.compile("""["'](?:{})["']""".format("|".join(spelled)))
+
+
+def _cut_in_key(block: str, keys: Collection[str]) -> bool:
+    """Whether an object breaks off before its first key is out: too early to hold one, and yet an answer begun."""
+    beginning = block[1:].lstrip()
+    return any(f'"{key}'.startswith(beginning) for key in keys)
+
+
+def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:
+    """Where the object that opens at `start` ends, whether it is closed, how deep it nests, tokens seen."""
+    braces = nesting = deepest = 0
+    for match in _INSIDE.finditer(text, start):
+        tokens += 1
+        if tokens > MAX_TOKENS:
+            raise TooComplex
+        mark = match.group()
+        braces += (mark == "{") - (mark == "}")
+        nesting += (mark in "{[") - (mark in "}]")
+        if mark == "}" and braces == 0:
+            return match.end(), True, deepest, tokens
+        deepest = max(deepest, nesting)
+    return len(text), False, deepest, tokens
+
+
+# --- strict JSON ----------------------------------------------------------------------------------------------
+
+
+class NotStrict(ValueError):
+    """Why a text is not strict JSON."""
+
+    def __init__(self, code: str, message: str, at_end: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.at_end = at_end
+        """The text is right as far as it goes, and breaks off."""
+
+
+class WrittenNumber(str):
+    """A number that is not a plain integer, as it was written: 6.0 and -0 are not what was asked for."""
+
+    __slots__ = ()
+
+
+def decode(text: str) -> Any:
+    """The value of a JSON text; raises `NotStrict`."""
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        rest = text[error.pos :].rstrip()
+        at_end = not rest or error.msg.startswith("Unterminated string") or bool(_STUMP.fullmatch(rest))
+        raise NotStrict("not_json", f"{error.msg} at character {error.pos}", at_end) from None
+    if "\\u" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise NotStrict("not_json", "half of a surrogate pair is not text") from None
+    return value
+
+
+# What an escape, a word or a number can be cut to.
+_STUMP = re.compile(r"u[0-9a-fA-F]{0,4}|tr?u?|fa?l?s?|nu?l?|-|\.|[eE][-+]?")
+
+
+def _integer(text: str) -> int | WrittenNumber:
+    # 18 digits: no scale is wider, and Python refuses to convert thousands of them.
+    return int(text) if len(text) <= 18 and text != "-0" else WrittenNumber(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise NotStrict("duplicate_key", f'the key "{twice[:80]}" stands twice in one object')
+    return members
+
+
+def _constant(word: str) -> Any:
+    raise NotStrict("not_json", f"{word} is not JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=WrittenNumber, parse_constant=_constant
+)
+
+
+# --- labelled lines -------------------------------------------------------------------------------------------
+
+CUT = "\0"
+"""Stands where a thought was taken out, so that what stood on both sides of it is never read as one."""
+
+_BREAK = re.compile(r"\r\n|\n|\r")
+_FENCE_LINE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*")
+_LIST_MARK = re.compile(r"(?:[-*+\u2022]|#{1,6}|\d{1,2}[.)])[ \t]+")
+_EMPHASIS = re.compile(r"\*{1,3}|_{1,3}|`")
+_EMPHASISED = re.compile(r"(\*{1,3}|`)(.*)\1")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+
+
+@dataclass
+class LabelledLines:
+    """What the lines of a reply say."""
+
+    values: dict[str, list[str]] = field(default_factory=dict)
+    """By label, what stands after its colon, as often as it stands there."""
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    """By label of a text, the text, which goes on up to the next label."""
+    prose: bool = False
+    """Whether there are lines that belong to no label."""
+
+
+class _Labelled(NamedTuple):
+    label: str
+    content: str
+
+
+def read_lines(text: str, labels: Sequence[str], texts: Sequence[str], headings: Sequence[str] = ()) -> LabelledLines:
+    """The labelled lines of a reply that is without its thoughts; with headings each is named `Heading > Label`.
+
+    A line that begins with a label and a colon claims to be the answer. A list mark before the label, and emphasis
+    (`**Label:** 4`), are how models write, not what they say.
+    """
+    result, heading = LabelledLines(), ""
+    known = sorted({*labels, *texts}, key=len, reverse=True)
+    open_text: list[str] | None = None
+    for line in _split_lines(text):
+        if _FENCE_LINE.fullmatch(line):
+            continue
+        if title := _labelled(line, headings):
+            heading, open_text = title.label, None
+            continue
+        match = _labelled(line, known)
+        if match is None or (headings and not heading and match.label in labels):
+            if open_text is not None:
+                open_text[-1] += f"\n{line}"
+            elif line.strip(" \t" + CUT):
+                result.prose = True
+        elif match.label in texts:
+            open_text = result.texts.setdefault(match.label, [])
+            open_text.append(match.content)
+        else:
+            open_text = None
+            name = f"{heading} > {match.label}" if headings else match.label
+            result.values.setdefault(name, []).append(match.content)
+    return result
+
+
+def _split_lines(text: str) -> Iterator[str]:
+    position = 0
+    for count, match in enumerate(_BREAK.finditer(text)):
+        if count >= MAX_LINES:
+            raise TooComplex
+        yield text[position : match.start()]
+        position = match.end()
+    yield text[position:]
+
+
+def _labelled(line: str, labels: Sequence[str]) -> _Labelled | None:
+    """The label that a line begins with, and what follows its colon."""
+    rest = line.lstrip(" \t" + CUT)
+    if mark := _LIST_MARK.match(rest):
+        rest = rest[mark.end() :]
+    emphasis = mark.group() if (mark := _EMPHASIS.match(rest)) else ""
+    rest = rest[len(emphasis) :]
+    label = next((label for label in labels if rest.startswith(label)), None)
+    if label is None:
+        return None
+    rest = rest[len(label) :].lstrip(" \t")
+    if emphasis and rest.startswith(emphasis):  # **Label**: 4
+        rest, emphasis = rest[len(emphasis) :].lstrip(" \t"), ""
+    if not rest.startswith((":", "\uff1a")):
+        return None
+    rest = rest[1:].lstrip(" \t")
+    if emphasis and rest.startswith(emphasis):  # **Label:** 4
+        rest, emphasis = rest[len(emphasis) :], ""
+    elif emphasis and rest.rstrip(" \t").endswith(emphasis):  # **Label: 4**
+        rest, emphasis = rest.rstrip(" \t")[: -len(emphasis)], ""
+    return None if emphasis else _Labelled(label, rest.strip(" \t"))
+
+
+def value_of(text: str) -> Any:
+    """A number as strict JSON reads it, or the words themselves."""
+    if match := _EMPHASISED.fullmatch(text):
+        text = match[2]
+    return decode(text) if _NUMBER.fullmatch(text) else text

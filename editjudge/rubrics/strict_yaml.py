@@ -1,0 +1,218 @@
+"""YAML as rubric files have it: read strictly, checked against a dataclass, with file, line and key in every complaint.
+
+The library's composer crashes the process on deep nesting and expands aliases without bound, so it gets what was looked
+over only. Its constructor takes the last of two equal keys and reads `no` as false, so ours stands in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from editjudge.errors import RubricError, near_miss
+
+T = TypeVar("T")
+YamlPath = tuple[str | int, ...]
+Lines = Mapping[YamlPath, int]
+"""The line of each key and item of a document."""
+
+_MAX_BYTES = 1_000_000
+_MAX_DEPTH = 20
+_MAX_COMPLAINTS = 20
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"[-+]?[0-9]+\.[0-9]+")
+_NUMBERLIKE = re.compile(r"[-+.\s\d]*\d[-+.\s\d]*")
+"""Several spellings of one integer would be several keys here and one label later."""
+_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
+_DECIMALS = frozenset({"range", "scores"})
+"""Keys whose lists hold numbers; anywhere else 1.5 is a text, such as the number of a paragraph."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Line breaks to YAML, which reads the first of them back as a plain newline; quoted they are escaped.
+_OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
+
+
+def printable(text: str) -> str:
+    """A stranger's text in a message, without anything that a terminal would obey."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, which must be small and UTF-8."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise RubricError(f"{path}: larger than {_MAX_BYTES:,} bytes; that is not a rubric")
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise RubricError(f"{path}: not a rubric file: not UTF-8 at byte {error.start}") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RubricError(f"{printable(str(path))}: cannot be read: {why}") from None
+
+
+def parse_yaml(text: str, source: str) -> tuple[Any, Lines]:
+    """A YAML document as plain data, and the line of each key."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        _look_over(yaml.parse(text, Loader=loader), source)
+        node = yaml.compose(text, Loader=loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else 1
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        raise RubricError(f"{source}:{line}: not YAML: {problem}") from None
+    lines: dict[YamlPath, int] = {}
+    return None if node is None else _built(node, (), lines, source), lines
+
+
+def _look_over(events: Iterable[Any], source: str) -> None:
+    depth = documents = 0
+    for event in events:
+        kind, why = type(event).__name__, ""
+        depth += kind in ("MappingStartEvent", "SequenceStartEvent")
+        depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
+        documents += kind == "DocumentStartEvent"
+        if getattr(event, "tag", None):
+            why = "tags (!name) are not used in rubric files"
+        elif kind == "AliasEvent":
+            why = "aliases (*name) are not used in rubric files"
+        elif depth > _MAX_DEPTH:
+            why = f"nested more than {_MAX_DEPTH} deep"
+        elif documents > 1:
+            why = "one document a file"
+        if why:
+            raise RubricError(f"{source}:{event.start_mark.line + 1}: {why}")
+
+
+def _built(node: Any, path: YamlPath, lines: dict[YamlPath, int], source: str) -> Any:
+    if node.id == "scalar":
+        return node.value if node.style else _plain(node.value, decimals=path[-1:] == ("step",) or _DECIMALS & {*path})
+    if node.id == "sequence":
+        for number, item in enumerate(node.value):
+            lines[(*path, number)] = item.start_mark.line + 1
+        return [_built(item, (*path, number), lines, source) for number, item in enumerate(node.value)]
+    members: dict[str, Any] = {}
+    for name, value in node.value:
+        line, key, why = name.start_mark.line + 1, name.value, ""
+        if name.id != "scalar":
+            why = "a key must be a word"
+        elif key in members:
+            why = f'the key "{printable(key)}" stands twice'
+        elif _NUMBERLIKE.fullmatch(key) and repr(_plain(key)) != key:
+            why = f'the key "{printable(key)}" is not a plain integer'
+        if why:
+            raise RubricError(f"{source}:{line}: {why}")
+        lines[(*path, key)] = line
+        members[key] = _built(value, (*path, key), lines, source)
+    return members
+
+
+def _plain(text: str, decimals: object = False) -> Any:
+    """An unquoted scalar: an integer, a decimal where one may stand, true, false, null, or simply text."""
+    if decimals and _DECIMAL.fullmatch(text) and len(text) < 20:
+        return float(text)
+    if _INTEGER.fullmatch(text) and len(text) < 10:
+        return int(text)
+    return _WORDS.get(text, text)
+
+
+# --- checking -------------------------------------------------------------------------------------------------
+
+
+def validated(
+    kind: type[T], data: Any, lines: Lines, source: str, keys_of: Callable[[Any], list[str]] | None = None
+) -> T:
+    """Data as the dataclass `kind`; `keys_of` gives the keys that a dataclass may have, for messages about others."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        # Strict JSON mode takes a list for a tuple but no string or 6.0 for an integer.
+        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        complaints = [
+            _complaint(dict(one), lines, source, (keys_of or _field_names)(_class_at(kind, one["loc"][:-1])))
+            for one in errors[:_MAX_COMPLAINTS]
+        ]
+        if len(errors) > _MAX_COMPLAINTS:
+            complaints.append(f"{source}: and {len(errors) - _MAX_COMPLAINTS} more")
+        raise RubricError("\n".join(dict.fromkeys(complaints))) from None
+
+
+def _field_names(owner: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(owner)]
+
+
+def _class_at(kind: Any, path: Iterable[str | int]) -> Any:
+    """The innermost dataclass on the way from `kind` along a path."""
+    for part in path:
+        hint = typing.get_type_hints(kind).get(part) if isinstance(part, str) else None
+        kind = next((one for one in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(one)), kind)
+    return kind
+
+
+def _complaint(error: dict[str, Any], lines: Lines, source: str, known: list[str]) -> str:
+    path = _blamed(tuple(error["loc"]), error, lines)
+    place = path
+    while place and place not in lines:
+        place = place[:-1]
+    match error["type"]:
+        case "missing":
+            why = "missing: give the rubric or this factor a scale" if path[-1] == "scale" else "missing"
+        case "unexpected_keyword_argument":
+            key = str(path[-1])
+            why = f'unknown key "{printable(key)}"{near_miss(key, known)} Expected: {", ".join(known)}'
+        case "literal_error":
+            meant = near_miss(str(error["input"]), re.findall(r"'(\w+)'", error["msg"])).rstrip(".")
+            why = f"{error['msg']}, found {error['input']!r:.80}{meant}"
+        case "value_error":
+            why = error["msg"].removeprefix("Value error, ")
+        case _:
+            why = f"{error['msg']}, found {error['input']!r:.80}"
+    return f"{source}:{lines.get(place, 1)}: {printable('.'.join(map(str, path))) or 'rubric'}: {why}"
+
+
+def _blamed(path: YamlPath, error: dict[str, Any], lines: Lines) -> YamlPath:
+    """Where in the file the fault lies: in the scale that the factors share, or at the key that a message names."""
+    # The names of the kinds that a value could have had are no keys.
+    path = tuple(part for part in path if part not in ("str", "PromptPart", "tuple[str, ...]"))
+    if path[:1] == ("factors",) and path[2:3] == ("scale",) and path[:3] not in lines and ("scale",) in lines:
+        path = path[2:]
+    if error["type"] == "value_error":
+        words = re.findall(r"[a-z]+", error["msg"].removeprefix("Value error, "))
+        keys = ((*path, key) for word in words for key in (word, f"{word}s"))
+        path = next((key for key in keys if key in lines), path)
+    return path
+
+
+# --- writing --------------------------------------------------------------------------------------------------
+
+
+def dump_plain(data: Any) -> str:
+    """Plain data as YAML that people can read; reading it back gives the same."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Long and many-line texts as blocks, which people can read and edit."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Any, value: str) -> Any:
+        if _SURROGATE.search(value):
+            raise RubricError(f'"{printable(value[:80])}" holds half of a surrogate pair, which no file can hold')
+        style = '"' if _OTHER_BREAKS.search(value) else "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
