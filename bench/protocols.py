@@ -24,8 +24,8 @@ from typing import Any
 
 import editjudge
 from editjudge.orders import read_choice
-from editjudge.rubrics.files import dump_plain
 from editjudge.rubrics.recipe import import_checkout, load_recipe
+from editjudge.rubrics.strict_yaml import dump_plain
 from editjudge.store.set_scores import run_set_scores
 from editjudge.store.store import RunRecord, Store
 

@@ -188,8 +188,9 @@ def recipes(as_json: bool) -> None:
 def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | None, as_json: bool) -> None:
     from dataclasses import replace
 
-    from editjudge.rubrics.files import dump_plain, parse_any
+    from editjudge.rubrics.files import parse_any
     from editjudge.rubrics.recipe import import_checkout, load_recipe
+    from editjudge.rubrics.strict_yaml import dump_plain
 
     recipe = load_recipe(word)
     text = dump_plain(import_checkout(replace(recipe, name=name) if name else recipe, checkout))

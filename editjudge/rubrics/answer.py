@@ -30,6 +30,7 @@ class AnswerLeaf:
 
 AnswerTree = dict[str, Any]
 """Keys to objects (dict), lists of scores (list) and leaves, in the order in which an answer has them."""
+_Paths = list[tuple[tuple[str, ...], Any]]
 
 
 @functools.lru_cache(maxsize=64)
@@ -37,9 +38,9 @@ def answer_tree(rubric: Rubric) -> AnswerTree:
     """An answer that is JSON. Reasons stand before scores, or after them where the rubric says so."""
     answer = rubric.answer
     after = rubric.reason == "after"
-    paths = [((answer.id_key,), AnswerLeaf("id"))] if answer.id_key else []
-    texts = [(_split(text, answer), AnswerLeaf("text")) for text in answer.texts]
-    scores: list[Any] = []
+    paths: _Paths = [((answer.id_key,), AnswerLeaf("id"))] if answer.id_key else []
+    texts: _Paths = [(_split(text, answer), AnswerLeaf("text")) for text in answer.texts]
+    scores: _Paths = []
     for factor in rubric.factors:
         score, reason = _factor_paths(factor, answer)
         pair = [(score, AnswerLeaf("score", factor)), (reason, AnswerLeaf("reason", factor))]

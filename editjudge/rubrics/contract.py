@@ -386,7 +386,7 @@ class _ReplyReading:
             if not _is_kind(value, leaf.json_type):
                 self._wrong(place, f"a value of the kind {leaf.json_type}", value)
         elif not isinstance(value, str) or not _is_text(value):
-            self._wrong(place, "a string" if leaf.kind == "id" else "text", value, factor and factor.key)
+            self._wrong(place, "a string" if leaf.kind == "id" else "text", value, factor.key if factor else None)
         elif factor:
             self.justifications[factor.key] = value
         elif leaf.kind == "text":

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from editjudge.errors import RubricError
-from editjudge.rubrics.files import dump_plain, parse_any
+from editjudge.rubrics.files import parse_any
 from editjudge.rubrics.recipe import import_checkout, load_recipe, read_recipe, recipe_names
 from editjudge.rubrics.sets import RubricSet
+from editjudge.rubrics.strict_yaml import dump_plain
 
 RECIPE = r"""
 name: mybench
@@ -111,7 +112,7 @@ def test_a_checkout_that_is_not_as_expected_is_refused(
     ("change", "why"),
     [
         (("title: MyBench", "tittle: MyBench"), r"mybench\.yaml:"),
-        (("prompt: [looks]", "prompt: 5"), r"mybench\.yaml:26: rubrics\.1\.prompt"),
+        (("prompt: [looks]", "prompt: 5"), r"mybench\.yaml:26: prompt: "),
         (("{picture: edited}]", "{pictures: edited}]"), r"mybench\.yaml:14"),
         (("{file: prompts.py, constant: WHO}", "{constant: WHO}"), r"mybench\.yaml:10: texts\.who"),
     ],
