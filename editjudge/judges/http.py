@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -57,15 +59,14 @@ class HttpTransport:
     def __init__(self, *, timeout: float = 300.0) -> None:
         self._timeout = timeout
         self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[tuple[str, str], str | None] = {}
+        """By scheme and host."""
 
     async def __aenter__(self) -> Self:
         # Concurrency is the pace's business, so the connector sets no limit of its own. Cookies would tie requests
-        # together; the environment names proxies, as it does for the vendors' own clients.
+        # together.
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=True,
-            auto_decompress=True,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60), cookie_jar=aiohttp.DummyCookieJar()
         )
         return self
 
@@ -100,12 +101,28 @@ class HttpTransport:
         seconds = self._timeout * patience
         timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT)
         with _explaining(seconds):
-            sent = self._session.request(
-                method, url, data=body, headers=headers, allow_redirects=False, timeout=timeout
+            request = self._session.request(
+                method,
+                url,
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                timeout=timeout,
+                proxy=self._proxy(url),
             )
-            async with sent as response:
+            async with request as response:
                 data = await _kept(response, into) if into and response.ok else await _bounded(response)
                 return Response(response.status, response.headers, data, time.monotonic() - started)
+
+    def _proxy(self, url: str) -> str | None:
+        """That the environment names, as for the vendors' own clients. Found out once for a host: aiohttp's `trust_env`
+        does it for each request, in two threads."""
+        place = urlsplit(url)
+        key = (place.scheme, place.netloc)
+        if key not in self._proxies:
+            bypassed = proxy_bypass(place.hostname or "")
+            self._proxies[key] = None if bypassed else getproxies().get(place.scheme)
+        return self._proxies[key]
 
 
 @contextmanager

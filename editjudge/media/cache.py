@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
+from editjudge.media.folders import ConfinedFolder
 from editjudge.media.header import ImageInfo
-from editjudge.media.image import BOUNDS, Fetch, ImageBounds, ImageLimits, digest, is_url, name_of, prepare, probe, read
+from editjudge.media.image import (
+    AS_IS,
+    BOUNDS,
+    Fetch,
+    ImageBounds,
+    ImageLimits,
+    base64_of,
+    digest,
+    is_url,
+    name_of,
+    plan,
+    prepare,
+    probe,
+    read,
+    read_file,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +44,25 @@ class KnownImage:
     problem: str = ""
 
 
+class _File(NamedTuple):
+    """What tells a file from one that was put in its place; None where an older store did not say."""
+
+    size: int | None
+    mtime_ns: int | None
+    ctime_ns: int | None
+    inode: int | None
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _File:
+        # Some file systems number files with 64 bits; databases have one of them for the sign.
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino & (2**63 - 1))
+
+
 class LoadedPicture(NamedTuple):
     data: bytes
     known: KnownImage
+    file: _File | None = None
+    """That it was read from; None where it is no file."""
 
 
 class PictureReader:
@@ -52,29 +83,35 @@ class PictureReader:
         self.root, self.budget = root, budget
         self.bytes_read = 0
         """So far, in all."""
+        self._folder = ConfinedFolder(root) if root else None
         self._fetch, self._bounds = fetch, bounds
         self._held = 0
         self._recent: OrderedDict[str, LoadedPicture] = OrderedDict()
         self._lock = threading.Lock()
 
-    def look(self, source: ImageSource) -> KnownImage:
+    def look(self, source: ImageSource) -> LoadedPicture:
         """Read a picture now, and hold it for `take`."""
         picture = self._load(source)
-        if not isinstance(source, bytes):
-            with self._lock:
-                self.bytes_read += len(picture.data)
-                self._forget(str(source))
-                self._recent[str(source)] = picture
-                self._held += len(picture.data)
-                while self._held > self.budget:
-                    self._forget(next(iter(self._recent)))
-        return picture.known
+        # What came as bytes is known by its digest; a path may hold another picture later.
+        name = picture.known.digest if isinstance(source, bytes) else str(source)
+        with self._lock:
+            self.bytes_read += len(picture.data)
+            self._forget(name)
+            self._recent[name] = picture
+            self._held += len(picture.data)
+            while self._held > self.budget:
+                self._forget(next(iter(self._recent)))
+        return picture
+
+    def held(self, source: ImageSource, known: str) -> LoadedPicture | None:
+        """The picture of this digest, if it is held; nobody takes it a second time."""
+        with self._lock:
+            picture = self._forget(known if isinstance(source, bytes) else str(source))
+        return picture if picture and picture.known.digest == known else None
 
     def take(self, source: ImageSource, known: str | None = None) -> LoadedPicture:
-        """A picture that is still held, and that nobody takes a second time, or else read now."""
-        with self._lock:
-            picture = None if isinstance(source, bytes) else self._forget(str(source))
-        return picture if picture and picture.known.digest == known else self._load(source, known)
+        """A picture that is still held, or else read now."""
+        return (self.held(source, known) if known else None) or self._load(source, known)
 
     def _forget(self, name: str) -> LoadedPicture | None:
         if picture := self._recent.pop(name, None):
@@ -82,26 +119,17 @@ class PictureReader:
         return picture
 
     def _load(self, source: ImageSource, known: str | None = None) -> LoadedPicture:
-        data = read(source, root=self.root, fetch=self._fetch, bounds=self._bounds)
+        file = None
+        if _is_file(source):
+            data, status = read_file(source, self._folder, self._bounds)
+            file = _File.of(status)
+        else:
+            data = read(source, fetch=self._fetch, bounds=self._bounds)
         mark = known if known and isinstance(source, bytes) else digest(data)  # bytes are what they were
         try:
-            return LoadedPicture(data, KnownImage(mark, probe(data, name=name_of(source), bounds=self._bounds)))
+            return LoadedPicture(data, KnownImage(mark, probe(data, name=name_of(source), bounds=self._bounds)), file)
         except ImageError as error:
-            return LoadedPicture(data, KnownImage(mark, None, str(error)))
-
-
-class _File(NamedTuple):
-    """What tells a file from one that was put in its place; None where an older store did not say."""
-
-    size: int | None
-    mtime_ns: int | None
-    ctime_ns: int | None
-    inode: int | None
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> _File:
-        # Some file systems number files with 64 bits; databases have one of them for the sign.
-        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino & (2**63 - 1))
+            return LoadedPicture(data, KnownImage(mark, None, str(error)), file)
 
 
 class DigestCache:
@@ -128,8 +156,9 @@ class DigestCache:
 
     def dump(self) -> dict[str, dict[str, Any]]:
         """What was learnt since `load`, as plain values for a store."""
-        learnt = {path: self._seen[path] for path in self._learnt}
-        return {path: {**file._asdict(), **asdict(known)} for path, (file, known) in learnt.items()}
+        return {
+            path: {**file._asdict(), **_plain(known)} for path in self._learnt for file, known in [self._seen[path]]
+        }
 
     def of(self, source: ImageSource) -> str | None:
         """The digest, or None where there is no such file."""
@@ -138,28 +167,40 @@ class DigestCache:
 
     def known(self, source: ImageSource) -> KnownImage | None:
         """Digest and header, or None where there is no such file. What cannot be read raises `ImageError`."""
-        if isinstance(source, bytes) or _is_remote(source):
-            return self.reader.look(source)
+        if not _is_file(source):
+            return self.reader.look(source).known
         path = os.path.abspath(source)
+        remembered = self._seen.get(path)
         try:
-            status = os.stat(path)
+            if remembered and remembered[0] == _File.of(os.stat(path)):
+                return remembered[1]
+            picture = self.reader.look(source)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise ImageError(f"{name_of(source)}: cannot be read: {error}") from error
-        file = _File.of(status)
-        remembered, known = self._seen.get(path, (None, None))
-        if known is None or remembered != file:
-            known = self.reader.look(source)
-            if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > self._SETTLED_NS:
-                self._seen[path] = (file, known)
-                self._learnt.add(path)
-        return known
+        except ImageError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return None
+            raise
+        file = picture.file
+        if file and time.time_ns() - max(file.mtime_ns or 0, file.ctime_ns or 0) > self._SETTLED_NS:
+            self._seen[path] = (file, picture.known)
+            self._learnt.add(path)
+        return picture.known
 
 
-def _is_remote(source: ImageSource) -> bool:
-    """Whether the picture is no file: an address, or itself written as one."""
-    return isinstance(source, str) and (is_url(source) or source.startswith("data:"))
+def _plain(known: KnownImage) -> dict[str, Any]:
+    """As `asdict`, which takes ten times as long."""
+    info = known.info and {name: getattr(known.info, name) for name in ImageInfo.__slots__}
+    return {"digest": known.digest, "info": info, "problem": known.problem}
+
+
+def _is_file(source: ImageSource) -> TypeGuard[Path | str]:
+    """Whether the picture is neither bytes, nor an address, nor itself written as one."""
+    return isinstance(source, Path) or (
+        isinstance(source, str) and not source.startswith("data:") and not is_url(source)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +223,8 @@ class ImageCache:
     def __init__(self, reader: PictureReader | None = None, *, budget: int = 32 * 2**20) -> None:
         self._reader, self._budget = reader or PictureReader(), budget
         self._used = 0
-        self._held: OrderedDict[Any, asyncio.Task[Encoded]] = OrderedDict()
+        self._encoded: OrderedDict[Any, Encoded] = OrderedDict()
+        self._encoding: dict[Any, asyncio.Task[Encoded]] = {}
 
     async def data(self, source: ImageSource, known: str | None = None) -> bytes:
         """The picture as it is encoded, read by a thread; `known` is its digest as it was planned."""
@@ -192,37 +234,46 @@ class ImageCache:
         return picture.data
 
     async def encoded(self, source: ImageSource, limits: ImageLimits, known: str | None = None) -> Encoded:
-        """The picture prepared for a judge, by a thread; `known` is its digest as it was planned."""
-        key = (known or (digest(source) if isinstance(source, bytes) else str(source)), limits)
-        if key not in self._held:
-            self._held[key] = asyncio.create_task(self._encoding(key, source, limits, known))
-        self._held.move_to_end(key)
-        # A caller that is cancelled must not cancel what others wait for.
-        return await asyncio.shield(self._held[key])
+        """The picture prepared for a judge; `known` is its digest as it was planned.
 
-    async def _encoding(self, key: Any, source: ImageSource, limits: ImageLimits, known: str | None) -> Encoded:
-        try:
-            encoded = await asyncio.to_thread(self._encode, source, limits, known)
-        except BaseException:  # cancelled too: whoever asks next begins anew
-            del self._held[key]
-            raise
-        size = len(encoded.data)
-        if size > self._budget:  # alone too large to keep: it pushes nobody else out
-            del self._held[key]
+        A picture that is in memory and goes out as it is takes no thread: base64 would hold the interpreter's lock
+        there too, and handing it over costs as much as encoding it.
+        """
+        key = (known or (digest(source) if isinstance(source, bytes) else str(source)), limits)
+        if encoded := self._encoded.get(key):
+            self._encoded.move_to_end(key)
             return encoded
-        self._used += size
-        for other in [other for other, task in self._held.items() if task.done()]:
-            if self._used <= self._budget:
-                break
-            self._used -= len(self._held.pop(other).result().data)
+        if key not in self._encoding:
+            picture = self._reader.held(source, known) if known else None
+            if picture and picture.known.info and plan(picture.known.info, limits) == AS_IS:
+                return self._keep(key, _encode(picture, source, limits))
+            self._encoding[key] = asyncio.create_task(self._in_thread(key, source, limits, known, picture))
+        # A caller that is cancelled must not cancel what others wait for.
+        return await asyncio.shield(self._encoding[key])
+
+    async def _in_thread(
+        self, key: Any, source: ImageSource, limits: ImageLimits, known: str | None, picture: LoadedPicture | None
+    ) -> Encoded:
+        def encode() -> Encoded:
+            return _encode(picture or self._reader.take(source, known), source, limits)
+
+        try:
+            return self._keep(key, await asyncio.to_thread(encode))
+        finally:  # where it failed or was cancelled, whoever asks next begins anew
+            del self._encoding[key]
+
+    def _keep(self, key: Any, encoded: Encoded) -> Encoded:
+        if len(encoded.data) <= self._budget:  # else alone too large to keep: it pushes nobody else out
+            self._encoded[key] = encoded
+            self._used += len(encoded.data)
+            while self._used > self._budget:
+                self._used -= len(self._encoded.popitem(last=False)[1].data)
         return encoded
 
-    def _encode(self, source: ImageSource, limits: ImageLimits, known: str | None) -> Encoded:
-        picture = self._reader.take(source, known)
-        if picture.known.info is None:
-            raise ImageError(picture.known.problem)
-        prepared = prepare(picture.data, picture.known.info, limits, name=name_of(source))
-        data = base64.b64encode(prepared.data) if limits.base64 else prepared.data
-        return Encoded(
-            picture.known.digest, prepared.media_type, prepared.recipe, prepared.width, prepared.height, data
-        )
+
+def _encode(picture: LoadedPicture, source: ImageSource, limits: ImageLimits) -> Encoded:
+    if picture.known.info is None:
+        raise ImageError(picture.known.problem)
+    prepared = prepare(picture.data, picture.known.info, limits, name=name_of(source))
+    data = base64_of(prepared.data) if limits.base64 else prepared.data
+    return Encoded(picture.known.digest, prepared.media_type, prepared.recipe, prepared.width, prepared.height, data)

@@ -23,10 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
+from editjudge.media.folders import FLAGS, ConfinedFolder, OutsideError
 from editjudge.media.header import MEDIA_TYPES, Format, ImageInfo, Mode, Unreadable, format_of, header, refuse_garbage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+try:
+    from pybase64 import b64encode  # type: ignore[import-not-found, unused-ignore]
+except ImportError:  # no wheel for this platform
+    from base64 import b64encode
 
 Fetch = Callable[[str], bytes]
 """Gets what an http(s) address holds; who allows addresses supplies it."""
@@ -83,7 +89,11 @@ def name_of(source: ImageSource) -> str:
 
 
 def read(
-    source: ImageSource, *, root: Path | None = None, fetch: Fetch | None = None, bounds: ImageBounds = BOUNDS
+    source: ImageSource,
+    *,
+    root: Path | ConfinedFolder | None = None,
+    fetch: Fetch | None = None,
+    bounds: ImageBounds = BOUNDS,
 ) -> bytes:
     """The encoded picture. With `root`, a file that lies elsewhere, also by way of a link, is refused."""
     if isinstance(source, bytes):
@@ -95,7 +105,7 @@ def read(
             raise ImageError(f"{name_of(source)}: addresses are not fetched here; expected a file")
         data = fetch(str(source))
     else:
-        return _read_file(source, root, bounds)
+        return read_file(source, root, bounds)[0]
     _bound_bytes(len(data), name_of(source), bounds)
     return data
 
@@ -140,30 +150,45 @@ def from_data_url(text: str, *, bounds: ImageBounds = BOUNDS) -> bytes:
     return data
 
 
-def _read_file(path: Path | str, root: Path | None, bounds: ImageBounds) -> bytes:
+def read_file(
+    path: Path | str, root: Path | ConfinedFolder | None = None, bounds: ImageBounds = BOUNDS
+) -> tuple[bytes, os.stat_result]:
+    """The bytes of a file, and what the file system says of the very file that was read."""
     name = name_of(path)
     try:
-        if root is not None:
-            confine(path, root)
-        size = _regular(os.stat(path), name, bounds)
-        # Should the file have become a pipe in the meantime, opening it does not wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb", buffering=0) as file:
-            size = _regular(os.fstat(descriptor), name, bounds)
+        with open(_descriptor(path, root, bounds), "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            size = _regular(status, name, bounds)
             data: bytes = file.read(size + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ImageError(f"{name}: cannot be read: {why}") from error
     if len(data) != size:
         raise ImageError(f"{name}: changed while it was read; wait until it is written, and run again")
-    return data
+    return data, status
+
+
+def _descriptor(path: Path | str, root: Path | ConfinedFolder | None, bounds: ImageBounds) -> int:
+    if root is None:
+        _regular(os.stat(path), name_of(path), bounds)  # opening a device may already do something
+        return os.open(path, FLAGS)
+    folder = root if isinstance(root, ConfinedFolder) else ConfinedFolder(root)
+    try:
+        return folder.open(path)
+    except OutsideError:
+        raise _outside(path, folder.root) from None
 
 
 def confine(path: Path | str, root: Path) -> None:
     """Refuse a file that lies outside a folder, also by way of a link."""
-    real, home = os.path.realpath(path), os.path.realpath(root)
-    if os.path.commonpath([real, home]) != home:
-        raise ImageError(f"{name_of(path)}: lies outside {name_of(root)}, perhaps by way of a link")
+    try:
+        ConfinedFolder(root).resolved(path)
+    except OutsideError:
+        raise _outside(path, root) from None
+
+
+def _outside(path: Path | str, root: Path) -> ImageError:
+    return ImageError(f"{name_of(path)}: lies outside {name_of(root)}, perhaps by way of a link")
 
 
 def _regular(status: os.stat_result, name: str, bounds: ImageBounds) -> int:
@@ -177,6 +202,11 @@ def _regular(status: os.stat_result, name: str, bounds: ImageBounds) -> int:
 def _bound_bytes(size: int, name: str, bounds: ImageBounds) -> None:
     if size > bounds.max_bytes:
         raise ImageError(f"{name}: {size:,} bytes, more than the {bounds.max_bytes:,} that are read")
+
+
+def base64_of(data: bytes) -> bytes:
+    """The picture as a request holds it. The standard library takes 1.8 ms for a PNG of 1.5 MB; pybase64 takes 0.07."""
+    return bytes(b64encode(data))
 
 
 # --- what it is -----------------------------------------------------------------------------------------------

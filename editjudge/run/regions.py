@@ -7,7 +7,6 @@ or an object with `x`, `y`, `width` and `height`. What of it lies outside the pi
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import Any
 from editjudge.edit import Edit
 from editjudge.errors import ImageError, UsageError
 from editjudge.media.cache import Encoded
-from editjudge.media.image import ImageLimits, decode, digest, prepare, probe
+from editjudge.media.image import ImageLimits, base64_of, decode, digest, prepare, probe
 
 Box = tuple[int, int, int, int]
 MEASURED = ("change", "change_map")
@@ -99,7 +98,7 @@ def cut_out(region: PicturePart, edit: Edit, picture: bytes, before: bytes | Non
         pixels.crop(box).save(out, "PNG", compress_level=1)
         data = out.getvalue()
     prepared = prepare(data, probe(data, name=name), limits, name=name)
-    shown = base64.b64encode(prepared.data) if limits.base64 else prepared.data
+    shown = base64_of(prepared.data) if limits.base64 else prepared.data
     return Encoded(digest(picture), prepared.media_type, prepared.recipe, prepared.width, prepared.height, shown)
 
 

@@ -658,6 +658,7 @@ def _is_done(table: sa.Table, _new: Any) -> sa.ColumnElement[bool]:
     return sa.or_(*(table.c.status == status for status in DONE))
 
 
+@functools.cache
 def _refresh(dialect: str, table: sa.Table) -> sa.Insert:
     """A run that resumes says of each row what is so now: a picture that was replaced has another key since."""
     names = [column.key for column in table.columns if not column.primary_key]

@@ -598,11 +598,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are read from now on."""
     reads: list[str] = []
 
-    def reading(source: Any, **options: Any) -> bytes:
-        reads.append(Path(source).name)
-        return read(source, **options)
+    def reading(path: Path, *options: Any) -> Any:
+        reads.append(path.name)
+        return images.read_file(path, *options)
 
-    monkeypatch.setattr("editjudge.media.cache.read", reading)
+    monkeypatch.setattr("editjudge.media.cache.read_file", reading)
     return reads
 
 

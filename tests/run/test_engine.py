@@ -109,17 +109,17 @@ def test_each_picture_is_read_once_and_the_manifest_opened_once(
     manifest = edits(tmp_path, 8)
     monkeypatch.setattr(pictures.DigestCache, "_SETTLED_NS", -(10**12))
     opened: list[str] = []
-    read, read_manifest = image_module.read, manifest_module.read
+    read_file, read_manifest = image_module.read_file, manifest_module.read
 
-    def reading(source: Path, **options: Any) -> bytes:
+    def reading(source: Path, *options: Any) -> Any:
         opened.append(source.name)
-        return read(source, **options)
+        return read_file(source, *options)
 
     def reading_manifest(path: Path, **options: Any) -> Iterator[Edit]:
         opened.append(path.name)
         return read_manifest(path, **options)
 
-    monkeypatch.setattr(pictures, "read", reading)
+    monkeypatch.setattr(pictures, "read_file", reading)
     monkeypatch.setattr(manifest_module, "read", reading_manifest)
     with stub():
         done = run(manifest, store)
