@@ -21,7 +21,7 @@ _OPEN = 64
 """Folders that are kept open; a manifest goes through few at a time."""
 
 
-class OutsideError(Exception):
+class LeavesFolder(Exception):
     """A path that leads out of the folder."""
 
 
@@ -44,7 +44,7 @@ class ConfinedFolder:
         self._lock = threading.Lock()
 
     def open(self, path: str | os.PathLike[str]) -> int:
-        """A descriptor for reading. Raises `OutsideError`, and `OSError` as `os.open` does."""
+        """A descriptor for reading. Raises `LeavesFolder`, and `OSError` as `os.open` does."""
         if not _NO_LINK or os.open not in os.supports_dir_fd:  # Windows
             return os.open(self.resolved(path), FLAGS)
         # Not made shorter: what `..` means behind a link is for the file system to say.
@@ -89,8 +89,8 @@ class ConfinedFolder:
         return folder
 
     def resolved(self, path: str | os.PathLike[str]) -> str:
-        """The path without links. Raises `OutsideError`."""
+        """The path without links. Raises `LeavesFolder`."""
         real, home = os.path.realpath(path), os.path.realpath(self.root)
         if os.path.commonpath([real, home]) != home:
-            raise OutsideError
+            raise LeavesFolder
         return real

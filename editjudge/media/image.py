@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
-from editjudge.media.folders import FLAGS, ConfinedFolder, OutsideError
+from editjudge.media.folders import FLAGS, ConfinedFolder, LeavesFolder
 from editjudge.media.header import MEDIA_TYPES, Format, ImageInfo, Mode, Unreadable, format_of, header, refuse_garbage
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _descriptor(path: Path | str, root: Path | ConfinedFolder | None, bounds: Im
     folder = root if isinstance(root, ConfinedFolder) else ConfinedFolder(root)
     try:
         return folder.open(path)
-    except OutsideError:
+    except LeavesFolder:
         raise _outside(path, folder.root) from None
 
 
@@ -183,7 +183,7 @@ def confine(path: Path | str, root: Path) -> None:
     """Refuse a file that lies outside a folder, also by way of a link."""
     try:
         ConfinedFolder(root).resolved(path)
-    except OutsideError:
+    except LeavesFolder:
         raise _outside(path, root) from None
 
 
