@@ -6,6 +6,7 @@ Each page is a function that yields what to open; `PAGES` names them. Every pict
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,6 @@ from click.testing import CliRunner
 from playwright.sync_api import Browser, sync_playwright
 
 from editjudge.cli import app
-from tests.browser import ARGUMENTS, binary
-from tests.report.made import Made, made
 
 SHOTS: dict[str, tuple[int, Literal["light", "dark"]]] = {
     "light": (1280, "light"),
@@ -34,6 +33,8 @@ Address = Callable[[Path], Iterator[str]]
 
 
 def report(folder: Path) -> Iterator[str]:
+    from report.made import Made, made
+
     store = made(folder / "houses", Made(12))
     path = folder / "report.html"
     result = CliRunner().invoke(app, ["report", "1", "--store", str(store), "-o", str(path)])
@@ -63,6 +64,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("docs/img"), help="folder; default docs/img")
     parser.add_argument("--full", action="store_true", help="whole pages, in every width and scheme")
     wanted = parser.parse_args()
+    # The tests' own modules, under the names by which the tests know them.
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from browser import ARGUMENTS, binary
+
     wanted.output.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as scratch:
         browser = playwright.chromium.launch(executable_path=binary(), args=list(ARGUMENTS))

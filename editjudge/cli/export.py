@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     "--where",
     "conditions",
     multiple=True,
-    metavar="FACTOR>=VALUE",
-    help="Write a manifest instead, kept.jsonl, of the edits for which it holds; repeatable, all must hold.",
+    metavar="NAME>=VALUE",
+    help="Write a manifest instead, kept.jsonl, of the edits for which it holds: NAME is a factor, a rubric (the mean "
+    "of its factors), overall or a set score. Repeatable: all must hold.",
 )
 @click.option("--replies", is_flag=True, help="Also write every raw reply, to Parquet or JSONL.")
 @click.option("--force", is_flag=True, help="Replace what is there, also where it is not of this run.")
@@ -59,8 +60,9 @@ def command(
     and JSONL back; the verbs that read a run take a folder of Parquet in its place. An earlier export of the same run
     is replaced, other files only with --force.
 
-    With --where it filters a data set: the score is the mean over repeats and judges, and an edit without one is not
-    kept, since nobody said that it passes.
+    With --where it filters a data set. A score is the mean over repeats and judges. A rubric's name stands for the mean
+    of its factors and `overall` for the mean of all factors on one scale, of each repeat of each judge that scored all
+    of them. An edit with an unscored factor does not pass: nobody said that it does.
     """
     from editjudge.store.export import export_csv, export_jsonl, export_parquet, taken
 
@@ -123,7 +125,7 @@ def _filter(store: Store, run: RunRecord, conditions: Sequence[str], output: Pat
     write_lines(path, rows())
     told = {"kept": passed[True], "edits": passed.total(), "unscored": passed[None], "outside": outside}
     words = f"wrote {path}: {passed[True]:,} of {passed.total():,} edits"
-    words += f"; {passed[None]:,} not kept for want of a score" if passed[None] else ""
+    words += f"; {passed[None]:,} do not pass for want of a score" if passed[None] else ""
     words += "\nsome pictures are outside its folder: run it with --allow-outside" if outside else ""
     tell(as_json, {"run": run.name, "written": [str(path)], **told}, words)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +96,8 @@ def command(
     rubrics = rubrics or default_rubrics([chosen], options)
     asked = resolve(rubrics)
     judgements = wait_for(judge_edit(edit, asked, chosen, options))
+    by_name = {rubric.name: rubric for rubric in asked}
     if envelope:
-        by_name = {rubric.name: rubric for rubric in asked}
         for judgement in judgements:
             click.echo(_own_format(by_name[judgement.rubric], judgement, edit.id))
     elif as_json:
@@ -104,7 +106,7 @@ def command(
         emit((rows[0] if alone else {}) | {"judgements": rows})
     else:
         for judgement in judgements:
-            _tell(judgement)
+            _tell(judgement, by_name.get(judgement.rubric))
     sys.exit(0 if all(judgement.status in DONE for judgement in judgements) else FAILED)
 
 
@@ -128,16 +130,31 @@ def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:
     *before, last = rubric.answer.sections or ("",)
     if not last:
         return document
-    said = " ".join(dict.fromkeys(reasons.get(key) or why for key, why in why_not.items()))
-    return "\n\n".join([*(f"## {title}\n{safe(said)}" for title in before), f"## {last}\n{document}"])
+    summary = " ".join(dict.fromkeys(reasons.get(key) or why for key, why in why_not.items()))
+    return "\n\n".join([*(f"## {title}\n{safe(summary)}" for title in before), f"## {last}\n{document}"])
 
 
-def _tell(judgement: Judgement) -> None:
+def _tell(judgement: Judgement, rubric: Rubric | None) -> None:
+    """A line for each factor, wrapped under its reason: `alignment     6 of 7  The cup is blue, as asked.`"""
     click.echo(f"{judgement.rubric} by {safe(judgement.judge)}: {judgement.status}")
-    for key, score in {**(judgement.scores or {}), **(judgement.choices or {})}.items():
-        reason = (judgement.justifications or {}).get(key, "")
-        click.echo(f"  {key}: {score}  {one_line(reason)}".rstrip())
-    for key, why in judgement.abstained.items():
-        click.echo(f"  {key}: -  {one_line(why)}")
+    factors = rubric.factors if rubric else ()
+    best = {factor.key: factor.scale.high for factor in factors if factor.scale.direction == "up"}
+    answers = {**(judgement.scores or {}), **(judgement.choices or {})}
+    reasons = judgement.justifications or {}
+    lines = [(key, _of_best(value, best.get(key)), reasons.get(key, "")) for key, value in answers.items()]
+    lines += [(key, "-", f"abstained: {why}") for key, why in judgement.abstained.items()]
+    names, values = (max((len(line[n]) for line in lines), default=0) for n in (0, 1))
+    width = max(60, min(100, shutil.get_terminal_size((100, 24)).columns))
+    for key, value, reason in lines:
+        start = f"  {key:<{names}}  {value:>{values}}  "
+        _wrap(one_line(reason), width, start, " " * len(start))
     for remark in (*judgement.reasons, *judgement.violations):
-        click.echo(f"  {remark.code}: {one_line(remark.message)}")
+        _wrap(f"{remark.code}: {one_line(remark.message)}", width, "  ", "    ")
+
+
+def _wrap(text: str, width: int, first: str, others: str) -> None:
+    click.echo(textwrap.fill(text, width, initial_indent=first, subsequent_indent=others) or first.rstrip())
+
+
+def _of_best(value: Any, best: float | None) -> str:
+    return f"{value}" if best is None or isinstance(value, str) else f"{value} of {best:g}"

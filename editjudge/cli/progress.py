@@ -1,13 +1,16 @@
-"""How far a run is: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a run: a bar on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 import time
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,11 +29,11 @@ class Plain:
     def __init__(self, total: int | None, quiet: bool) -> None:
         self._total = total
         self._every = math.inf if quiet else _EVERY
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
 
     def __call__(self, tally: RunTally) -> None:
-        if time.monotonic() - self._said >= self._every:
-            self._said = time.monotonic()
+        if time.monotonic() - self._printed >= self._every:
+            self._printed = time.monotonic()
             click.echo(describe(tally, self._total), err=True)
 
     def say(self, message: str) -> None:
@@ -53,18 +56,18 @@ class ProgressBar:
             TextColumn("judging"),
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[state]}"),
             console=console,
             transient=True,
         )
-        self._task = self._progress.add_task("", total=total, told="")
+        self._task = self._progress.add_task("", total=total, state="")
         self._progress.start()
         self._drawn = 0.0
 
     def __call__(self, tally: RunTally) -> None:
         if time.monotonic() - self._drawn > 0.1:  # a terminal shows no more, and each drawing costs a millisecond
             self._drawn = time.monotonic()
-            self._progress.update(self._task, completed=tally.total, told=_told(tally, self._total))
+            self._progress.update(self._task, completed=tally.total, state=_state(tally, self._total))
 
     def say(self, message: str) -> None:
         self._progress.console.print(message, markup=False, highlight=False)
@@ -84,10 +87,10 @@ def watcher(total: int | None, *, quiet: bool) -> Plain | ProgressBar:
 
 def describe(tally: RunTally, total: int | None) -> str:
     """One line: how many, how fast, how long still, what it cost, what failed."""
-    return f"{tally.total:,}{f' of {total:,}' if total else ''} judged, {_told(tally, total)}"
+    return f"{tally.total:,}{f' of {total:,}' if total else ''} judged, {_state(tally, total)}"
 
 
-def _told(tally: RunTally, total: int | None) -> str:
+def _state(tally: RunTally, total: int | None) -> str:
     rate = tally.asked / max(time.monotonic() - tally.started, 1e-9)
     parts = [f"{rate:.1f}/s"]
     if total and tally.asked:
@@ -101,10 +104,27 @@ def _told(tally: RunTally, total: int | None) -> str:
     return ", ".join(parts)
 
 
-def edits_in(manifest: Path) -> int | None:
-    """About how many edits a manifest holds, from its size alone; None where that takes reading it."""
-    if manifest.suffix.lower() in (".jsonl", ".ndjson", ".csv") and manifest.is_file():
-        with suppress(OSError), manifest.open("rb") as file:
+_LARGEST = 256 * 2**20
+"""Bytes of a manifest that is read for its models before a run begins: about two seconds."""
+
+
+def edits_in(manifest: Path, models: Collection[str] = (), columns: Mapping[str, str] | None = None) -> int | None:
+    """How many edits a manifest holds, of these models where they are named; None where that takes too long to tell."""
+    suffix = manifest.suffix.lower()
+    if suffix not in (".jsonl", ".ndjson", ".csv") or not manifest.is_file():
+        return None
+    with suppress(OSError, ValueError, csv.Error):
+        if models:
+            name = (columns or {}).get("model", "model")
+            return _of_models(manifest, models, name) if manifest.stat().st_size <= _LARGEST else None
+        with manifest.open("rb") as file:
             lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-            return lines - (manifest.suffix.lower() == ".csv")
+        return lines - (suffix == ".csv")
     return None
+
+
+def _of_models(manifest: Path, models: Collection[str], column: str) -> int:
+    with manifest.open(encoding="utf-8-sig", newline="") as file:
+        is_csv = manifest.suffix.lower() == ".csv"
+        rows: Iterable[Any] = csv.DictReader(file) if is_csv else (json.loads(line) for line in file if line.strip())
+        return sum(isinstance(row, dict) and row.get(column) in models for row in rows)

@@ -72,7 +72,7 @@ TOO_MANY_FAILED = 3
 @click.option("--workers", type=click.IntRange(1), help="Workers of a cluster; one for each of its CPUs without it.")
 @click.option(
     "--where",
-    metavar="RUN:FACTOR>=VALUE",
+    metavar="RUN:NAME>=VALUE",
     multiple=True,
     help="Judge only edits of an earlier run of this store that it did not rule out; what has no score there is "
     "judged. Repeatable: all must hold.",
@@ -215,7 +215,8 @@ def watched(job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptio
     from editjudge.cli.progress import edits_in, watcher
     from editjudge.run.job import execute
 
-    edits = None if job.models else edits_in(job.manifest)
+    # How many edits a filter passes is known only when all of them were read.
+    edits = None if job.where else edits_in(job.manifest, job.models, dict(job.columns))
     if edits is not None and job.limit is not None:
         edits = min(edits, job.limit)
     rubrics = job.load_rubrics()
@@ -259,6 +260,9 @@ def _on_interrupt(control: Any, say: Any) -> None:
 def tell_outcome(
     outcome: Outcome, seconds: float, as_json: bool, place: str, more: dict[str, Any] | None = None
 ) -> None:
+    if outcome.ending == "interrupted" and not as_json:
+        _tell_interrupted(outcome)
+        return
     tally, summary = outcome.tally, outcome.summary
     cost = None if tally.unpriced else tally.cost
     if as_json:
@@ -282,6 +286,13 @@ def tell_outcome(
         click.echo(f"stopped (budget): {_short(outcome.short)}", err=True)
     elif outcome.ending != "finished":
         click.echo(f"stopped ({outcome.ending}); {how_to_go_on()}", err=True)
+
+
+def _tell_interrupted(outcome: Outcome) -> None:
+    """One message: tables of half a run say nothing yet, and a command away there are all of them."""
+    summary, pending = outcome.summary, outcome.summary.statuses["pending"]
+    stored = f"{summary.total - pending:,} of {summary.total:,} judgements are stored"
+    click.echo(f"run {outcome.name} ({outcome.run_id}) interrupted: {stored}; {how_to_go_on()}", err=True)
 
 
 def _short(short: Shortfall) -> str:

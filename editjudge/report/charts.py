@@ -1,4 +1,4 @@
-"""What charts show; `templates/charts.html` draws them as inline SVG. A report's tables have the same figures."""
+"""What charts show; `templates/charts.html` draws them as inline SVG and HTML tables. Tables have the same figures."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from editjudge.report.tables import in_line
 from editjudge.report.templating import render_macro
-from editjudge.stats.statistic import Interval
+from editjudge.stats.statistic import Interval, said
 
 SERIES = 8
 """Models or judges that one chart tells apart, by colour and by shape."""
+THIN = 6
+"""A mean of fewer edits is drawn faint: no paired test of so few can reach p < .05 (2 / 2**5 = .0625)."""
 
 
 def draw(chart: Chart) -> str:
-    """A chart as SVG in an HTML figure."""
+    """A chart as an HTML figure."""
     return render_macro("charts.html", "chart", chart)
 
 
@@ -26,6 +29,8 @@ class Dot:
     series: str
     value: float
     ci: Interval | None
+    faint: bool = False
+    """Drawn hollow: no evidence of a difference."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class DotChart:
     low: float
     high: float
     ticks: Sequence[float]
+    note: str = ""
     kind: ClassVar[str] = "dots"
 
     @property
@@ -47,9 +53,17 @@ class DotChart:
     def series(self) -> list[str]:
         return _unique(dot.series for dot in self.dots)[:SERIES]
 
-    def share(self, value: float) -> float:
-        """Where a value lies on the axis, from 0 to 1."""
-        return (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+    def of(self, row: str) -> list[Dot]:
+        """In the order of the series, so that values stand beside their marks."""
+        dots = {dot.series: dot for dot in self.dots if dot.row == row}
+        return [dots[name] for name in self.series if name in dots]
+
+    def text(self, dot: Dot) -> str:
+        return said(dot.value, dot.ci, sign=self.low < 0, digits=in_line(dot.ci for dot in self.dots))
+
+    def percent(self, value: float) -> float:
+        """Where a value lies on the axis."""
+        return 100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -69,20 +83,53 @@ class _Grid:
 
 
 @dataclass(frozen=True)
-class HeatMap(_Grid):
-    """Means, shaded on one scale."""
+class HeatCell:
+    """A mean over so many edits, on a scale from its worst score to its best."""
 
-    low: float
-    high: float
-    kind: ClassVar[str] = "heat"
+    mean: float | None
+    n: int
+    ci: Interval | None = None
+    scale: tuple[float, float] | None = None
+    of: int | None = None
+    """Edits that should have a score, where they are more."""
 
-    def step(self, value: float | None) -> str:
-        """The shade, 0 to 8; `none` without a score."""
-        return "none" if value is None else f"{round((value - self.low) / (self.high - self.low) * 8)}"
+    @property
+    def step(self) -> str:
+        """The shade, 0 to 8; `none` without a score or a scale."""
+        if self.mean is None or self.scale is None:
+            return "none"
+        worst, best = self.scale
+        return f"{round(min(1.0, max(0.0, (self.mean - worst) / (best - worst))) * 8)}"
 
-    def text(self, value: float | None) -> str:
+    @property
+    def thin(self) -> bool:
+        return self.n < THIN
+
+    @property
+    def _digits(self) -> int:
         # A scale as narrow as a share has its differences behind the first decimal.
-        return "–" if value is None else f"{value:.1f}" if self.high - self.low > 2 else f"{value:.3g}"
+        wide = self.scale is not None and abs(self.scale[1] - self.scale[0]) > 2
+        return 1 if wide else in_line([self.ci])
+
+    @property
+    def text(self) -> str:
+        return "–" if self.mean is None else said(self.mean, digits=self._digits)
+
+    @property
+    def interval(self) -> str:
+        return "" if self.ci is None else said(self.mean, self.ci, digits=self._digits).partition(" ")[2]
+
+    @property
+    def count(self) -> str:
+        return f"n {self.n:,}" + (f"/{self.of:,}" if self.of is not None and self.of > self.n else "")
+
+
+@dataclass(frozen=True)
+class HeatMap(_Grid):
+    """Means (`HeatCell`), each shaded on its own scale."""
+
+    note: str = ""
+    kind: ClassVar[str] = "heat"
 
 
 @dataclass(frozen=True)
@@ -94,6 +141,13 @@ class Histograms(_Grid):
     @property
     def columns(self) -> list[str]:
         return super().columns[:SERIES]
+
+    @property
+    def largest(self) -> float:
+        """The largest share of one score: the top of every axis."""
+        return max(
+            (n / sum(counts.values()) for counts in self.cells.values() for n in counts.values() if n), default=1.0
+        )
 
 
 @dataclass(frozen=True)
@@ -143,10 +197,6 @@ class BarChart:
     @property
     def bars(self) -> list[Bar]:
         return [bar for bar in self.all_bars if bar.series in self.series]
-
-    @property
-    def rows(self) -> list[str]:
-        return _unique(bar.row for bar in self.bars)
 
     @property
     def largest(self) -> float:

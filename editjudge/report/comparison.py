@@ -14,7 +14,6 @@ from editjudge.report.charts import Dot, DotChart
 from editjudge.report.run_data import (
     FALLS,
     FALLS_NOTE,
-    OVERALL,
     SPEC,
     RunData,
     aggregates,
@@ -23,11 +22,12 @@ from editjudge.report.run_data import (
     shared,
 )
 from editjudge.report.tables import Cell, Figure, Table, between, in_line, noted, p_value
+from editjudge.run.sums import OVERALL
 from editjudge.stats.columns import Column, Scores
 from editjudge.stats.compare import Difference, On, compare, corrected
 from editjudge.stats.drift import Drift, corrected_together, drift
 from editjudge.stats.permutation import ALPHA
-from editjudge.stats.statistic import plain
+from editjudge.stats.statistic import Interval, plain
 
 By = Literal["model", "judge", "rubric", "run"]
 
@@ -161,11 +161,12 @@ def compare_tables(found: Sequence[ComparisonReport], by: By) -> list[Table]:
     tables = []
     for context in dict.fromkeys(one.within for one in found):
         here = [_marked(one) for one in found if one.within == context]
+        rows = [d for d in here if d.n or _failed(d)] or here
         falls = [FALLS_NOTE] if any(one.direction == "down" for one in found if one.within == context) else []
         shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[by]
         caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
         tests = _tests([one.difference for one in found])
-        tables.append(_table(here, caption, (*falls, *_notes(here, tests)), tests))
+        tables.append(_table(rows, caption, (*falls, *_notes(here, tests)), tests))
     return tables
 
 
@@ -182,14 +183,76 @@ def runs_document(a: RunData, b: RunData, match: Match, found: Sequence[Comparis
     return {**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in found]}
 
 
-def conclusions(found: Sequence[ComparisonReport], *, sizes: bool = False) -> list[str]:
-    """What each pair differs in, in words; `sizes` adds by how much, and which difference could have been shown."""
-    contexts = list(dict.fromkeys(one.within for one in found))
-    return [
-        f"{context}: {verdict}" if len(contexts) > 1 else verdict
-        for context in contexts
-        for verdict in _verdicts([_marked(one) for one in found if one.within == context], sizes)
+@dataclass(frozen=True)
+class PairVerdict:
+    """What one judge says of two models, runs, judges or rubrics, in words."""
+
+    within: str
+    a: str
+    b: str
+    claims: tuple[str, ...]
+    """Each difference that is evident, with its size and 95 % CI."""
+    doubts: tuple[str, ...]
+    """Where there is no evidence, nothing to compare, or what failed could overturn a claim."""
+
+    def __str__(self) -> str:
+        words = "; ".join((*self.claims, *self.doubts))
+        return words if self.claims else f"{self.a} and {self.b}: {words}"
+
+
+def conclusions(found: Sequence[ComparisonReport]) -> list[str]:
+    """A sentence for each pair, with the judge's name where there are several."""
+    several = len({one.within for one in found}) > 1
+    return [f"{one.within}: {one}" if several else str(one) for one in pair_verdicts(found)]
+
+
+def pair_verdicts(found: Sequence[ComparisonReport]) -> list[PairVerdict]:
+    pairs: dict[tuple[str, str, str], list[Difference]] = {}
+    for one in found:
+        pairs.setdefault((one.within, one.difference.a, one.difference.b), []).append(_marked(one))
+    return [_pair_verdict(*pair, some) for pair, some in pairs.items()]
+
+
+def _pair_verdict(within: str, a: str, b: str, found: Sequence[Difference]) -> PairVerdict:
+    found = sorted(found, key=lambda d: d.factor != OVERALL)
+    claims = [
+        f"{b} scores {side} than {a} on {', '.join(map(_sized, some))}"
+        for side, sign in (("higher", 1), ("lower", -1))
+        if (some := [d for d in found if _evident(d) and sign * (d.difference or 0) > 0])
     ]
+    never = [d.factor for d in found if d.difference is None]
+    unclear = [d for d in found if d.detectable is not None and not _evident(d)]
+    few = [
+        f"{d.factor} (n = {d.n})"
+        for d in found
+        if d.difference is not None and d.detectable is None and not _evident(d)
+    ]
+    overturnable = [d.factor for d in found if d.overturnable and d.difference is not None]
+    doubts = [f"no evidence on {_detectable(unclear)}"] if unclear else []
+    doubts += [f"no evidence and no MDE on {', '.join(few)}"] if few else []
+    doubts += [f"not compared, since no edit has scores of both: {', '.join(never)}"] if never else []
+    doubts += [f"failed judgements could overturn this on {', '.join(overturnable)}"] if overturnable else []
+    return PairVerdict(within, a, b, tuple(claims), tuple(doubts))
+
+
+def _sized(d: Difference) -> str:
+    """The size of a difference, whatever its sign, with its 95 % CI."""
+    digits, sign = in_line([d.ci]), 1 if (d.difference or 0) > 0 else -1
+    low, high = sorted((sign * d.ci.lo, sign * d.ci.hi)) if d.ci else (0.0, 0.0)
+    size = Figure(sign * (d.difference or 0), Interval(low, high) if d.ci else None, digits=digits)
+    # The CI holds for any distribution and is wider than the test: where it contains 0, the claim rests on p.
+    p = "" if round(low, digits) > 0 else f" (p {p_value(d.p_holm)})"
+    return f"{d.factor} by {size}{p}"
+
+
+def _detectable(found: Sequence[Difference]) -> str:
+    """`image_quality: n = 40 could show 1.3 (MDE, 80 % power)`."""
+    sizes = sorted({d.n for d in found})
+    n = f"n = {sizes[0]}" if len(sizes) == 1 else f"n = {sizes[0]} to {sizes[-1]}"
+    if len(found) == 1:
+        return f"{found[0].factor}: {n} could show {_mde(found[0])} (MDE, 80 % power)"
+    names = ", ".join(f"{d.factor} ({_mde(d)})" for d in found)
+    return f"{names}: {n} could show the size in brackets (MDE, 80 % power)"
 
 
 FOREST_PAIRS = 6
@@ -197,9 +260,9 @@ FOREST_PAIRS = 6
 
 
 def forests(found: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotChart]]:
-    """A forest plot for each judge: every paired difference with its 95 % CI, on one axis around zero."""
+    """A forest plot for each judge: every paired difference that has a 95 % CI, on one axis around zero."""
     for context in dict.fromkeys(one.within for one in found):
-        here = [_marked(one) for one in found if one.within == context and one.difference.difference is not None]
+        here = [_marked(one) for one in found if one.within == context and one.difference.ci is not None]
         pairs = list(dict.fromkeys((d.a, d.b) for d in here))[:FOREST_PAIRS]
         drawn = [d for d in here if (d.a, d.b) in pairs]
         if not drawn:
@@ -208,9 +271,11 @@ def forests(found: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotChart]]
         step = _step(max(ends))
         high = step * max(1, math.ceil(max(ends) / step))
         ticks = [step * n for n in range(-round(high / step), round(high / step) + 1)]
-        dots = [Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci) for d in drawn]
-        title = "Paired differences with 95 % CI; right of 0: the first one scores higher"
-        yield context, DotChart(title, dots, -high, high, ticks)
+        dots = [Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci, not _evident(d)) for d in drawn]
+        (a, b), *others = pairs
+        sides = "the first one scores higher" if others else f"{b} scores higher, left of 0 {a}"
+        title = f"Paired differences with 95 % CI; right of 0 {sides}"
+        yield context, DotChart(title, dots, -high, high, ticks, "Filled: Holm-corrected p < .05. Hollow: no evidence.")
 
 
 def _step(largest: float) -> float:
@@ -262,51 +327,8 @@ def _rounded(value: float | None, digits: int) -> Figure:
     return Figure(value, text=None if value is None else f"{value:.{digits}f}")
 
 
-def _sized(d: Difference) -> str:
-    if d.difference is None:
-        return d.factor
-    digits = in_line([d.ci])
-    # The CI holds for any distribution and is wider than the test: where it includes 0, p is what the claim rests on.
-    excludes = d.ci is not None and not d.ci.lo <= 0 <= d.ci.hi
-    certain = f" [{_low(d):.{digits}f}, {_high(d):.{digits}f}]" if excludes else f" (p {p_value(d.p_holm)})"
-    return f"{d.factor} by {abs(d.difference):.{digits}f}{certain}"
-
-
-def _low(d: Difference) -> float:
-    """Of the size of a difference, whatever its sign."""
-    return 0.0 if d.ci is None else d.ci.lo if (d.difference or 0) > 0 else -d.ci.hi
-
-
-def _high(d: Difference) -> float:
-    return 0.0 if d.ci is None else d.ci.hi if (d.difference or 0) > 0 else -d.ci.lo
-
-
-def _shown(d: Difference) -> str:
-    return f"{d.factor} ({d.n} edits could show {d.detectable:.2g})" if d.detectable is not None else d.factor
-
-
-def _verdicts(found: Sequence[Difference], sizes: bool = False) -> list[str]:
-    """For each pair: what is higher, what is lower, and where there is no evidence."""
-    told = []
-    for a, b in dict.fromkeys((d.a, d.b) for d in found):
-        here = [d for d in found if (d.a, d.b) == (a, b)]
-        size, could = (_sized, _shown) if sizes else (_factor, _factor)
-        higher = [size(d) for d in here if _evident(d) and (d.difference or 0) > 0]
-        lower = [size(d) for d in here if _evident(d) and (d.difference or 0) < 0]
-        never = [d.factor for d in here if d.difference is None]
-        unclear = [could(d) for d in here if not _evident(d) and d.difference is not None]
-        words = {"scores higher than": higher, "scores lower than": lower}
-        parts = [f"{b} {word} {a} on {', '.join(factors)}" for word, factors in words.items() if factors]
-        parts += [f"inconclusive, no evidence of a difference on {', '.join(unclear)}"] if unclear else []
-        parts += [f"cannot be compared on {', '.join(never)}"] if never else []
-        doubtful = [d.factor for d in here if d.overturnable]
-        parts += [f"what failed could overturn this on {', '.join(doubtful)}"] if doubtful else []
-        told.append(f"{a} and {b}: {'; '.join(parts)}" if len(parts) > 1 or not (higher or lower) else parts[0])
-    return told
-
-
-def _factor(d: Difference) -> str:
-    return d.factor
+def _mde(d: Difference) -> Figure:
+    return Figure(d.detectable, digits=in_line([d.ci]))
 
 
 def _evident(d: Difference) -> bool:

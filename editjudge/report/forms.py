@@ -9,7 +9,7 @@ from pathlib import Path
 
 from editjudge.errors import UsageError
 from editjudge.report.comparison import compare_tables, conclusions
-from editjudge.report.summary import SummaryReport, document, long, tables
+from editjudge.report.summary import SummaryReport, document, long, not_scored, tables
 from editjudge.report.tables import PROSE, clean
 from editjudge.store.store import Store
 
@@ -44,5 +44,5 @@ def rendered(means: SummaryReport, form: str, store: Store | None = None, mappin
         view = EditView(judged.run, store)
         return page(means, store, view.picture, view.question, *agreement_of(judged, store, mappings))
     shown = [*tables(means, full=True), *compare_tables(means.compared, "model")]
-    lead = [*conclusions(means.compared, sizes=True), *judged.lead()]
+    lead = [*conclusions(means.compared), not_scored(means), *judged.lead()]
     return PROSE[form](f"Run {judged.run.name}", lead, shown)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from editjudge.stats.columns import Floats
 from editjudge.store.contradictions import Held
 from editjudge.store.store import PENDING, Item, Store
 
-CARDS = 8
-"""Edits of one gallery."""
+CARDS = 6
+"""Edits of one gallery: two rows of three on a wide page."""
 _ROLES = {"input": "Input", "edited": "Edited", "ground_truth": "Ground truth", "change": "What changed"}
 _SHOWN_REPLIES = 3
 _VERDICTS = 40
@@ -30,38 +30,57 @@ shown, or None where there is none."""
 
 @dataclass(frozen=True)
 class Gallery:
-    """A gallery: edits by id, of so many that could stand there."""
+    """Edits by id, of so many that could stand there."""
 
     name: str
     title: str
     why: str
     items: Sequence[str]
     of: int
+    rivals: Mapping[str, str] = field(default_factory=dict)
+    """The edit that stands beside one on its card: another model's, of the same input and instruction."""
 
 
 def choices(judged: RunData) -> list[Gallery]:
-    """Those that have any; failures first, as everywhere."""
+    """Those that have any edit."""
     scores = judged.scores
     level, spread, compared = _levels(judged)
-    of, ranked, apart = ", ".join(dict.fromkeys(f for _, f in compared)), np.isfinite(level), _apart(judged, level)
+    by = f"mean of {', '.join(dict.fromkeys(f for _, f in compared))}, each on its own scale."
     read = not unread(judge for judge, _ in compared) and any(factor not in BESIDE for _, factor in compared)
     title = "{}" if read else "{} scores, instruction not judged"
     failed = ~np.isin(scores.status.codes, [n for n, s in enumerate(scores.status.labels) if s in DONE])
-    names = scores.item.labels
-    against = judged.against_evidence.edits
-    found = [
+    names, ranked, apart = scores.item.labels, int(np.sum(np.isfinite(level))), _apart(judged, level)
+    against, rivals, rivalries = judged.against_evidence.edits, *_rivals(judged, level)
+    galleries = [
+        Gallery("best", title.format("Best" if read else "Highest"), f"The highest {by}{apart}",
+                _top(names, level), ranked),
+        Gallery("worst", title.format("Worst" if read else "Lowest"), f"The lowest {by}{apart}",
+                _top(names, -level), ranked),
+        Gallery("between", "Largest disagreement between models", "The same input and instruction, edited by two "
+                f"models: the largest difference in the {by}", list(rivals), rivalries, rivals),
+        Gallery("disputed", "Largest disagreement between judges or repeats", "The widest spread of scores of one "
+                "factor.", _top(names, spread, 1e-9), int(np.sum(spread > 0))),
         Gallery("failed", "Failed", "Edits without a verdict of some judge or rubric, every kind of failure in turn.",
-               _each_kind(judged, failed), len(np.unique(scores.item.codes[failed]))),
-        Gallery("contradicted", "Contradicted by evidence", "Verdicts that say what the measured evidence of the same "
-               "pictures refutes, most contradictions first.", against[:CARDS], len(against)),
-        Gallery("disputed", "Most disputed", "The widest spread of scores between judges or repeats on one factor.",
-               _top(names, spread, 1e-9), int(np.sum(spread > 0))),
-        Gallery("best", title.format("Best" if read else "Highest"), f"The highest mean of {of}, each on its own scale."
-               f"{apart}", _top(names, level), int(np.sum(ranked))),
-        Gallery("worst", title.format("Worst" if read else "Lowest"), f"The lowest mean of {of}, each on its own scale."
-               f"{apart}", _top(names, -level), int(np.sum(ranked))),
+                _each_kind(judged, failed), len(np.unique(scores.item.codes[failed]))),
+        Gallery("contradicted", "Contradicted by evidence", "Verdicts that the measured evidence of the same pictures "
+                "refutes, most contradictions first.", against[:CARDS], len(against)),
     ]  # fmt: skip
-    return [choice for choice in found if choice.items]
+    return [gallery for gallery in galleries if gallery.items]
+
+
+def _rivals(judged: RunData, level: Floats) -> tuple[dict[str, str], int]:
+    """Of the same input and instruction the highest and the lowest model's edit, the widest apart first; and of how
+    many inputs two models have a level."""
+    scores = judged.scores
+    codes, rows = np.unique(scores.item.codes, return_index=True)
+    tasks: dict[int, list[tuple[float, str, str]]] = {}
+    for code, row in zip(codes[np.isfinite(level[codes])], rows[np.isfinite(level[codes])], strict=True):
+        model = scores.model.labels[scores.model.codes[row]]
+        tasks.setdefault(int(scores.pair.codes[row]), []).append((float(level[code]), model, scores.item.labels[code]))
+    ends = [(max(some), min(some)) for some in tasks.values() if len({model for _, model, _ in some}) > 1]
+    ends.sort(key=lambda end: (end[1][0] - end[0][0], _lot(end[0][2])))
+    apart = [(best[2], worst[2]) for best, worst in ends if best[0] > worst[0] and best[1] != worst[1]]
+    return dict(apart[:CARDS]), len(apart)
 
 
 BESIDE = frozenset({
@@ -155,10 +174,10 @@ def _each_kind(judged: RunData, failed: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Card:
-    """One edit as a page shows it: its pictures, scores, reasons, and what failed."""
+    """One edit as a page shows it, or two of the same input: pictures, scores, reasons, and what failed."""
 
     anchor: str
-    item: Item
+    items: Sequence[Item]
     pictures: Sequence[tuple[str, bytes | str]]
     """Captions with pictures, or with the reason why there is no picture to show."""
     judgements: Sequence[Mapping[str, Any]]
@@ -168,50 +187,79 @@ class Card:
     """The last raw replies of judgements that failed, by key."""
 
     @property
+    def item(self) -> Item:
+        return self.items[0]
+
+    @property
     def failures(self) -> list[Mapping[str, Any]]:
         return [row for row in self.judgements if row["status"] not in DONE]
 
     @property
-    def judges(self) -> list[str]:
-        return list(dict.fromkeys(row["judge"] for row in self.judgements))
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(map(self._column, self.judgements)))
+
+    def _column(self, row: Mapping[str, Any]) -> str:
+        """Whose scores: a judge's; of two edits, those of a model, and by whom where judges are several."""
+        if len(self.items) == 1:
+            return str(row["judge"])
+        alone = len({row["judge"] for row in self.judgements}) == 1
+        return str(row["model"]) if alone else f"{row['model']} by {row['judge']}"
+
+    @property
+    def abstained(self) -> list[str]:
+        """Factors without any score, which need no row of their own."""
+        rated = {factor for row in self.judgements for factor in row["scores"] or ()}
+        silent = dict.fromkeys(factor for row in self.judgements for factor in row["abstained"])
+        return [factor for factor in silent if factor not in rated]
 
     def scores(self) -> dict[str, dict[str, list[str]]]:
-        """By factor and judge; repeats side by side."""
+        """By factor and column; repeats side by side."""
         table: dict[str, dict[str, list[str]]] = {}
         for row in self.judgements:
             values = dict.fromkeys(row["abstained"], "abstained") | {
                 f: str(s) for f, s in (row["scores"] or {}).items()
             }
             for factor, value in values.items():
-                table.setdefault(factor, {}).setdefault(row["judge"], []).append(value)
-        return table
+                table.setdefault(factor, {}).setdefault(self._column(row), []).append(value)
+        return {factor: cells for factor, cells in table.items() if factor not in self.abstained}
 
 
 def sections(judged: RunData, store: Store, look: Look, galleries: Sequence[Gallery]) -> list[dict[str, Any]]:
-    """The galleries with their cards; an edit that has a card in an earlier one is linked from `again`."""
-    cards: dict[str, Card] = {}
-    found = []
+    """The galleries with their cards; one that stands in an earlier gallery is linked from `again`."""
+    cards: dict[tuple[str, ...], Card] = {}
+    out = []
     for gallery in galleries:
-        again = [cards[item] for item in gallery.items if item in cards]
-        fresh = {item: _card(judged, store, look, item, f"edit-{len(cards) + n}")
-                 for n, item in enumerate((i for i in gallery.items if i not in cards), 1)}  # fmt: skip
+        names = [(item, *([gallery.rivals[item]] if item in gallery.rivals else [])) for item in gallery.items]
+        again = [cards[name] for name in names if name in cards]
+        fresh = {name: _card(judged, store, look, name, f"edit-{len(cards) + n}")
+                 for n, name in enumerate((name for name in names if name not in cards), 1)}  # fmt: skip
         cards |= fresh
-        found.append(vars(gallery) | {"shown": len(gallery.items), "cards": list(fresh.values()), "again": again})
-    return found
+        out.append(vars(gallery) | {"shown": len(gallery.items), "cards": list(fresh.values()), "again": again})
+    return out
 
 
-def _card(judged: RunData, store: Store, look: Look, name: str, anchor: str) -> Card:
-    item = next(store.items(judged.run, name), Item(name))
-    rows = [row for row in store.judgements(judged.run, item=name) if row["status"] != PENDING]
-    refuted = contradicted_verdicts(store, judged.run, [name])
-    shown = rows[:_VERDICTS]
+def _card(judged: RunData, store: Store, look: Look, names: Sequence[str], anchor: str) -> Card:
+    items = [next(store.items(judged.run, name), Item(name)) for name in names]
+    rows = [row for name in names for row in store.judgements(judged.run, item=name) if row["status"] != PENDING]
+    refuted = contradicted_verdicts(store, judged.run, list(names))
+    visible = rows[:_VERDICTS]
     return Card(
         anchor,
-        item,
-        [(caption, picture) for role, caption in _ROLES.items() if (picture := look(item, role)) is not None],
-        shown,
-        max(0, len(rows) - _VERDICTS),
-        [(row, held) for row in shown for held in refuted.get(row["key"], ())],
+        items,
+        list(_pictures(items, look)),
+        visible,
+        len(rows) - len(visible),
+        [(row, held) for row in visible for held in refuted.get(row["key"], ())],
         {row["key"]: [reply.text for reply in store.replies(row["key"])[-_SHOWN_REPLIES:]]
-         for row in shown if row["status"] not in DONE},
+         for row in visible if row["status"] not in DONE},
     )  # fmt: skip
+
+
+def _pictures(items: Sequence[Item], look: Look) -> Iterator[tuple[str, bytes | str]]:
+    first, *others = items
+    roles = [(first, role, caption) for role, caption in _ROLES.items()]
+    if others:
+        roles = [(first, "input", "Input"), *((item, "edited", item.model or "Edited") for item in items)]
+    for item, role, caption in roles:
+        if (picture := look(item, role)) is not None:
+            yield caption, picture

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from editjudge.judgement import DONE
 from editjudge.report import agreement
 from editjudge.report.agreement import PEOPLE, AgreementReport
-from editjudge.report.charts import SERIES, Bar, BarChart, Chart, Dot, DotChart, HeatMap, Histograms
-from editjudge.report.comparison import compare_tables, conclusions, forests
+from editjudge.report.charts import SERIES, THIN, Bar, BarChart, Dot, DotChart, HeatCell, HeatMap, Histograms
+from editjudge.report.comparison import PairVerdict, compare_tables, forests, pair_verdicts
 from editjudge.report.gallery import Look, choices, sections
-from editjudge.report.summary import COMPARED, MOST_VALUES, SummaryReport, contradicted, tables
+from editjudge.report.summary import COMPARED, MOST_VALUES, SummaryReport, contradicted, not_scored, tables
 from editjudge.report.templating import ROWS, render
 from editjudge.stats.summary import Cell
 from editjudge.store.store import Item, Store
@@ -22,11 +22,11 @@ JUDGES = 4
 """Judges whose scores are drawn."""
 _HEAT_ROWS = 40
 """Rows of a heat map."""
+MOST_TICKS = 11
+"""Scores that an axis has room for: 0 to 10."""
 
 Ask = Callable[[Item, str], "str | None"]
 """The question that a rubric, by its hash, asks about an edit."""
-Drawing = tuple[Chart, bool]
-"""A chart, and whether it is folded away."""
 
 
 def page(
@@ -52,14 +52,15 @@ def page(
     return render(
         "report.html",
         run=judged.run,
-        lead=judged.lead(),
-        counts=_counts(means),
+        not_scored=not_scored(means),
+        lead=judged.lead()[1:],
         facts=list(_facts(means)),
         coverage=coverage,
         charts=charts,
-        scores=scores,
+        scores=[replace(table, notes=tuple(n for n in table.notes if n not in means.formulas)) for table in scores],
+        formulas=means.formulas,
         compared=compare_tables(means.compared, "model"),
-        conclusions=conclusions(means.compared, sizes=True),
+        verdicts=_by_judge(pair_verdicts(means.compared)),
         forests=list(forests(means.compared)),
         unmatched=unmatched,
         people=[table for table in agreement.tables(agreed) if table.rows] if agreed else [],
@@ -72,23 +73,14 @@ def page(
     )
 
 
+def _by_judge(verdicts: Sequence[PairVerdict]) -> dict[str, list[PairVerdict]]:
+    judges: dict[str, list[PairVerdict]] = {}
+    for verdict in verdicts:
+        judges.setdefault(verdict.within, []).append(verdict)
+    return judges
+
+
 # --- what was judged, by whom, how ----------------------------------------------------------------------------
-
-
-def _counts(means: SummaryReport) -> list[tuple[str, str, bool]]:
-    """The figures at the top: number, name, and whether it is bad news."""
-    judged = means.judged
-    total = sum(judged.statuses.values())
-    failed = sum(n for (*_, status), n in judged.statuses.items() if status not in DONE) - judged.pending
-    ok = sum(n for (*_, status), n in judged.statuses.items() if status == "ok")
-    return [
-        (f"{len(judged.scores.item.present()):,}", "edits", False),
-        (f"{total:,}", "judgements", False),
-        (f"{ok / total:.1%}" if total else "–", "scored", False),
-        (f"{failed:,}", "failed", failed > 0),
-        *([(f"{judged.pending:,}", "pending", True)] if judged.pending else []),
-        (f"{len(judged.scores.model.present()):,}", "editing models", False),
-    ]
 
 
 def _facts(means: SummaryReport) -> Iterator[tuple[str, str]]:
@@ -126,22 +118,40 @@ def _date(seconds: float) -> str:
 # --- charts ---------------------------------------------------------------------------------------------------
 
 
-def _charts(means: SummaryReport) -> tuple[list[tuple[str, list[Drawing]]], list[str]]:
-    """The charts of each judge, who is named where there are several; and what was left out."""
+@dataclass(frozen=True)
+class JudgeCharts:
+    """What is drawn of one judge's scores."""
+
+    judge: str
+    leaderboard: HeatMap
+    means: Sequence[DotChart]
+    distributions: Sequence[Histograms]
+    slices: Sequence[HeatMap]
+
+
+def _charts(means: SummaryReport) -> tuple[list[JudgeCharts], list[str]]:
+    """The charts of each judge, and what was left out."""
     judges, models = means.judged.scores.judge.present(), means.judged.scores.model.present()
     omitted = [f"{len(judges) - JUDGES} more judges in charts"] if len(judges) > JUDGES else []
-    omitted += [f"{len(models) - SERIES} more models in profiles and distributions"] if len(models) > SERIES else []
+    omitted += [f"{len(models) - SERIES} more models in means and distributions"] if len(models) > SERIES else []
     charts = []
     for judge in judges[:JUDGES]:
-        drawings: list[Drawing] = []
-        for scale, cells in _by_scale(means, [c for c in means.factors if c.judge == judge]).items():
-            drawings += _profiles(scale, cells)
-            factors = {cell.factor for cell in cells}
-            for name, sliced in means.slices.items():
-                heat, left = _slice_heat(name, scale, [c for c in sliced if c.judge == judge and c.factor in factors])
-                drawings += [(heat, True)] if heat.cells else []
-                omitted += [f"{left} more rows of the heat map by {name}"] if left > 0 else []
-        charts.append((judge if len(judges) > 1 else "", drawings))
+        cells = [cell for cell in means.factors if cell.judge == judge]
+        scales = _by_scale(means, cells).items()
+        slices = []
+        for name, sliced in means.slices.items():
+            heat, left = _slice_heat(means, name, [c for c in sliced if c.judge == judge and c.factor in means.own])
+            slices += [heat] if heat.cells else []
+            omitted += [f"{left} more rows of the heat map by {name}"] if left > 0 else []
+        charts.append(
+            JudgeCharts(
+                judge,
+                _leaderboard(means, judge),
+                [_means_chart(scale, some) for scale, some in scales],
+                [chart for scale, some in scales if (chart := _distributions(scale, some)).cells],
+                slices,
+            )
+        )
     return charts, omitted
 
 
@@ -155,31 +165,56 @@ def _by_scale(means: SummaryReport, cells: Sequence[Cell]) -> dict[tuple[float, 
     return groups
 
 
-def _profiles(scale: tuple[float, ...], cells: Sequence[Cell]) -> Iterator[Drawing]:
-    low, high = scale[0], scale[-1]
+def _leaderboard(means: SummaryReport, judge: str) -> HeatMap:
+    """Models by factors. They are in order only where one figure is known of all of them."""
+    headline = sorted(factor for name, factor in means.headline if name == judge and factor not in means.own)
+    cells = [c for c in (*means.aggregates, *means.factors) if c.judge == judge and c.factor in {*headline, *means.own}]
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    by = next((factor for factor in headline if _all_have(cells, factor, models)), None)
+    note = "Not in order: no single figure is known of all models." if len(models) > 1 else ""
+    if by is not None and len(models) > 1:
+        levels = {c.model: c.mean for c in cells if c.factor == by and c.mean is not None}
+        models.sort(key=lambda model: levels[model], reverse=by not in means.judged.falling)
+        note = f"In order of {by}."
+    scored = [c for c in sorted(cells, key=lambda c: models.index(c.model)) if c.ok or c.failed]
+    title = "Mean by model and factor, with 95 % CI and the number of edits"
+    return HeatMap(title, {(c.model or "–", means.judged.label(c.factor)): _heat_cell(means, c) for c in scored}, note)
+
+
+def _all_have(cells: Sequence[Cell], factor: str, models: Sequence[str]) -> bool:
+    return {c.model for c in cells if c.factor == factor and c.mean is not None} == {*models}
+
+
+def _heat_cell(means: SummaryReport, cell: Cell) -> HeatCell:
+    scale = means.scales.get(cell.factor)
+    ends = (scale[0], scale[-1]) if scale and scale[0] != scale[-1] else None
+    return HeatCell(cell.mean, cell.ok, cell.ci, ends, cell.n)
+
+
+def _means_chart(scale: tuple[float, ...], cells: Sequence[Cell]) -> DotChart:
     dots = [Dot(c.factor, c.model or "–", c.mean, c.ci) for c in cells if c.mean is not None]
-    yield (
-        DotChart(f"Mean by factor and model, scale {low:g} to {high:g}, with 95 % CI", dots, low, high, scale),
-        False,
-    )
-    means = {(c.model or "–", c.factor): c.mean for c in cells if c.mean is not None}
-    yield HeatMap("Mean by model and factor", means, low, high), False
-    counts = {(c.factor, c.model or "–"): c.distribution for c in cells if len(c.distribution) <= MOST_VALUES}
-    if counts:
-        title = f"Distribution of scores {low:g} to {high:g}, left to right, as shares of verdicts"
-        yield Histograms(title, counts), True
+    ticks = scale if len(scale) <= MOST_TICKS else (scale[0], (scale[0] + scale[-1]) / 2, scale[-1])
+    title = f"Mean by factor and model, scale {scale[0]:g} to {scale[-1]:g}, with 95 % CI"
+    return DotChart(title, dots, scale[0], scale[-1], ticks)
 
 
-def _slice_heat(name: str, scale: tuple[float, ...], cells: Sequence[Cell]) -> tuple[HeatMap, int]:
-    means = {
-        (f"{c.slice or '–'} · {c.model or '–'}", c.factor): c.mean
-        for c in sorted(cells, key=lambda c: (c.slice or "", c.model))
-        if c.mean is not None
-    }
-    rows = list(dict.fromkeys(row for row, _ in means))
-    drawn = {place: mean for place, mean in means.items() if place[0] in rows[:_HEAT_ROWS]}
-    title = f"Mean by {name.replace('_', ' ')}, model and factor"
-    return HeatMap(title, drawn, scale[0], scale[-1]), len(rows) - _HEAT_ROWS
+def _distributions(scale: tuple[float, ...], cells: Sequence[Cell]) -> Histograms:
+    enough = {cell.factor for cell in cells if cell.ok >= THIN and len(cell.distribution) <= MOST_VALUES}
+    counts = {(c.factor, c.model or "–"): c.distribution for c in cells if c.factor in enough}
+    return Histograms(f"Distribution of scores, {scale[0]:g} to {scale[-1]:g}", counts)
+
+
+def _slice_heat(means: SummaryReport, name: str, cells: Sequence[Cell]) -> tuple[HeatMap, int]:
+    models = {cell.model for cell in cells}
+    drawn: dict[tuple[str, str], HeatCell] = {}
+    for c in sorted(cells, key=lambda c: (c.slice or "", c.model)):
+        if c.ok:
+            row = f"{c.slice or '–'} · {c.model or '–'}" if len(models) > 1 else c.slice or "–"
+            drawn[row, means.judged.label(c.factor)] = replace(_heat_cell(means, c), ci=None)
+    rows = list(dict.fromkeys(row for row, _ in drawn))
+    kept = {place: cell for place, cell in drawn.items() if place[0] in rows[:_HEAT_ROWS]}
+    note = f"Faint: fewer than {THIN} edits, too few for any paired test to reach p < .05."
+    return HeatMap(f"Mean by {name.replace('_', ' ')}, model and factor", kept, note), len(rows) - _HEAT_ROWS
 
 
 def _people_chart(agreed: AgreementReport) -> DotChart | None:

@@ -14,11 +14,9 @@ import numpy as np
 from editjudge.content import Match, Same, Side, match
 from editjudge.errors import InputError, UsageError, near_miss
 from editjudge.judgement import unread
-from editjudge.rubrics.files import SETS
-from editjudge.rubrics.files import load as load_rubric
 from editjudge.rubrics.formula import Formula
-from editjudge.rubrics.model import Scale
 from editjudge.run.contradicting import Contradictions, contradictions_of
+from editjudge.run.sums import OVERALL, RunFactors, sums_of
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.contradictions import Count
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 OWN = ("rubric", "edit_type")
 """Columns that every run can be sliced by."""
 
-OVERALL = "overall"
 FALLS = "\u2193"
 """Stands after a factor of which lower scores are better."""
 FALLS_NOTE = f"{FALLS}: lower is better"
@@ -164,36 +161,35 @@ def load(
     long as reading them."""
     run = store.find_run(word)
     words = {item.item: item.instruction for item in store.items(run)}
-    factors, scales, computed = _rubrics(store, run)
+    known = RunFactors.of(store, run)
     scorer = scorer_of(run.spec, store.rubrics())
     gathered = _Gathered(scorer=scorer)
     parts = [
-        Scores.from_judgements(done, factors=factors, slices=(*OWN, *by))
+        Scores.from_judgements(done, factors=known.rubrics, slices=(*OWN, *by))
         for done in gathered.through(_rows(store, run, of), words, by)
     ]
     _check_slices(gathered.metadata, by)
     if of == "expected":  # a mean is any number between the ends of its scale
         scales = {
             factor: replace(scale, values=(), range=(scale.low, scale.high), step=None, labels={})
-            for factor, scale in scales.items()
+            for factor, scale in known.scales.items()
             if not scale.choices
         }
+        known = replace(known, scales=scales)
     scores = _told_apart(stacked(parts) if parts else Scores.from_judgements([], slices=(*OWN, *by)))
     formulas = scorer.formulas if scorer else ()
-    legal_scores = {factor: legal for factor, scale in scales.items() if (legal := _legal(scale))}
     return RunData(
         run,
         stacked([scores, _as_factors(list(scorer.scores()), gathered.first, by)]) if scorer else scores,
-        legal_scores | {one.name: one.term.ends for one in formulas if one.term.ends},
-        factors,
+        known.legal | {one.name: one.term.ends for one in formulas if one.term.ends},
+        known.rubrics,
         gathered.statuses,
         _provenance(run, gathered.seen),
         frozenset(gathered.keys),
         _against_evidence(store, run) if evidence else Contradictions(),
-        frozenset(factor for factor, scale in scales.items() if scale.direction == "down")
-        | {one.name for one in formulas if one.direction == "down"},
-        frozenset(factor for factor, scale in scales.items() if not scale.steps) | {one.name for one in formulas},
-        computed,
+        known.falling | {one.name for one in formulas if one.direction == "down"},
+        frozenset(factor for factor, scale in known.scales.items() if not scale.steps) | {one.name for one in formulas},
+        known.computed,
         Side.of(store.items(run) if pairing else (), run.spec.get("manifest")),
         formulas,
         of,
@@ -312,14 +308,9 @@ def aggregates(judged: RunData, judge: str) -> list[Aggregate]:
     scored = judged.set_scores | {key for formula in judged.formulas for _, key in formula.refs}
     left_out = judged.computed | scored
     have = [f for f in judged.scores.where(judge=judge).factor.present() if f not in left_out]
-    online = {name: tuple(factor.key for factor in load_rubric(name).factors) for name in SETS["online"]}
-    own = {name: keys for name, keys in judged.rubrics.items() if name not in SETS and name != "reference"}
-    groups = {n: f for n, f in {**online, **own}.items() if len(f) > 1 and set(f) <= set(have) and n not in have}
-    scales = Counter(judged.scales[f] for f in have if f in judged.scales)
-    scale = scales.most_common(1)[0][0] if scales else None
-    alike = tuple(f for f in have if judged.scales.get(f) == scale and f not in judged.falling)
-    parts = [Aggregate(name, factors) for name, factors in groups.items() if set(factors) < set(alike)]
-    return parts + (_overall(judge, alike, groups, scale) if scale and len(alike) > 1 else [])
+    sums = sums_of(have, judged.rubrics, judged.scales, judged.falling)
+    parts = [Aggregate(name, factors) for name, factors in sums.groups.items() if set(factors) < set(sums.alike)]
+    return parts + (_overall(judge, sums.alike, sums.groups, sums.scale) if sums.scale and len(sums.alike) > 1 else [])
 
 
 def _overall(
@@ -346,43 +337,6 @@ def _check_slices(metadata: set[str], by: Sequence[str]) -> None:
 def _row(row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]) -> dict[str, Any]:
     extra = {name: (row["metadata"] or {}).get(name, "") for name in by if name not in OWN}
     return {**row, "instruction": words.get(row["item"], ""), "edit_type": row["edit_type"] or "", **extra}
-
-
-def _rubrics(
-    store: Store | Shards, run: RunRecord
-) -> tuple[dict[str, tuple[str, ...]], dict[str, Scale], frozenset[str]]:
-    """Factors by rubric, scales by factor and what is computed, from the questions that were kept with the run."""
-    hashes: dict[str, str] = run.spec.get("rubrics", {})
-    if not hashes:
-        rows = store.judgements(run, fields=("rubric", "rubric_hash"))
-        hashes = {row["rubric"]: row["rubric_hash"] for row in rows if row["rubric_hash"]}
-    kept = store.rubrics()
-    factors: dict[str, tuple[str, ...]] = {}
-    scales: dict[str, list[Scale]] = {}
-    computed: set[str] = set()
-    for name, hash_ in hashes.items():
-        if hash_ not in kept:
-            continue
-        content = kept[hash_]["content"]["factors"]
-        # Words have no mean: they are counted where pairs are, or become numbers in a set's formula.
-        content = [factor for factor in content if not factor["scale"].get("choices")]
-        factors[name] = tuple(factor["key"] for factor in content)
-        for factor in content:
-            scales.setdefault(factor["key"], []).append(Scale.of(factor["scale"]))
-        computed.update(factors[name] if kept[hash_]["content"].get("computed_by") else ())
-    same = {factor: some[0] for factor, some in scales.items() if len({_told(scale) for scale in some}) == 1}
-    return factors, same, frozenset(computed)
-
-
-def _told(scale: Scale) -> tuple[object, ...]:
-    """What makes two scales one to statistics, whatever their labels and the order of their values."""
-    return scale.steps, scale.range, scale.direction, scale.choices
-
-
-def _legal(scale: Scale) -> tuple[float, ...]:
-    """Every score where they can be counted, or both ends where there are two."""
-    low, high = scale.low, scale.high
-    return scale.steps or (() if low is None or high is None else (low, high))
 
 
 def _told_apart(scores: Scores) -> Scores:

@@ -52,6 +52,16 @@ class SummaryReport:
     """The width of interval that somebody wishes for."""
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """The factors of rubrics, without what is computed from them."""
+        return frozenset(cell.factor for cell in self.factors)
+
+    @cached_property
+    def scales(self) -> Mapping[str, tuple[float, ...]]:
+        """From the worst score to the best."""
+        return self.judged.all_scales()
+
+    @cached_property
     def compared(self) -> Sequence[ComparisonReport]:
         """Models pair by pair, as `compare` does it; only where a report shows it, since it takes a while."""
         models = self.judged.scores.model.present()
@@ -92,6 +102,31 @@ def _formulas(judged: RunData) -> list[str]:
         why = ", ".join(f"{n:,} {reason}" for reason, n in counts.most_common() if reason != OK)
         out.append(formula.words + (f"; undefined: {why}" if why else ""))
     return out
+
+
+def not_scored(means: SummaryReport) -> str:
+    """One line for the top: how much was judged, what has no score, and why."""
+    judged, counts = means.judged, Counter[str]()
+    for (*_, status), n in judged.statuses.items():
+        counts[status] += n
+    edits, models = len(judged.scores.item.present()), [model for model in judged.scores.model.present() if model]
+    by = f" by {len(models)} models" if len(models) > 1 else ""
+    unscored = [f"{n:,} {status}" for status, n in counts.most_common() if status != OK]
+    parts = [f"{', '.join(unscored)} of {counts.total():,} judgements"] if unscored else []
+    asked, scored = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for cell in means.factors:
+        asked[cell.judge, cell.factor] += cell.n
+        scored[cell.judge, cell.factor] += cell.ok
+    for judge in judged.scores.judge.present():
+        shares = {factor: (n, asked[name, factor]) for (name, factor), n in scored.items() if name == judge}
+        missing = [factor for factor, (n, _) in shares.items() if not n]
+        few = [f"{factor} ({n:,} of {of:,})" for factor, (n, of) in shares.items() if 0 < 2 * n < of]
+        most = [of - n for n, of in shares.values() if n < of <= 2 * n]
+        parts += [f"{judge} has no score on {', '.join(missing)}"] if missing else []
+        parts += [f"{judge} has few scores on {', '.join(few)}"] if few else []
+        parts += [f"{judge} lacks up to {max(most):,} scores on {len(most)} other factors"] if most else []
+    what = f"Not scored: {'; '.join(parts)}." if parts else "Everything that was asked has a score."
+    return f"{edits:,} edits{by}, {counts.total():,} judgements. {what}"
 
 
 def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:

@@ -205,7 +205,8 @@ class Table:
             grid.add_column(head, justify="left" if is_text else "right", width=w, overflow="fold")
         for cells, row in zip(self.rows, self._shown(), strict=True):
             styles = map(_style, self.columns, cells)
-            grid.add_row(*(Text(_broken(t, w), style) for t, w, style in zip(row, widths, styles, strict=True)))
+            lines = (Text(_broken(t, w), style) for t, w, style in zip(row, widths, styles, strict=True))
+            grid.add_row(*lines, style="green" if any(map(_is_significant, cells)) else None)
         return grid
 
     def _is_text(self, column: int) -> bool:
@@ -307,12 +308,16 @@ _FAILURES = frozenset({*STATUSES, "failed", "missed", "swayed", "not judged", "c
 """Columns whose counts are bad news."""
 
 
+def _is_significant(cell: Cell) -> bool:
+    return isinstance(cell, Figure) and cell.significant
+
+
 def _style(column: str, cell: Cell) -> str:
-    """The Rich style of a cell: failures are red, what is significant is bold."""
+    """The Rich style of a cell: failures are red, a significant p is bold in its green row."""
     value = cell.value if isinstance(cell, Figure) else cell
     if (column in _FAILURES and isinstance(value, int) and value) or value == "fail":
         return "red"
-    if isinstance(cell, Figure) and cell.significant:
+    if _is_significant(cell):
         return "bold green"
     return "green" if value == "pass" else ""
 

@@ -45,7 +45,13 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"clipped": clipped, "short": short, "px": pixels, "webp": webp_url}
+    environment.filters |= {
+        "clipped": clipped,
+        "short": short,
+        "px": pixels,
+        "webp": webp_url,
+        "capitalised": capitalised,
+    }
     environment.globals["ROWS"] = ROWS
     return environment
 
@@ -71,6 +77,11 @@ def clipped(text: str, most: int) -> str:
 def short(text: str, most: int) -> str:
     """A label cut to `most` characters; a table beside it has the whole name."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def capitalised(text: str) -> str:
+    """As the beginning of a sentence; Jinja's own filter makes the rest lower case."""
+    return text[:1].upper() + text[1:]
 
 
 def pixels(value: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import ImageError, UsageError, near_miss
@@ -17,6 +18,7 @@ from editjudge.media.cache import DigestCache
 from editjudge.media.image import is_url
 from editjudge.run.feed import place_of
 from editjudge.run.plan import BATCH
+from editjudge.run.sums import run_sums
 from editjudge.store.store import Item, RunRecord, Store
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "=": operator.eq, ">": operator.gt, "<": operator.lt}
@@ -25,9 +27,11 @@ _FORM = re.compile(rf"(?:(.+):)?\s*([^:<>=]+?)\s*({'|'.join(_SIGNS)})\s*(-?\d+(?
 
 @dataclass(frozen=True)
 class Condition:
-    """`RUN:FACTOR>=VALUE`, of the mean over repeats and judges.
+    """`RUN:NAME>=VALUE`: a factor, the mean of a rubric's factors by the rubric's name, `overall`, or a set score.
 
-    What has no score, since its judge abstained or failed, stays in: nothing speaks against it.
+    The figure is the mean over repeats and judges. A mean of factors is taken of each repeat of each judge that scored
+    all of them: an edit with an unscored factor has none. What an edit without the figure means is for the caller: a
+    later run judges it, since nothing speaks against it; an export leaves it out, since nobody said that it passes.
     """
 
     run: str
@@ -38,23 +42,27 @@ class Condition:
     @classmethod
     def parse(cls, text: str, run: str | None = None) -> Condition:
         """Without its RUN where that is known."""
-        found = _FORM.fullmatch(text)
-        if not found or (found[1] is None) is (run is None):
-            form = "RUN:FACTOR>=VALUE" if run is None else "FACTOR>=VALUE"
+        match = _FORM.fullmatch(text)
+        if not match or (match[1] is None) is (run is None):
+            form = "RUN:NAME>=VALUE" if run is None else "NAME>=VALUE"
             raise UsageError(f'--where "{text}": expected {form}, or <=, =, >, <')
-        return cls(run or found[1], found[2], found[3], float(found[4]))
+        return cls(run or match[1], match[2], match[3], float(match[4]))
 
     def run_in(self, store: Store) -> RunRecord:
+        """The run, where it has a figure of this name."""
         run = store.find_run(self.run)
         asked = set(run.spec.get("rubrics", {}).values())
         contents = [rubric["content"] for key, rubric in store.rubrics().items() if key in asked or not asked]
         factors = sorted({factor["key"] for content in contents for factor in content["factors"]})
-        factors += [name for one in run.spec.get("sets", {}).values() for name in one["score"]]
-        if self.factor not in factors:
-            hint = near_miss(self.factor, factors)
-            raise UsageError(
-                f'--where: the run "{run.name}" has no factor "{self.factor}"{hint} It has {", ".join(factors)}'
-            )
+        set_scores = [name for one in run.spec.get("sets", {}).values() for name in one["score"]]
+        sums = run_sums(store, run)
+        names = [*factors, *sums, *set_scores]
+        if self.factor not in names:
+            lists = [f"factors {', '.join(factors)}"]
+            lists += [f"means of factors {', '.join(sums)}"] if sums else []
+            lists += [f"set scores {', '.join(set_scores)}"] if set_scores else []
+            hint = near_miss(self.factor, names)
+            raise UsageError(f'--where: the run "{run.name}" has no "{self.factor}"{hint} It has {"; ".join(lists)}')
         return run
 
     def holds(self, scores: Sequence[float]) -> bool:
@@ -73,9 +81,9 @@ class EditFilter:
         absent = 0
         for where, run in self._conditions:
             same = self._same(run, edits)
-            said = {item: s for item, s in scores_of(self._store, run, list(same)).items() if item in same}
-            absent += sum(edit.id not in said for edit in edits)
-            edits = [edit for edit in edits if edit.id in said and where.holds(said[edit.id].get(where.factor, ()))]
+            scores = {item: s for item, s in scores_of(self._store, run, list(same)).items() if item in same}
+            absent += sum(edit.id not in scores for edit in edits)
+            edits = [edit for edit in edits if edit.id in scores and where.holds(scores[edit.id].get(where.factor, ()))]
         return edits, absent
 
     def _same(self, run: RunRecord, edits: list[Edit]) -> set[str]:
@@ -111,20 +119,30 @@ def _digest(source: ImageSource, digests: DigestCache) -> str | None:
 
 
 def scores_of(store: Store, run: RunRecord, items: Sequence[str]) -> dict[str, dict[str, list[float]]]:
-    """By edit and factor, from all repeats and judges; of an edit that the run does not have, nothing."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in store.judgements(run, fields=("item", "scores"), item=items):
-        said = found.setdefault(row["item"], {})
+    """By edit and factor, mean of factors or set score, from all repeats and judges; of an edit that the run does not
+    have, nothing."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    verdicts: dict[tuple[str, str, int], dict[str, list[float]]] = {}
+    for row in store.judgements(run, fields=("item", "scores", "judge", "repeat"), item=items):
+        mine = scores.setdefault(row["item"], {})
+        verdict = verdicts.setdefault((row["item"], row["judge"], row["repeat"]), {})
         for factor, score in (row["scores"] or {}).items():
-            said.setdefault(factor, []).append(score)
+            mine.setdefault(factor, []).append(score)
+            verdict.setdefault(factor, []).append(score)
+    sums = run_sums(store, run)
+    for (item, _, _), verdict in verdicts.items():
+        for name, factors in sums.items():
+            if all(factor in verdict for factor in factors):
+                mean = fmean(fmean(verdict[factor]) for factor in factors)
+                scores[item].setdefault(name, []).append(mean)
     if run.spec.get("sets"):
         from editjudge.store.set_scores import run_set_scores  # numpy, which only formulas need here
 
         for item, judges in (run_set_scores(store, run, items) or {}).items():
-            for name, value in ((name, value) for scores in judges.values() for name, value in scores.items()):
+            for name, value in ((name, value) for values in judges.values() for name, value in values.items()):
                 if value is not None:
-                    found.setdefault(item, {}).setdefault(name, []).append(value)
-    return found
+                    scores.setdefault(item, {}).setdefault(name, []).append(value)
+    return scores
 
 
 class Selected:
@@ -141,7 +159,7 @@ class Selected:
     def _sifted(self, sieve: EditFilter) -> Iterator[Edit]:
         edits, absent = self._edits(), 0
         while some := list(itertools.islice(edits, BATCH)):
-            kept, unknown = sieve.through(some)
+            passed, unknown = sieve.through(some)
             absent += unknown
             self.absent = max(self.absent, absent)
-            yield from kept
+            yield from passed

@@ -265,7 +265,8 @@ def _pair_notes(n: int, spread: float, unpaired: int, why: str | None) -> tuple[
     if n > 1 and spread == 0:
         notes.append("every edit shows the same difference: effect size and detectable difference are undefined")
     if unpaired:
-        notes.append(f"{unpaired} edits have a score on one side only and are not compared")
+        they = "edit has" if unpaired == 1 else "edits have"
+        notes.append(f"{unpaired} {they} a score on one side only and {'is' if unpaired == 1 else 'are'} not compared")
     return tuple(notes)
 
 

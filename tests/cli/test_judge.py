@@ -76,8 +76,11 @@ def test_people_see_scores_with_their_reasons(folder: Path) -> None:
     assert told.code == 0
     lines = told.out.splitlines()
     assert lines[0].startswith("fidelity by replay:") and lines[0].endswith(": ok")
-    assert lines[1].startswith("  alignment: 6  Along the left edge")
-    assert lines[3].startswith("  plausibility: 2")
+    assert lines[1].startswith("  alignment     6 of 7  Along the left edge")
+    assert any(line.startswith("  plausibility  2 of 7  ") for line in lines)
+    assert max(map(len, lines[1:])) <= 100 and any(line.startswith(" " * 24) for line in lines), (
+        "wrapped under its reason"
+    )
 
 
 def test_a_strangers_escape_sequences_do_not_reach_the_terminal(folder: Path) -> None:

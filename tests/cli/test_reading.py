@@ -42,7 +42,9 @@ def printed(patch: pytest.MonkeyPatch, out: io.StringIO, **variables: str) -> st
 def test_a_terminal_gets_failures_and_significant_differences_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     text = printed(monkeypatch, Terminal(), COLUMNS="100")
     assert re.search(r"\x1b\[31m *3", text), "a failure is red"
-    assert re.search(r"\x1b\[1;32m *0.001", text), "a significant difference is green"
+    assert re.search(r"\x1b\[1;32m *0.001", text), "a significant p is bold"
+    significant, other = (next(line for line in text.splitlines() if p in line) for p in ("0.001", "0.70"))
+    assert "\x1b[32m" in significant and "\x1b[32m" not in other, "its whole row is green"
     assert not re.search(r"\x1b\[3[12]m *0\b", text) and not re.search(r"\x1b\[1;32m *0.70", text)
 
 

@@ -83,7 +83,7 @@ def test_two_models_are_compared_in_every_form_but_the_terminal_and_csv(call: Ca
     assert call("report", "r", "--store", store, "--json").document["comparisons"] == expected
     for form in ("md", "latex", "html"):
         out = call("report", "r", "--store", store, "--format", form).out
-        assert "Differences by model, b minus a" in out and "poor scores lower than good on alignment" in out
+        assert "Differences by model, b minus a" in out and "poor scores lower than good on overall by 1.5 " in out
         assert "each for one comparison alone" in out
     for more in ([], ["--format", "csv"]):
         assert "Differences by model" not in call("report", "r", "--store", store, *more).out

@@ -203,7 +203,7 @@ def test_a_condition_may_want_one_score(text: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["cheap", "cheap:alignment", "cheap:alignment=>4", "cheap:alignment>=many"])
 def test_a_condition_that_is_none_is_an_error(wrong: str, tmp_path: Path, store: Path) -> None:
-    with stub(), pytest.raises(UsageError, match="expected RUN:FACTOR"):
+    with stub(), pytest.raises(UsageError, match="expected RUN:NAME"):
         run(edits(tmp_path, 1), store, where=(wrong,))
 
 
@@ -213,7 +213,7 @@ def test_a_factor_that_nobody_scored_is_an_error_and_leaves_no_run(tmp_path: Pat
         run(manifest, store, rubrics=("fidelity",), manner={"name": "cheap"})
         told = editjudge("run", manifest, "--judge", OPENAI, "--store", store, "--where", "cheap:alignmnt>=4")
         assert told.code == 2
-        assert 'the run "cheap" has no factor "alignmnt"; did you mean "alignment"? It has ' in told.err
+        assert 'the run "cheap" has no "alignmnt"; did you mean "alignment"? It has ' in told.err
         assert len(editjudge("runs", "list", "--store", store, "--json").json["runs"]) == 1
 
 
