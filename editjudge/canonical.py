@@ -23,4 +23,13 @@ _ENCODE = {
 
 def json_hash(value: Any, spelling: Spelling = "spaced") -> str:
     """SHA-256, in hexadecimal; `ValueError` where a number is not finite."""
-    return hashlib.sha256(_ENCODE[spelling](value).encode()).hexdigest()
+    return text_hash(_ENCODE[spelling](value))
+
+
+def text_hash(text: str) -> str:
+    """The hash of a value whose JSON is written already: put together from parts that `compact_json` wrote."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+compact_json = _ENCODE["compact"]
+"""A value as `json_hash(value, "compact")` spells it."""

@@ -25,7 +25,7 @@ from editjudge.media.cache import DigestCache
 from editjudge.run.cost import Costs, Estimate
 from editjudge.run.job import Job
 from editjudge.run.pace import Pace
-from editjudge.run.plan import BATCH, QuestionSettings, look_at, not_applicable, works
+from editjudge.run.plan import BATCH, EditQuestions, QuestionSettings, look_at
 from editjudge.run.where import EditFilter
 from editjudge.store.experience import mean_latency
 from editjudge.store.store import Store
@@ -115,8 +115,11 @@ def _ones(
         todo.left_out += absent
         yield from itertools.repeat(costs.estimate(judge.spec), len(whole) - len(batch))
         look = functools.partial(look_at, DigestCache(job.reader()))
-        planned = list(works(batch, shape, judge, look, functools.partial(_answer, store)))
-        todo.not_applicable += sum(not_applicable(edit, shape) for edit in batch)
+        planned: list[Work] = []
+        for edit in batch:
+            questions = EditQuestions(edit, shape, judge, look, functools.partial(_answer, store))
+            planned += questions.works()
+            todo.not_applicable += questions.not_applicable()
         statuses = store.done([work.task.key for work in planned]) if store else {}
         waiting = [work for work in planned if statuses.get(work.task.key) not in DONE]
         todo.tasks += len(planned)

@@ -10,12 +10,12 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from editjudge import manifest
-from editjudge.canonical import json_hash
+from editjudge.canonical import compact_json, text_hash
 from editjudge.content import Content
 from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Edit
 from editjudge.errors import ImageError, UsageError
@@ -60,6 +60,8 @@ class QuestionSettings:
     layout: Layout = "images-first"
     orders: tuple[str, ...] = ORDERS
     """In which pairs are shown."""
+    _identities: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict, compare=False, repr=False)
+    """By judge: the latest identity that it gave, and its JSON."""
 
     def __post_init__(self) -> None:
         for rubric in self.rubrics:
@@ -80,6 +82,22 @@ class QuestionSettings:
         """The rubrics in the order in which they can be asked: those that are told of an answer come after it."""
         return stages(self.rubrics)
 
+    def in_stage(self, stage: int | None) -> Sequence[Rubric]:
+        """The rubrics of one stage, or all."""
+        return self.rubrics if stage is None else self.stages[stage]
+
+    def named(self, name: str | None) -> Rubric:
+        return next(rubric for rubric in self.rubrics if rubric.name == name)
+
+    def identity_json(self, judge: str, identity: Mapping[str, Any]) -> str:
+        """Most judges give the same mapping for every question, and it is encoded once. The same is the same object:
+        values that are equal, such as 0 and 0.0, may be written differently."""
+        latest, text = self._identities.get(judge, (None, ""))
+        if identity is not latest:
+            text = compact_json(identity)
+            self._identities[judge] = (identity, text)
+        return text
+
 
 def _check_choices(rubric: Rubric) -> None:
     for factor in rubric.factors:
@@ -98,7 +116,7 @@ Answers = Callable[[Work], Judgement | None]
 
 def works(
     edits: Iterable[Edit],
-    shape: QuestionSettings,
+    settings: QuestionSettings,
     judge: Judge,
     look: Look,
     answers: Answers = lambda _: None,
@@ -108,21 +126,8 @@ def works(
 
     `answers` knows what earlier stages were answered; a `stage` alone is for those who ask one after the other.
     """
-    rubrics = shape.rubrics if stage is None else shape.stages[stage]
     for edit in edits:
-        asked = _EditQuestions(edit, shape, judge, look, answers)
-        for rubric in rubrics:
-            yield from asked.of(rubric)
-
-
-def not_applicable(edit: Edit, shape: QuestionSettings, stage: int | None = None) -> int:
-    """How many rubrics are not asked about this edit, as it is none that they are for."""
-    named = {rubric.name: rubric for rubric in shape.rubrics}
-
-    def applies_to(rubric: Rubric) -> bool:
-        return bool(_views(rubric, edit)) and (not rubric.after or applies_to(named[rubric.after]))
-
-    return sum(not applies_to(rubric) for rubric in (shape.rubrics if stage is None else shape.stages[stage]))
+        yield from EditQuestions(edit, settings, judge, look, answers).works(stage)
 
 
 class _AskedEdit(NamedTuple):
@@ -133,8 +138,8 @@ class _AskedEdit(NamedTuple):
     problem: tuple[Status, Remark] | None = None
 
 
-def _views(rubric: Rubric, edit: Edit, orders: Sequence[str] = ORDERS) -> list[_AskedEdit]:
-    if not applies(rubric.when, edit):
+def _views(rubric: Rubric, edit: Edit, orders: Sequence[str]) -> list[_AskedEdit]:
+    if rubric.when and not applies(rubric.when, edit):
         return []
     if rubric.pairwise:
         return [_AskedEdit(order, edit.with_outputs_swapped() if order == "ba" else edit) for order in orders]
@@ -155,35 +160,55 @@ MAX_ELEMENTS = 100
 """Questions that one rubric asks about one edit: a list of thousands is a mistake that would be paid for."""
 
 
-class _EditQuestions:
+class EditQuestions:
     """What one judge is asked about one edit."""
 
-    def __init__(self, edit: Edit, shape: QuestionSettings, judge: Judge, look: Look, answers: Answers) -> None:
-        self._edit, self._shape, self._judge, self._look, self._answers = edit, shape, judge, look, answers
-        self._seen: dict[tuple[tuple[str, ...], int, bool | str], _Seen] = {}
-        self._before: dict[str, list[Work]] = {}
+    def __init__(
+        self, edit: Edit, settings: QuestionSettings, judge: Judge, look: Look, answers: Answers = lambda _: None
+    ) -> None:
+        self._edit, self._settings, self._judge, self._look, self._answers = edit, settings, judge, look, answers
+        self._pictures: dict[tuple[tuple[str, ...], int, bool | str], _Pictures] = {}
+        self._views: dict[str, list[_AskedEdit]] = {}
+        self._earlier: dict[str, list[Work]] = {}
         """The works of rubrics that others are told of, by name."""
 
-    def of(self, rubric: Rubric) -> Iterator[Work]:
-        for view in _views(rubric, self._edit, self._shape.orders):
+    def works(self, stage: int | None = None) -> Iterator[Work]:
+        for rubric in self._settings.in_stage(stage):
+            yield from self._of(rubric)
+
+    def not_applicable(self, stage: int | None = None) -> int:
+        """How many rubrics are not asked about this edit, as it is none that they are for."""
+        return sum(not self._applies(rubric) for rubric in self._settings.in_stage(stage))
+
+    def _applies(self, rubric: Rubric) -> bool:
+        return bool(self._views_of(rubric)) and (not rubric.after or self._applies(self._settings.named(rubric.after)))
+
+    def _views_of(self, rubric: Rubric) -> list[_AskedEdit]:
+        if rubric.name not in self._views:
+            self._views[rubric.name] = _views(rubric, self._edit, self._settings.orders)
+        return self._views[rubric.name]
+
+    def _of(self, rubric: Rubric) -> Iterator[Work]:
+        repeats = range(self._settings.repeats * rubric.samples)
+        for view in self._views_of(rubric):
             roles, needed = _roles(view.edit, rubric, self._judge)
             # Boxes are those of the element that this question is about.
             which = roles, needed, view.variant if any("@" in role for role in roles) else view.variant == "ba"
-            if which not in self._seen:
-                self._seen[which] = _see(view.edit, roles, needed, self._judge, self._look)
-            repeats = range(self._shape.repeats * rubric.samples)
-            for some, told in self._told(rubric, view, repeats) if rubric.after else [(repeats, view)]:
-                yield from _of_one(told, rubric, self._shape, self._judge, self._seen[which], some)
+            pictures = self._pictures.get(which)
+            if pictures is None:
+                pictures = self._pictures[which] = _look_up(view.edit, roles, needed, self._judge, self._look)
+            for some, informed in self._informed(rubric, view, repeats) if rubric.after else ((repeats, view),):
+                yield from _of_one(informed, rubric, self._settings, self._judge, pictures, some)
 
-    def _told(self, rubric: Rubric, view: _AskedEdit, repeats: range) -> Iterator[tuple[range, _AskedEdit]]:
+    def _informed(self, rubric: Rubric, view: _AskedEdit, repeats: range) -> Iterator[tuple[range, _AskedEdit]]:
         """With the answers to the earlier question. A repeat is told of the same repeat of it; one whose answers are
         not there yet is left out."""
-        earlier = next(other for other in self._shape.rubrics if other.name == rubric.after)
-        if earlier.name not in self._before:
-            self._before[earlier.name] = list(self.of(earlier))
+        earlier = self._settings.named(rubric.after)
+        if earlier.name not in self._earlier:
+            self._earlier[earlier.name] = list(self._of(earlier))
         same_list = bool(rubric.for_each) and rubric.for_each == earlier.for_each
-        works = [w for w in self._before[earlier.name] if not same_list or w.task.variant in ("", view.variant)]
-        count = self._shape.repeats * earlier.samples
+        works = [w for w in self._earlier[earlier.name] if not same_list or w.task.variant in ("", view.variant)]
+        count = self._settings.repeats * earlier.samples
         for repeat in repeats:
             mine = [work for work in works if work.task.repeat == repeat % count]
             judgements = [self._answers(work) for work in mine]
@@ -211,18 +236,18 @@ def _answer_lines(rubric: Rubric, judgement: Judgement) -> Iterator[str]:
         yield f"{factor.title or factor.key}: {answer}{f' ({reason})' if reason else ''}"
 
 
-class _Seen(NamedTuple):
+class _Pictures(NamedTuple):
     """What is known of the pictures that some rubrics share."""
 
     digests: dict[str, str]
     recipes: dict[str, str]
     sizes: dict[str, tuple[int, int]]
-    images: dict[str, list[str | None]]
+    json: str
     """Digest and recipe of each role, absent ones included: their part of a key."""
     problem: tuple[Status, Remark] | None
 
 
-def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Look) -> _Seen:
+def _look_up(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Look) -> _Pictures:
     shown: dict[str, KnownImage] = {}
     limits = judge.limits
     problem = None
@@ -231,7 +256,7 @@ def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Lo
         problem = _pictures(edit, roles[:needed], look, shown)
         _pictures(edit, roles[needed:], look, shown)  # the rubric does not show these: broken, they are not there
         for role in roles[:needed]:
-            if role in shown and (region := PicturePart.of(role)):
+            if "@" in role and role in shown and (region := PicturePart.of(role)):
                 missing = _cut(edit, region, role, look, shown, parts)
                 problem = problem or missing
     shown = {role: known for role, known in shown.items() if known.info or role in roles[:needed]}
@@ -239,8 +264,8 @@ def _see(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Lo
     recipes = {role: plan(known.info, limits) for role, known in shown.items() if known.info and limits}
     recipes |= {role: f"{part}, {recipes[role]}" for role, part in parts.items() if role in recipes}
     sizes = {role: known.info.shown for role, known in shown.items() if known.info}
-    images = {role: [digests.get(role), recipes.get(role)] for role in roles}
-    return _Seen(digests, recipes, sizes, images, problem)
+    key_part = compact_json({role: [digests.get(role), recipes.get(role)] for role in roles})
+    return _Pictures(digests, recipes, sizes, key_part, problem)
 
 
 def _cut(
@@ -267,32 +292,46 @@ def _cut(
 
 
 def _of_one(
-    view: _AskedEdit, rubric: Rubric, shape: QuestionSettings, judge: Judge, seen: _Seen, repeats: Iterable[int]
+    view: _AskedEdit,
+    rubric: Rubric,
+    settings: QuestionSettings,
+    judge: Judge,
+    pictures: _Pictures,
+    repeats: Iterable[int],
 ) -> Iterator[Work]:
-    edit, problem = view.edit, view.problem or seen.problem
+    edit, problem = view.edit, view.problem or pictures.problem
     if judge.limits is not None:
         problem = problem or _texts(edit, rubric)
-    question: dict[str, object] = {
-        "version": KEY_VERSION,
-        "rendering": RENDERING,
-        "rubric": rubric.hash,
-        "layout": shape.layout,
-        "images": seen.images,
-        "texts": {role: edit.text(role) for role in rubric.texts},
-    }
-    if rubric.pairwise:
-        # B|A with B first shows what A|B with A second does, and names it otherwise.
-        question["order"] = view.variant
-    if (
-        judge.limits is None and rubric.for_each
-    ):  # no picture is looked at, and elements may differ by their boxes alone
-        question["variant"] = view.variant
-    if problem:  # a picture that cannot be read has no digest to tell it from one that is not there
-        question["problem"] = [problem[0], problem[1].message]
+    question = _question_json(view, rubric, settings.layout, judge, pictures.json, problem)
     for repeat in repeats:
-        key = json_hash([question, judge.identity(edit, rubric, repeat), repeat], "compact")
+        identity = settings.identity_json(judge.spec, judge.identity(edit, rubric, repeat))
+        key = text_hash(f"[{question},{identity},{repeat}]")
         task = Task(edit.id, rubric.name, judge.spec, repeat, key, view.variant)
-        yield Work(task, edit, rubric, seen.digests, seen.recipes, seen.sizes, shape.layout, problem)
+        yield Work(task, edit, rubric, pictures.digests, pictures.recipes, pictures.sizes, settings.layout, problem)
+
+
+def _question_json(
+    view: _AskedEdit,
+    rubric: Rubric,
+    layout: Layout,
+    judge: Judge,
+    images: str,
+    problem: tuple[Status, Remark] | None,
+) -> str:
+    """What is asked, as canonical JSON: members in the order of their names. Written part by part, since most parts are
+    the same for many keys: one encoder for all of it made a resumed run a fifth slower."""
+    texts = compact_json({role: view.edit.text(role) for role in rubric.texts})
+    # B|A with B first shows what A|B with A second does, and names it otherwise.
+    order = f'"order":{compact_json(view.variant)},' if rubric.pairwise else ""
+    # A picture that cannot be read has no digest to tell it from one that is not there.
+    wrong = f'"problem":{compact_json([problem[0], problem[1].message])},' if problem else ""
+    # Where no picture is looked at, elements may differ by their boxes alone.
+    by_element = judge.limits is None and rubric.for_each
+    variant = f'"variant":{compact_json(view.variant)},' if by_element else ""
+    return (
+        f'{{"images":{images},"layout":"{layout}",{order}{wrong}"rendering":{RENDERING},"rubric":"{rubric.hash}",'
+        f'"texts":{texts},{variant}"version":{KEY_VERSION}}}'
+    )
 
 
 def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[tuple[str, ...], int]:
@@ -457,8 +496,9 @@ class Planner:
         planned: list[Work] = []
         before = self.pictures.bytes_read
         for count, edit in enumerate(edits, 1):
-            planned += works([edit], self._settings, judge, look, self._answer, stage)
-            self.tally.not_applicable += not_applicable(edit, self._settings, stage)
+            questions = EditQuestions(edit, self._settings, judge, look, self._answer)
+            planned += questions.works(stage)
+            self.tally.not_applicable += questions.not_applicable(stage)
             if self.pictures.bytes_read - before > self.pictures.budget // 2:
                 return planned, count
         return planned, len(edits)
