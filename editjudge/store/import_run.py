@@ -256,7 +256,7 @@ def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | Non
         store._insert(_refresh(store._dialect, tasks), asked)
         answers = {row.key: _answer(row) for _, row in some if row.status != PENDING}
         given = {row.key: {name: getattr(row, name) for name in PER_FACTOR} for _, row in some if row.status == "ok"}
-        store._write([answers[key] for key in sorted(answers)], given, [])
+        store._write([tuple(map(answers[key].get, judgements.columns.keys())) for key in sorted(answers)], given, [])
         count += len(some)
     for replies in _chunks(_rows(folder, "replies", _ReplyRow), _BATCH):
         store._write([], {}, [{**row.model_dump(), "text": schema.packed(row.text)} for _, row in replies])

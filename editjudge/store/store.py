@@ -32,6 +32,8 @@ from editjudge.rubrics.model import Rubric
 from editjudge.store import location as places
 from editjudge.store import schema
 from editjudge.store.schema import (
+    SCORE_COLUMNS,
+    BulkInsert,
     FactorValues,
     as_fields,
     claims,
@@ -366,14 +368,18 @@ class Store:
     def _add(self, table: sa.Table, kind: Callable[..., R], run_id: int, rows: Iterable[R], start: int) -> int:
         """Writes what is not kept just so already: on a run that is resumed nothing, and reading is far cheaper."""
         columns = [table.c[name] for name in kind.__slots__]  # type: ignore[attr-defined]  # both are dataclasses
-        query = sa.select(*columns).where(table.c.run_id == run_id)
         for some in _chunks(rows, _ROWS):
-            here = table.c.position.between(start, start + len(some) - 1)
-            kept = {_place(row): row for row in (kind(*values) for values in self._read(query.where(here)))}
-            new = [(start + n, row) for n, row in enumerate(some) if kept.get(_place(row)) != row]
-            self._insert(_refresh(self._dialect, table), [_at(run_id, position, row) for position, row in new])
-            if table is items:
-                self._rebind_ratings(run_id, kept, [row for _, row in new])
+            here = (table.c.run_id == run_id, table.c.position.between(start, start + len(some) - 1))
+            query = sa.select(*map(schema.stored, columns)).where(*here).order_by(table.c.position)
+            if self._read(query) != list(map(schema.encoder(columns), some)):
+                kept = {
+                    _place(row): row
+                    for row in (kind(*values) for values in self._read(sa.select(*columns).where(*here)))
+                }
+                new = [(start + n, row) for n, row in enumerate(some) if kept.get(_place(row)) != row]
+                self._insert(_refresh(self._dialect, table), [_at(run_id, position, row) for position, row in new])
+                if table is items:
+                    self._rebind_ratings(run_id, kept, [row for _, row in new])
             start += len(some)
         return start
 
@@ -435,37 +441,52 @@ class Store:
         """Keep judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
         # In the order of keys, so that two who write the same ones wait for each other and not in a circle.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
-        rows = [{name: getattr(judgement, name) for name in _COLUMNS} for judgement in in_order]
         given = {
             judgement.key: {name: getattr(judgement, name) for name in PER_FACTOR}
             for judgement in in_order
             if judgement.status == "ok"
         }
-        self._write(rows, given, [reply for judgement in in_order for reply in reply_rows(judgement)])
+        exchanges = [reply for judgement in in_order for reply in reply_rows(judgement)]
+        self._write(list(map(_COLUMNS_OF, in_order)), given, exchanges)
 
     def _write(
         self,
-        rows: Sequence[dict[str, Any]],
+        rows: Sequence[tuple[Any, ...]],
         given: Mapping[str, Mapping[str, Mapping[str, Any] | None]],
         exchanges: Sequence[dict[str, Any]],
     ) -> None:
         """Keep rows of `judgements`, the values of their factors by key, and rows of `replies`."""
+        into_judgements, into_scores, into_replies = self._bulk_inserts
+        try:
+            new_judgements = into_judgements.encoded(rows)
+            new_scores = into_scores.encoded(row for key, fields in given.items() for row in score_rows(key, fields))
+            new_replies = into_replies.encoded(map(_REPLY, exchanges))
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            raise ValueError(f"{self._place}: not a value that can be stored: {error}") from error
 
         def work(connection: sa.Connection) -> None:
-            if rows:
-                written = connection.execute(upsert(self._dialect, judgements, _COLUMNS[1:], unless=_is_done), rows)
-                # One that was done before stays as it was, and so do its scores.
-                ours = given if written.rowcount == len(rows) else _written(connection, rows)
-                values = [row for key, fields in given.items() if key in ours for row in score_rows(key, fields)]
-                if values:
-                    connection.execute(upsert(self._dialect, scores), values)
-                # What is answered is claimed by nobody: in the same transaction, so that nobody asks it in between.
-                for some in _chunks((row["key"] for row in rows), _IN):
-                    connection.execute(_UNCLAIM, {"keys": some})
-            if exchanges:
-                connection.execute(upsert(self._dialect, replies), exchanges)
+            if into_judgements.execute(connection, new_judgements) == len(rows):
+                into_scores.execute(connection, new_scores)
+            else:  # one that was done before stays as it was, and so do its scores
+                ours = _written(connection, rows)
+                into_scores.execute(connection, [row for row in new_scores if row[0] in ours])
+            # What is answered is claimed by nobody: in the same transaction, so that nobody asks it in between.
+            for some in _chunks((row[_KEY] for row in rows), _IN):
+                connection.execute(_UNCLAIM, {"keys": some})
+            into_replies.execute(connection, new_replies)
 
         self._transact(work)
+
+    @functools.cached_property
+    def _bulk_inserts(self) -> tuple[BulkInsert, BulkInsert, BulkInsert]:
+        """Into `judgements`, `scores` and `replies`."""
+        dialect = self._engine.dialect
+        kept = upsert(self._dialect, judgements, _COLUMNS[1:], unless=_is_done)
+        return (
+            BulkInsert(dialect, kept, _COLUMNS),
+            BulkInsert(dialect, upsert(self._dialect, scores), SCORE_COLUMNS),
+            BulkInsert(dialect, upsert(self._dialect, replies), _REPLY_COLUMNS),
+        )
 
     def judgement(self, key: str) -> Judgement | None:
         """What is kept of a key, with the exchanges of that try alone."""
@@ -514,25 +535,30 @@ class Store:
             raise TypeError(f"judgements have no field {unknown[0]!r}{near_miss(unknown[0], _FIELDS)}")
         names = [name for name in _FIELDS if name in (fields or _FIELDS)]
         per_factor = [name for name in names if name in PER_FACTOR]
+        columns = {name: _FIELDS[name] for name in names}
         texts = [scores_as_json(self._dialect, tasks.c.key)] if per_factor else []
-        query = sa.select(*(_FIELDS[name].label(name) for name in names), *texts, tasks.c.key, _FIELDS["status"])
-        query = query.select_from(_EVERYTHING).where(tasks.c.run_id == _id(run))
+        query = sa.select(*map(schema.stored, columns.values()), *texts, tasks.c.key, _FIELDS["status"])
+        query = query.select_from(_EVERYTHING if {*names, *where} - _IN_INDEX else _STATUS_ALONE)
+        query = query.where(tasks.c.run_id == _id(run)).order_by(tasks.c.position)
         for name, value in where.items():
             column = _FIELDS[name]
             query = query.where(column == value if isinstance(value, str | int | None) else column.in_(list(value)))
-        rows = self._stream(query.order_by(tasks.c.position))
-        if not per_factor:
-            yield from (_shown(dict(zip(names, row, strict=False)), row[-1]) for row in rows)
-            return
-        for some in _chunks(rows, _IN):
-            given: dict[str, FactorValues | None]
-            given = {row[-2]: scores_from_json(row[-3]) for row in some if row[-1] == "ok"}
-            given.update(self.factor_values([key for key, values in given.items() if values is None]))
-            for *values, _, key, status in some:
-                answer = as_fields(given.get(key) or {}, status)
-                shown = dict(zip(names, values, strict=True))
-                shown.update((name, answer[name]) for name in per_factor)
-                yield _shown(shown, status)
+        decoders = [(name, decode) for name, column in columns.items() if (decode := schema.decoder(column))]
+        for some in _chunks(self._stream(query), _IN):
+            given = self._factor_values_of(some) if per_factor else {}
+            for row in some:
+                values = dict(zip(columns, row, strict=False))
+                for name, decode in decoders:
+                    if (value := values[name]) is not None:
+                        values[name] = decode(value)
+                if per_factor:
+                    values |= as_fields(given.get(row[-2]) or {}, row[-1], per_factor)
+                yield _shown(values, row[-1])
+
+    def _factor_values_of(self, rows: Iterable[Row]) -> dict[str, FactorValues | None]:
+        """By key, from rows that end in the text of `scores_as_json`, the key and the status."""
+        given = {row[-2]: scores_from_json(row[-3]) for row in rows if row[-1] == "ok"}
+        return {**given, **self.factor_values([key for key, values in given.items() if values is None])}
 
     # --- digests of picture files -----------------------------------------------------------------------------
 
@@ -592,6 +618,7 @@ _EVERYTHING = tasks.outerjoin(items, _SAME_ITEM).outerjoin(judgements, _SAME_KEY
 # Always true, and not for nothing: with it SQLite takes the index that has the status too. Without, it takes that of
 # the primary key and reads a page of the table for each: half as fast with all in memory.
 _FROM_INDEX = judgements.c.status >= ""
+_STATUS_ALONE = tasks.outerjoin(items, _SAME_ITEM).outerjoin(judgements, _SAME_KEY & _FROM_INDEX)
 _STATUSES = sa.select(judgements.c.key, judgements.c.status).where(
     judgements.c.key.in_(sa.bindparam("keys", expanding=True)), _FROM_INDEX
 )
@@ -631,6 +658,10 @@ _FIELDS: dict[str, sa.ColumnElement[Any]] = {
     "edit_type": items.c.edit_type,
     "metadata": items.c.metadata,
 }
+_IN_INDEX = {name for name, column in _FIELDS.items() if getattr(column, "table", None) in (tasks, items)} | {
+    *("status", *PER_FACTOR)
+}
+"""Fields that are read without a page of the table `judgements` for each row."""
 _NOTHING_SAID = {name: value for name, value in EMPTY_ROW.items() if isinstance(value, dict | list)} | {"attempts": 0}
 
 
@@ -642,9 +673,10 @@ def _shown(values: dict[str, Any], status: str) -> dict[str, Any]:
     return values
 
 
-def _written(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> set[str]:
+def _written(connection: sa.Connection, rows: Sequence[tuple[Any, ...]]) -> set[str]:
     """Of the keys of these judgements, those that the store has this very judgement of."""
-    made = {row["key"]: (row["status"], row["created"]) for row in rows}
+    status, created = _COLUMNS.index("status"), _COLUMNS.index("created")
+    made = {row[_KEY]: (row[status], row[created]) for row in rows}
     columns = (judgements.c.key, judgements.c.status, judgements.c.created)
     return {
         key
@@ -700,7 +732,11 @@ def _move_ratings(connection: sa.Connection, dialect: str, old: str, new: str) -
     connection.execute(sa.delete(ratings).where(ratings.c.content == old))
 
 
-_COLUMNS = tuple(judgements.columns.keys())
+_COLUMNS = tuple(column.key for column in judgements.columns)
+_COLUMNS_OF = operator.attrgetter(*_COLUMNS)
+_KEY = _COLUMNS.index("key")
+_REPLY_COLUMNS = tuple(column.key for column in replies.columns if column.key != "id")
+_REPLY = operator.itemgetter(*_REPLY_COLUMNS)
 _SAID = tuple(name for name in Exchange.__slots__ if name != "text")
 
 
