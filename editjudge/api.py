@@ -2,37 +2,90 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import json
 import os
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
+from editjudge.arguments import checked
 from editjudge.edit import Edit, ImageSource, named_pictures
 from editjudge.errors import UsageError
-from editjudge.judgement import Judgement
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, default_rubrics
+from editjudge.manifest import records
+from editjudge.media.image import is_url
+from editjudge.media.pixels import encode
+from editjudge.report.notebook import Judgements, run_html
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.engine import Ending
 from editjudge.run.job import Job, Outcome, RunOptions, execute, judge_edit, wait_for
+from editjudge.run.progress import progress_for
 from editjudge.run.summary import Summary
 from editjudge.store.store import RunRecord, Store
 
 if TYPE_CHECKING:
+    import numpy
+    from PIL.Image import Image as PILImage
+
+    from editjudge.report.plot import Plot
     from editjudge.report.run_data import Of, RunData
     from editjudge.report.run_result import RunResult
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Image = ImageSource | os.PathLike[str]
-"""A path, the encoded picture as bytes, or a `data:` or http(s) address."""
+Image: TypeAlias = "str | os.PathLike[str] | bytes | PILImage | numpy.ndarray[Any, Any]"
+"""A path, a `data:` or http(s) address, an encoded picture, a PIL picture, or an array as `media.pixels` takes it."""
+Rows: TypeAlias = "Iterable[Mapping[str, Any]] | Any"
+"""Rows in memory: a list of dicts, a data frame of pandas or polars, or a dataset of Hugging Face."""
 
 
+class JudgeOptions(TypedDict, total=False):
+    """How judges are asked: what `judge`, `run` and `arun` take beside their own arguments."""
+
+    temperature: float | None
+    seed: int | None
+    max_tokens: int | None
+    reasoning_effort: str | None
+    extra: Mapping[str, Any]
+    base_url: str | None
+    schema: bool
+    strict: bool
+    reasks: int
+    timeout: float
+    prices: Path | None
+    read: Literal["text", "logprobs"]
+    min_mass: float
+
+
+def _with_options(function: Callable[P, T]) -> Callable[P, T]:
+    """Shows every option with its type and default in the signature, in the place of `**options`."""
+    defaults = {f.name: getattr(holder, f.name) for holder in (Parameters(), Options()) for f in fields(holder)}
+    signature = inspect.signature(function)
+    *own, _ = signature.parameters.values()
+    options = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults[name],
+            annotation=getattr(kind, "__forward_arg__", kind),
+        )
+        for name, kind in inspect.get_annotations(JudgeOptions).items()
+    ]
+    vars(function)["__signature__"] = signature.replace(parameters=[*own, *options])
+    return checked(function)
+
+
+@_with_options
 def judge(
     *,
     edited: Image,
@@ -47,46 +100,47 @@ def judge(
     edit_type: str | None = None,
     pictures: Mapping[str, Image | Sequence[Image]] | None = None,
     texts: Mapping[str, Any] | None = None,
-    **options: Any,
-) -> Mapping[str, Judgement]:
+    **options: Unpack[JudgeOptions],
+) -> Judgements:
     """Judge one edit: a judgement for each rubric, by its name. Nothing is stored.
 
         verdict = editjudge.judge(input="a.png", edited="b.png", instruction="make the left car blue")
         verdict["fidelity"].scores["alignment"]
 
-    `rubrics` are names, sets or YAML files, without any `online` (for the judge `metrics` its own); `judge` is a spec
-    such as `openai/gpt-4.1`, without one EDITJUDGE_JUDGE or the embedded `measured`. `options` are those of a run:
-    temperature, seed, max_tokens, reasoning_effort, base_url, schema, strict, reasks, timeout, prices, and `extra` for
-    what is passed to the server as it is. Safe inside a running event loop.
+    A picture is a path, a `data:` or http(s) address, the encoded bytes, a PIL picture, or an array of NumPy: `uint8`
+    from 0 to 255, `bool`, or floating point from 0 to 1; height x width, with 1, 3 or 4 channels.
 
-    `pictures` (each one or a list) and `texts` are further columns of a manifest, by the names that a rubric shows them
-    by. Where a rubric is asked several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]` ...
+    `rubrics` are names, sets or YAML files; by default `online` (for the judge `metrics` its own). `judge` is a spec
+    such as `openai/gpt-4.1`; by default EDITJUDGE_JUDGE, else the embedded `measured`. `pictures` (each one or a list)
+    and `texts` are further columns of a manifest, by the names that a rubric has for them. Where a rubric is asked
+    several times (`samples`, `for_each`), its judgements are `NAME[0]`, `NAME[1]` ...
 
-    What failed is a judgement too, with its `status` and no scores. Raises `InputError` for a rubric, judge, key or
-    option that is invalid, `WorldError` where the judge refuses the key or cannot be reached at all.
+    temperature, seed, max_tokens, reasoning_effort: of the request; by default the server's. `extra`: further
+    parameters, passed on as they are. `base_url`: of an OpenAI-compatible server. `schema`: request structured output
+    where the server supports it. `reasks`: retries for invalid replies. `timeout`: seconds per request. `strict`:
+    reject replies whose reasons are outside their word limits. `prices`: your own price file. `read="logprobs"`: also
+    the mean over all scores by their probabilities; a factor whose legal scores have less than `min_mass` abstains.
+
+    Safe inside a running event loop, as in a notebook. What failed is a judgement too, with its `status` and no
+    scores. Raises `InputError` for a rubric, judge, key or option that is invalid, `WorldError` where the judge
+    refuses the key or cannot be reached at all, and `TypeError` for an argument that it does not have.
     """
     edit = Edit(
         id,
-        _source(input),
-        _source(edited),
+        _picture("input", input),
+        _picture("edited", edited),
         instruction,
-        _source(ground_truth),
-        _source(mask),
+        _picture("ground_truth", ground_truth),
+        _picture("mask", mask),
         referring_expression,
         edit_type=edit_type,
         metadata=dict(texts or {}),
-        pictures=named_pictures({name: _sources(given) for name, given in (pictures or {}).items()}),
+        pictures=named_pictures({name: _pictures(name, given) for name, given in (pictures or {}).items()}),
     )
     judge = judge or default_judge()
     settings = _options(options)
-    asked = resolve(_words(rubrics) or default_rubrics([judge], settings))
-    found = wait_for(judge_edit(edit, asked, judge, settings))
-    of = {judgement.rubric: [j for j in found if j.rubric == judgement.rubric] for judgement in found}
-    return {
-        name if len(some) == 1 else f"{name}[{number}]": judgement
-        for name, some in of.items()
-        for number, judgement in enumerate(some)
-    }
+    questions = resolve(_words(rubrics) or default_rubrics([judge], settings))
+    return Judgements.of(edit, wait_for(judge_edit(edit, questions, judge, settings)), questions)
 
 
 @dataclass(frozen=True)
@@ -102,33 +156,42 @@ class Run:
     summary: Summary
     store: str
     """A path, or an address that may hold a password, and so is not shown."""
+    edits: Callable[[], Iterator[Edit]] | None = field(default=None, repr=False, compare=False)
+    """The edits of rows in memory, whose pictures a store does not keep."""
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{count} {status}" for status, count in sorted(self.summary.statuses.items()))
-        return f"<Run {self.name!r} ({self.id}), {self.ending}: {self.summary.total} judgements, {told}>"
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(self.summary.statuses.items()))
+        return f"<Run {self.name!r} ({self.id}), {self.ending}: {self.summary.total} judgements, {counts}>"
+
+    def _repr_html_(self) -> str:
+        with Store.open(self.store, readonly=True) as store:
+            return run_html(repr(self), store, self.id, self.edits)
 
     def judgements(self) -> Iterator[dict[str, Any]]:
-        """Every task with what became of it, in the manifest's order.
+        """Every task with its judgement, in the manifest's order.
 
         Raises `StoreError` where the store cannot be read.
         """
         with Store.open(self.store, readonly=True) as store:
             yield from store.judgements(self.id)
 
-    def table(self, by: str = "model", *, of: Of | None = None) -> Any:
+    @checked
+    def table(self, by: str | Sequence[str] = "model", *, of: Of | None = None) -> Any:
         """Mean and coverage of each factor by `model`, `judge` or `rubric`: a pandas data frame where pandas is
         installed, else a list of dicts, with the columns `by`, factor, mean, ok and n. What failed is in `n` and not
         in the mean.
 
-        With `of` ("scores", or "expected" for token probabilities), or sliced by another field such as `edit_type` or
-        one of the manifest's own: a `RunResult` with every figure of `report --json` and intervals. `.frame()` has its
-        rows.
+            run.table(by=["edit_type", "difficulty"]).frame()    # sliced, with intervals
 
-        Raises `UsageError` for a field that no edit has.
+        With `of` ("scores", or "expected" for token probabilities), or by any other columns of the manifest, one or a
+        list: a `RunResult` with every figure of `report --json`, each mean with its 95 % CI. `.frame()` has a row for
+        each judge, model, factor and slice.
+
+        Raises `UsageError` for a column that no edit has.
         """
         places = {"judge": 0, "model": 1, "rubric": 2}
-        if by not in places or of is not None:
-            return self._sliced(() if by in places else (by,), of or "scores")
+        if not isinstance(by, str) or by not in places or of is not None:
+            return self._sliced([name for name in _words(by) if name not in places], of or "scores")
         sums: dict[tuple[str, str], list[int]] = {}
         for place, cell in self.summary.cells.items():
             total = sums.setdefault((place[places[by]], place[3]), [0, 0, 0])
@@ -142,8 +205,14 @@ class Run:
 
         return framed(rows)
 
+    @checked
     def compare(
-        self, a: str | Run | None = None, b: str | None = None, *, by: str = "model", of: Of = "scores"
+        self,
+        a: str | Run | None = None,
+        b: str | None = None,
+        *,
+        by: Literal["model", "judge", "rubric"] = "model",
+        of: Of = "scores",
     ) -> RunResult:
         """Paired differences, b minus a, as `editjudge compare --json` prints them.
 
@@ -168,36 +237,46 @@ class Run:
             found, match = run_differences(first, second)
             lead = [*conclusions(found), *match.words(first.run.name, second.run.name)]
             return RunResult(runs_document(first, second, match, found), lead, compare_tables(found, "run"))
-        judged, kind = self._loaded(of=of), _by(by)
-        found = differences(judged, kind, a, b)
-        document = comparison_document(judged, kind, found)
-        return RunResult(document, [*conclusions(found), *judged.lead()], compare_tables(found, kind))
+        if by not in ("model", "judge", "rubric"):
+            raise UsageError(f"by={by!r}: expected model, judge or rubric")
+        judged = self._loaded(of=of)
+        found = differences(judged, by, a, b)
+        document = comparison_document(judged, by, found)
+        return RunResult(document, [*conclusions(found), *judged.lead()], compare_tables(found, by))
 
+    @checked
     def agree(
         self,
-        ratings: str | os.PathLike[str] | None = None,
+        ratings: str | os.PathLike[str] | Rows | None = None,
         *,
         called: Mapping[str, str] | None = None,
         of: Of = "scores",
     ) -> RunResult:
         """Judges against people's ratings, of a file or of the store, as `editjudge agree --json` prints it.
 
-        `called` maps people's factors to those of judges, such as `{"PQ": "quality"}`. Raises `InputError` where no
-        item or no factor has both.
+            run.agree("ratings.csv", called={"PQ": "quality"})
+
+        `ratings` is a file, rows in memory with item, rater, factor and score, or by default what the store has.
+        `called` maps people's factors to those of judges. Raises `InputError` where no item or no factor has both.
         """
         from editjudge.report.agreement import tables
         from editjudge.report.people import file_ratings, run_agreement, stored_ratings
         from editjudge.report.run_result import RunResult
 
         judged = self._loaded(pairing=True, of=of)
-        if ratings is not None:
-            rated = file_ratings(Path(ratings), judged)[0]
-        else:
-            with Store.open(self.store, readonly=True) as store:
-                rated = stored_ratings(judged, store)
-        found = run_agreement(judged, rated, [f"{people}={factor}" for people, factor in (called or {}).items()])
-        return RunResult({**found.as_json(), "of": of, "pending": judged.pending}, judged.lead(), tables(found))
+        with ExitStack() as stack:
+            if ratings is None:
+                rated = stored_ratings(judged, stack.enter_context(Store.open(self.store, readonly=True)))
+            elif isinstance(ratings, str | os.PathLike):
+                rated = file_ratings(Path(ratings), judged)[0]
+            else:
+                folder = stack.enter_context(TemporaryDirectory())
+                rated = file_ratings(_as_file(ratings, Path(folder, "ratings.jsonl")), judged)[0]
+        agreement = run_agreement(judged, rated, [f"{people}={factor}" for people, factor in (called or {}).items()])
+        document = {**agreement.as_json(), "of": of, "pending": judged.pending}
+        return RunResult(document, judged.lead(), tables(agreement))
 
+    @checked
     def gate(
         self,
         minimum: Mapping[str, float] | None = None,
@@ -211,18 +290,20 @@ class Run:
         max_failures: float = 0.0,
     ) -> RunResult:
         """Hold the run against limits and a baseline, as `editjudge gate --json` does: `["outcome"]` is `pass`, `fail`
-        or `not enough evidence`.
+        or `not enough evidence`, and `["error"]` says why where there is no score to decide on.
 
             run.gate({"alignment": 5}, baseline=editjudge.open("before"), max_drop=0.2)
+
+        Raises `UsageError` for a factor, model or judge that the run does not have.
         """
         from editjudge.report.gating import gate_run
         from editjudge.report.run_result import RunResult
 
-        judged = self._loaded(pairing=baseline is not None)
-        before = baseline._loaded(pairing=True) if baseline is not None else None
-        found = gate_run(
-            judged,
-            before,
+        if baseline is None and max_drop:
+            raise UsageError("max_drop= needs a baseline= to drop from")
+        report = gate_run(
+            self._loaded(pairing=baseline is not None),
+            baseline._loaded(pairing=True) if baseline is not None else None,
             minimum=minimum,
             maximum=maximum,
             max_drop=max_drop,
@@ -231,65 +312,74 @@ class Run:
             alpha=alpha,
             max_failures=max_failures,
         )
-        return RunResult(found.as_json() | {"error": found.undecidable}, found.lead(), [found.table()])
+        return RunResult(report.as_json() | {"error": report.undecidable}, report.lead(), [report.table()])
 
+    @checked
     def report(self, path: str | os.PathLike[str], *, form: str | None = None, by: str | Sequence[str] = ()) -> Path:
-        """Write a report; its format is `form`, else what the name ends in: .html, .md, .tex, .csv, .json."""
-        from editjudge.report.forms import form_of, rendered
+        """Write a report; its format is `form` (html, fragment, md, latex, csv, json), else what the name ends in:
+        .html, .md, .tex, .csv, .json. `by` names columns to slice by.
+
+        Raises `UsageError` for a format that there is not, or a column that no edit has.
+        """
+        from editjudge.report.forms import FORMS, form_of, rendered
         from editjudge.report.summary import measure
 
         place = Path(path)
+        if form is not None and form not in (*FORMS.values(), "fragment"):
+            raise UsageError(f"form={form!r}: expected {', '.join(FORMS.values())} or fragment")
         form = form or form_of(place)
+        if not place.absolute().parent.is_dir():
+            raise UsageError(f"{place}: there is no folder {place.parent}")
         means = measure(self._loaded(by=_words(by)), _words(by))
         with Store.open(self.store, readonly=True) as store:
             place.write_text(rendered(means, form, store), "utf-8", newline="")
         return place
 
+    @checked
     def plot(self, a: str | None = None, b: str | None = None) -> Plot:
-        """The forest plot of paired differences between models: SVG, shown in a notebook; `.save(path)` writes it."""
-        from editjudge.report.charts import draw
-        from editjudge.report.comparison import differences, forests
+        """The forest plot of paired differences between models, shown in a notebook.
 
-        return Plot("".join(draw(chart) for _, chart in forests(differences(self._loaded(), "model", a, b))))
+            run.plot("old", "new").save("forest.html")    # or .svg; .png and .pdf need Matplotlib
+
+        Raises `UsageError` for a model that the run does not have.
+        """
+        from editjudge.report.comparison import differences, forests
+        from editjudge.report.plot import Plot
+
+        return Plot([chart for _, chart in forests(differences(self._loaded(), "model", a, b))])
 
     def _sliced(self, by: Sequence[str], of: Of) -> RunResult:
         from editjudge.report.run_result import RunResult
         from editjudge.report.summary import document, long, measure, tables
 
         means = measure(self._loaded(by=by, of=of), by)
-        return RunResult(document(means), means.judged.lead(), [long(means), *tables(means)])
+        rows = long(means)
+        slice_by = rows.columns.index("slice_by")
+        rows = replace(rows, rows=tuple(row for row in rows.rows if row[slice_by] in (by or [""])))
+        return RunResult(document(means), means.judged.lead(), [rows, *tables(means)])
 
     def _loaded(self, *, by: Sequence[str] = (), pairing: bool = False, of: Of = "scores") -> RunData:
+        _need_statistics()
         from editjudge.report.run_data import load
 
         with Store.open(self.store, readonly=True) as store:
             return load(store, str(self.id), by, pairing=pairing, of=of)
 
 
-@dataclass(frozen=True)
-class Plot:
-    """A drawing, as SVG in HTML."""
-
-    html: str
-
-    def _repr_html_(self) -> str:
-        from editjudge.report.templating import stylesheet
-
-        return f"<style>{stylesheet()}</style>{self.html}"
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as an HTML file of its own."""
-        place = Path(path)
-        place.write_text(f'<!doctype html>\n<meta charset="utf-8">{self._repr_html_()}\n', "utf-8")
-        return place
+def _as_file(rows: Rows, path: Path) -> Path:
+    """Rows in memory where a file is read."""
+    path.write_text("".join(f"{json.dumps(dict(row), default=str)}\n" for row in records(rows)), "utf-8")
+    return path
 
 
-def _by(word: str) -> Any:
-    if word not in ("model", "judge", "rubric"):
-        raise UsageError(f"by={word!r}: expected model, judge or rubric")
-    return word
+def _need_statistics() -> None:
+    """Raises `UsageError` that names the extra where NumPy, SciPy or Jinja2 is missing."""
+    missing = [name for name in ("numpy", "scipy", "jinja2") if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"statistics need {missing[0]}: pip install 'editjudge[stats]'")
 
 
+@checked
 def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run:  # noqa: A001  (editjudge.open)
     """A run of a store, by its name or number; nothing is asked.
 
@@ -313,8 +403,8 @@ def open(name: str | int, *, store: str | os.PathLike[str] | None = None) -> Run
 def _scored_factors(store: Store, record: RunRecord) -> dict[str, list[str]]:
     """By rubric; no mean is formed of choices."""
     known = store.rubrics()
-    asked = record.spec.get("rubrics", {})
-    contents = {name: known[digest]["content"] for name, digest in asked.items() if digest in known}
+    digests = record.spec.get("rubrics", {})
+    contents = {name: known[digest]["content"] for name, digest in digests.items() if digest in known}
     # Of a rubric that the store lacks no factor is known: its judgements are counted, and no mean is formed.
     return defaultdict(list) | {
         name: [factor["key"] for factor in content["factors"] if not factor["scale"].get("choices")]
@@ -322,12 +412,13 @@ def _scored_factors(store: Store, record: RunRecord) -> dict[str, list[str]]:
     }
 
 
+@_with_options
 async def arun(
-    manifest: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
+    manifest: str | os.PathLike[str] | Rows,
     *,
     rubrics: str | Sequence[str] = (),
     judges: str | Sequence[str] = (),
-    store: str | os.PathLike[str] = "editjudge.db",
+    store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     repeats: int = 1,
     fuse: bool = False,
@@ -339,28 +430,38 @@ async def arun(
     allow_outside: bool = False,
     allow_urls: bool = False,
     columns: Mapping[str, str] | None = None,
-    **options: Any,
+    progress: bool | None = None,
+    **options: Unpack[JudgeOptions],
 ) -> Run:
     """Judge every edit of a manifest, resuming what was begun.
 
         run = await editjudge.arun("edits.jsonl", judges=["openai/gpt-4.1"], budget=5.0)
         run.table(by="model")
 
-    In the place of a manifest's path: a Hugging Face dataset, streaming or not, or rows in memory with a `name` for
-    the run. Their paths are relative to the working directory. `models` judges only the edits of these models, `limit`
-    only the first so many of what is left. `columns` names fields that the manifest calls otherwise, such as
-    `{"input": "source"}`. `options` are those of `judge`.
+    `manifest` is a path (JSONL, JSON, CSV, Parquet or a folder), or rows in memory: a list of dicts, a data frame of
+    pandas or polars, or a Hugging Face dataset, streaming or not. Pictures in rows are as `judge` takes them; paths are
+    relative to the working directory. A streaming dataset needs a `name`.
+
+    `rubrics` and `judges` are one or a list; by default `online`, and EDITJUDGE_JUDGE or `measured`. `store`: a SQLite
+    file or postgresql://...; by default EDITJUDGE_STORE, else editjudge.db. `models` judges only the edits of these
+    models, `limit` only the first so many of what is left. `columns` names the manifest's columns where they differ,
+    such as `{"input": "source"}`. `repeats`: judgements of each edit and rubric. `fuse`: one call for a whole set.
+    `budget`: stop before spending more US dollars. `allow_outside`: pictures outside the manifest's folder.
+    `allow_urls`: fetch http(s) addresses. `progress`: a bar; by default in notebooks and terminals. The other options
+    are those of `judge`.
 
     An edit that failed is a row with its status. Raises `InputError` for a manifest, rubric, judge or option that
     is invalid, before a store is made, and `WorldError` where a judge is down or refuses the key, or the store
     cannot be written; what was judged by then is kept, and the same call goes on from it.
     """
+    place = os.fspath(store) if store is not None else os.environ.get("EDITJUDGE_STORE", "editjudge.db")
     path, rows = _rows(manifest, name)
     specs = _words(judges) or (default_judge(),)
+    settings = _options(options)
     job = Job(
         manifest=path,
         rows=rows,
-        rubrics=_words(rubrics) or default_rubrics(specs, _options(options)),
+        rubrics=_words(rubrics) or default_rubrics(specs, settings),
         judges=specs,
         repeats=repeats,
         layout=layout,
@@ -370,14 +471,21 @@ async def arun(
         allow_outside=allow_outside,
         allow_urls=allow_urls,
         columns=tuple((columns or {}).items()),
-        options=_options(options),
+        options=settings,
     )
-    manner = RunOptions(name=name, concurrency=concurrency, budget=budget)
+    bar = progress_for(progress)
+    run_options = RunOptions(name=name, concurrency=concurrency, budget=budget)
+    if bar:
+        run_options = replace(run_options, observe=bar)
     with ExitStack() as stack:
-        outcome: Outcome = await execute(job, lambda: stack.enter_context(Store.open(store)), manner)
+        if bar:
+            bar.total = _questions(job)
+            stack.callback(bar.close)
+        outcome: Outcome = await execute(job, lambda: stack.enter_context(Store.open(place)), run_options)
     if outcome.error:
         raise outcome.error
-    return Run(outcome.run_id, outcome.name, outcome.ending, outcome.summary, os.fspath(store))
+    edits = job.edits if isinstance(rows, Sized) else None
+    return Run(outcome.run_id, outcome.name, outcome.ending, outcome.summary, place, edits)
 
 
 def _with_parameters_of(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[Callable[..., T]], Callable[P, T]]:
@@ -385,7 +493,7 @@ def _with_parameters_of(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[[
 
     def signed(function: Callable[..., T]) -> Callable[P, T]:
         vars(function)["__signature__"] = inspect.signature(work)
-        return function
+        return checked(function)
 
     return signed
 
@@ -397,50 +505,77 @@ def run(*manifest: Any, **arguments: Any) -> Run:
         run = editjudge.run("edits.jsonl", rubrics=["online"], judges=["openai/gpt-4.1"], store="editjudge.db")
         run.table(by="model")
 
-    Takes what `arun` takes and raises what it raises; safe inside a running event loop.
+    Takes what `arun` takes and raises what it raises; safe inside a running event loop, as in a notebook.
+
     """
     return wait_for(arun(*manifest, **arguments))
 
 
+run.__doc__ = (run.__doc__ or "").rstrip() + "\n" + (arun.__doc__ or "").partition('(by="model")\n')[2]
+# Importing the package `editjudge.run` has put it into the place of the function.
+vars(sys.modules["editjudge"])["run"] = run
+
+
 def default_judge() -> str:
-    """Who is asked where nobody is named."""
+    """The judge where none is named."""
     return os.environ.get("EDITJUDGE_JUDGE", "measured")
 
 
-def _rows(
-    given: str | os.PathLike[str] | Iterable[Mapping[str, Any]], name: str | None
-) -> tuple[Path, Iterable[Mapping[str, Any]] | None]:
-    """The path of a manifest; or what to call rows that have none, and the rows."""
+def _rows(given: str | os.PathLike[str] | Rows, name: str | None) -> tuple[Path, Iterable[Mapping[str, Any]] | None]:
+    """The path of a manifest; or a name for rows in memory, and the rows."""
     if isinstance(given, str | os.PathLike):
         return Path(given), None
     if isinstance(given, Iterator):
-        raise UsageError("rows are gone through more than once: give a list or a dataset, not a generator")
-    # What `datasets` knows a dataset by; other rows must be told apart by their run's name.
-    mark = name or getattr(given, "_fingerprint", None)
+        raise UsageError("rows are read more than once: give a list or a dataset, not a generator")
+    if isinstance(given, Mapping) or not hasattr(given, "__iter__"):
+        raise UsageError(
+            f"manifest: found {type(given).__name__}, expected a path, a list of dicts, a data frame or a dataset"
+        )
+    rows = records(given)
+    # What `datasets` knows a dataset by. The same rows are the same run, which resumes.
+    mark = name or getattr(given, "_fingerprint", None) or (_fingerprint(rows) if isinstance(rows, Sized) else None)
     if not mark:
-        raise UsageError("rows have no name of their own: give the run one with name=...")
-    return Path(f"rows-{mark}".replace(os.sep, "-")), given
+        raise UsageError("a dataset that streams has no name of its own: give the run one with name=...")
+    return Path(f"rows-{mark}".replace(os.sep, "-")), rows
+
+
+def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
+    """By what rows in memory are known: their texts and numbers. Pictures have keys of their own."""
+    digest = hashlib.sha256()
+    for row in rows:
+        plain = {str(key): value for key, value in row.items() if isinstance(value, str | int | float)}
+        digest.update(json.dumps(plain, sort_keys=True).encode())
+    return digest.hexdigest()[:12]
+
+
+def _questions(job: Job) -> int | None:
+    """About how many judgements a run comes to; None where that takes reading a stream."""
+    if job.rows is None:
+        edits = sum(1 for _ in job.edits())
+    elif isinstance(job.rows, Sized):
+        edits = sum(1 for row in job.rows if job.is_about(row.get("model")))
+    else:
+        return job.limit
+    edits = edits if job.limit is None else min(edits, job.limit)
+    return edits * job.question_settings(job.load_rubrics()).questions * len(job.judges)
 
 
 def _words(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _sources(given: Image | Sequence[Image]) -> ImageSource | list[ImageSource]:
-    if isinstance(given, str | bytes | os.PathLike):
-        source = _source(given)
-        return b"" if source is None else source
-    return [source for image in given if (source := _source(image)) is not None]
+def _pictures(name: str, given: Image | Sequence[Image]) -> ImageSource | list[ImageSource]:
+    if isinstance(given, list | tuple):
+        return [source for image in given if (source := _picture(name, image)) is not None]
+    return _picture(name, given) or b""
 
 
-def _source(image: Image | None) -> ImageSource | None:
-    if image is None or isinstance(image, bytes):
-        return image
-    text = os.fspath(image)
-    return text if text.startswith(("http://", "https://", "data:")) else Path(text)
+def _picture(name: str, image: Any) -> ImageSource | None:
+    return image if isinstance(image, str) and is_url(image) else encode(image, f"{name}=")
 
 
-def _options(given: dict[str, Any]) -> Options:
-    names = ("temperature", "seed", "max_tokens", "reasoning_effort", "extra")
-    parameters = Parameters(**{name: given.pop(name) for name in names if name in given})
-    return Options(parameters, **given)
+def _options(given: JudgeOptions) -> Options:
+    settings: dict[str, Any] = dict(given)
+    names = [field.name for field in fields(Parameters)]
+    parameters = Parameters(**{name: settings.pop(name) for name in names if name in settings})
+    return Options(parameters, **settings)

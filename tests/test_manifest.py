@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
+import pandas
+import polars
 import pyarrow as arrow
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -449,7 +452,7 @@ def test_broken_parquet_and_its_numbers_that_are_none_are_refused(tmp_path: Path
     with pytest.raises(ManifestError, match="not a Parquet file"):
         edits(path)
     parquet.write_table(arrow.table({"id": ["a", "b"], "score": [1.0, float("nan")]}), path)
-    with pytest.raises(ManifestError, match="parquet:2: found nan, expected a finite number or null"):
+    with pytest.raises(ManifestError, match='parquet:2: field "score": found nan, expected a finite number or null'):
         edits(path)
 
 
@@ -541,8 +544,59 @@ def test_rows_in_memory_become_edits(tmp_path: Path) -> None:
     (edit,) = manifest.from_rows(rows, name="my/set", root=tmp_path, notify=said.append)
     assert (edit.id, edit.input, edit.edited, edit.metadata) == ("row-1", b"png", tmp_path / "out.png", {"seed": 1})
     assert rows[0]["seed"] == 1  # the caller's rows are left as they were
-    with pytest.raises(ManifestError, match=r"rows:1: field \"input\": found Image .*datasets\.Image\(decode=False\)"):
-        list(manifest.from_rows([{"id": "a", "input": Image.new("RGB", (1, 1))}]))
+
+
+def rows_of_pictures() -> list[dict[str, Any]]:
+    picture = Image.effect_noise((6, 4), 80).convert("RGB")
+    rest = {"instruction": "x", "seed": 7, "thumbnail": b"small"}
+    return [{"id": "a", "input": picture, "edited": np.asarray(picture), "note": "kept", **rest},
+            {"id": "b", "input": picture, "edited": None, "note": None, **rest}]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [list, pandas.DataFrame, polars.DataFrame])
+def test_pictures_in_rows_and_data_frames_are_encoded_without_loss(make: Any) -> None:
+    rows = rows_of_pictures()
+    if make is polars.DataFrame:  # makes lists of numbers of arrays
+        rows[0]["edited"] = rows[0]["input"]
+    notices: list[str] = []
+    first, second = manifest.from_rows(make(rows), notify=notices.append)
+    for source in (first.input, first.edited):
+        assert isinstance(source, bytes) and np.array_equal(
+            np.asarray(Image.open(io.BytesIO(source))), rows[0]["input"]
+        )
+    assert second.edited is None and first.metadata == {"note": "kept", "seed": 7}
+    assert second.metadata == {"note": None, "seed": 7}
+    assert notices == ['rows: "thumbnail" holds pictures or bytes that no rubric shows; it is left out']
+
+
+def test_what_a_frame_marks_as_missing_is_no_value() -> None:
+    frame = pandas.DataFrame({"id": ["a", "b"], "input": ["a.png"] * 2, "edited": ["b.png", None], "size": [1.5, None]})
+    first, second = manifest.from_rows(frame)
+    assert (first.metadata, second.metadata, second.edited) == ({"size": 1.5}, {"size": None}, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.full((4, 4, 3), 200.0), "0 to 1; for 0 to 255 convert"),
+        (np.zeros((4, 4, 3), np.int64), "uint8"),
+        (np.zeros((5, 6, 7), np.uint8), "channels"),
+        (Image.new("F", (4, 4)), "mode F"),
+        (3.5, r"found a number \(3.5\), expected a path"),
+    ],
+)
+def test_a_row_with_a_value_that_is_no_picture_is_named(value: Any, words: str) -> None:
+    row = {"id": "a", "input": "a.png", "edited": value, "instruction": "x"}
+    with pytest.raises(ManifestError, match=rf'rows:1: field "edited": .*{words}'):
+        list(manifest.from_rows([row]))
+
+
+def test_metadata_that_json_has_no_value_for_is_named() -> None:
+    row = {"id": "a", "input": "a.png", "edited": "b.png", "instruction": "x", "tags": {1, 2}}
+    with pytest.raises(ManifestError, match='rows:1: field "tags": found set, expected text'):
+        list(manifest.from_rows([row]))
+    (edit,) = manifest.from_rows([row | {"tags": (1, np.int64(2)), "vector": np.arange(3)}])
+    assert edit.metadata == {"tags": [1, 2], "vector": [0, 1, 2]}
 
 
 # --- a folder with one folder a model -------------------------------------------------------------------------

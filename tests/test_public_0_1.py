@@ -10,6 +10,8 @@ import public_interface
 import pytest
 
 OLD: dict[str, Any] = json.loads(Path(__file__).with_name("public_0_1.json").read_text("utf-8"))
+CATCH_ALLS = {"arguments", "named", "options"}
+"""Parameters of 0.1 that took anything; what they stood for has names of its own now."""
 BREAKS = {"gate, failures": 100}
 """Exit codes that changed on purpose, as the changelog says: `gate` fails on failed judgements."""
 
@@ -23,7 +25,15 @@ def now(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("name", OLD["names"])
 def test_a_public_name_keeps_its_parameters(now: dict[str, Any], name: str) -> None:
     old, new = OLD["names"][name], now["names"][name]
+    old = [parameter for parameter in old if parameter not in CATCH_ALLS]
     assert [parameter for parameter in new if parameter in old] == old
+
+
+@pytest.mark.parametrize("name", ["judge", "run", "arun"])
+def test_every_option_of_0_1_is_a_parameter_with_a_name(now: dict[str, Any], name: str) -> None:
+    options = "temperature seed max_tokens reasoning_effort extra base_url schema strict reasks timeout prices".split()
+    run = [] if name == "judge" else OLD["names"]["arun"][:-1]
+    assert {*options, *run} <= {*now["names"][name]}
 
 
 @pytest.mark.parametrize("verb", OLD["verbs"])

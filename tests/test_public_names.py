@@ -71,6 +71,60 @@ def test_a_submodule_does_not_shadow_the_function_of_its_name() -> None:
     assert done.stdout.split() == ["True", "True"]
 
 
+@pytest.mark.parametrize("first", ["judge", "open", "Run"])
+def test_the_function_has_its_real_signature_whatever_was_used_before(first: str) -> None:
+    code = f"import editjudge as ej, inspect; ej.{first}; print(*inspect.signature(ej.run).parameters, ej.run.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"manifest", "judges", "store", "temperature", "progress", "run"} <= {*done.stdout.split()}
+
+
+def test_the_namespace_that_a_user_completes_in_has_the_public_names_and_nothing_else() -> None:
+    code = "import editjudge as ej; ej.judge; ej.run; print(*dir(ej))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == editjudge.__all__
+
+
+@pytest.mark.parametrize("name", ["judge", "run", "arun"])
+def test_every_option_of_a_judge_is_a_parameter_with_its_type_and_default(name: str) -> None:
+    parameters = inspect.signature(getattr(editjudge, name)).parameters
+    assert (parameters["reasks"].default, parameters["reasks"].annotation) == (2, "int")
+    assert parameters["temperature"].default is None and "options" not in parameters
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: editjudge.run("x.jsonl", judge="measured"),
+            r"run\(\) has no argument 'judge'.*\"judges\"",
+        ),
+        (lambda: editjudge.judge(edited=b"", judges="measured"), 'did you mean "judge"'),
+        (lambda: editjudge.open("a", stor="b"), 'did you mean "store"'),
+        (lambda: editjudge.run("x.jsonl", weather=1), r"has no argument 'weather'$"),
+    ],
+)
+def test_a_mistyped_argument_gets_a_suggestion(call: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("text", "in_python"),
+    [
+        ("--repeats 0: at least one", "repeats=0: at least one"),
+        ("map it with --column input=src, or", 'map it with columns={"input": "src"}, or'),
+        ("allow it with --allow-outside", "allow it with allow_outside=True"),
+        ("only --judge metrics answers it", 'only judges="metrics" answers it'),
+        ("give --prices FILE, or leave out --budget", "give prices=FILE, or leave out budget="),
+        ("pip install --no-binary x", "pip install --no-binary x"),
+    ],
+)
+def test_errors_name_arguments_where_the_command_line_names_options(text: str, in_python: str) -> None:
+    from editjudge.arguments import in_python as worded
+
+    assert worded(text, inspect.signature(editjudge.run).parameters) == in_python
+
+
 def test_a_run_shows_itself_on_one_line_and_not_the_address_of_its_store() -> None:
     run = Run(3, "first", "finished", Summary(Counter(refused=1, ok=5)), "postgresql://ann:secret@db/edits")
     assert repr(run) == "<Run 'first' (3), finished: 6 judgements, 5 ok, 1 refused>"

@@ -17,8 +17,8 @@ import torch
 import transformers
 from PIL import Image
 
-from editjudge.integrations.pictures import pixels
 from editjudge.integrations.trl import edit_reward
+from editjudge.media.pixels import pixels
 
 trl = pytest.importorskip("trl")
 LETTERS = "abcdefghijklmnopqrstuvwxyz "

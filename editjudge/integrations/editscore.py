@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from editjudge.errors import JudgeError
-from editjudge.integrations.pictures import encode
 from editjudge.integrations.reward import NoReward
+from editjudge.media.pixels import encode
 from editjudge.pickled import NotPlain, dumps, loads
 
 _VALUES = 100_000

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from editjudge.errors import InputError
-from editjudge.integrations.pictures import split
 from editjudge.integrations.reward import OnFailure, RewardEdit, Rewarder, Score
 from editjudge.integrations.trl import note_imputed
+from editjudge.media.pixels import split
 
 
 def edit_reward(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from editjudge.errors import InputError, JudgeError, UsageError
-from editjudge.integrations.pictures import encode
+from editjudge.media.pixels import encode
 
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
@@ -46,7 +46,7 @@ class Reward:
 
 @dataclass(frozen=True)
 class RewardEdit:
-    """An edit to reward; pictures as `editjudge.integrations.pictures` takes them."""
+    """An edit to reward; pictures as `editjudge.media.pixels` takes them."""
 
     input: Any
     edited: Any

@@ -23,6 +23,7 @@ from typing import Any
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError, near_miss
 from editjudge.manifest import columnar
+from editjudge.manifest.columnar import records
 from editjudge.manifest.folder import folder_rows
 from editjudge.manifest.lines import csv_rows, json_array, jsonl
 from editjudge.manifest.reader import FIELDS, LABELS, PAIR_LABELS, Columns, LineError, NamedInputs, Notify, Reader, Row
@@ -40,6 +41,7 @@ __all__ = [
     "from_rows",
     "plain_row",
     "read",
+    "records",
     "rows",
 ]
 
@@ -68,10 +70,11 @@ def from_rows(
     notify: Notify | None = None,
     named: NamedInputs | None = None,
 ) -> Iterator[Edit]:
-    """The edits of rows that are in memory already, or of a Hugging Face dataset; paths are relative to `root`."""
+    """The edits of rows in memory, of a data frame or of a Hugging Face dataset; paths are relative to `root`."""
     reader = Reader(name, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, unit="row", named=named)
     reader.base = Path(root)
-    return _raising(reader, (plain_row(number, row, reader) for number, row in enumerate(columnar.undecoded(rows), 1)))
+    source = columnar.undecoded(records(rows))
+    return _raising(reader, (plain_row(number, row, reader) for number, row in enumerate(source, 1)))
 
 
 def _raising(reader: Reader, rows: Iterable[Row]) -> Iterator[Edit]:
@@ -118,6 +121,6 @@ def _columnar(path: Path, reader: Reader) -> Iterator[Row]:
 def plain_row(number: int, row: Mapping[str, Any], reader: Reader) -> Row:
     """A row of typed columns with the values that JSON has; pictures as they are."""
     try:
-        return number, columnar.plain(row, reader.pictures)
+        return number, columnar.plain(row, reader.pictures, reader.leave_out)
     except ValueError as error:
         return number, reader.wrong(number, "", str(error))

@@ -7,11 +7,13 @@ import decimal
 import importlib
 import json
 import math
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from editjudge.errors import ManifestError
+from editjudge.media.pixels import is_decoded
 
 _FEW, _MANY = 16, 4096
 """Rows at a time: with pictures of some megabytes each, and without."""
@@ -75,6 +77,19 @@ def _only_split(path: Path, place: str) -> Path:
     return path / splits[0]
 
 
+def records(rows: Any) -> Iterable[Mapping[str, Any]]:
+    """The rows of a data frame (pandas, polars), of an Arrow table, or rows as they are. What a frame marks as missing
+    is None."""
+    table: Iterable[Mapping[str, Any]] = rows
+    if hasattr(rows, "to_dicts"):  # polars
+        table = rows.to_dicts()
+    elif hasattr(rows, "to_pylist"):  # Arrow
+        table = rows.to_pylist()
+    elif hasattr(rows, "notna"):  # pandas
+        table = rows.astype(object).where(rows.notna(), None).to_dict("records")
+    return table
+
+
 def undecoded(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
     """A dataset with its pictures as they were encoded: decoding and encoding them again would be an edit."""
     for name, feature in (getattr(rows, "features", None) or {}).items():
@@ -102,21 +117,37 @@ def holds_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
 
-def plain(row: Mapping[str, Any], pictures: Collection[str]) -> dict[str, Any]:
-    """A row with the values that JSON has; pictures as they are."""
-    return {key: value if key in pictures else _plain(value) for key, value in row.items()}
+def plain(row: Mapping[str, Any], pictures: Collection[str], leave_out: Say) -> dict[str, Any]:
+    """A row with the values that JSON has; pictures as they are, and those in other columns left out."""
+    values = {}
+    for key, value in row.items():
+        if key in pictures:
+            values[key] = value
+        elif isinstance(value, bytes | bytearray) or is_decoded(value):
+            leave_out(str(key))
+        else:
+            values[str(key)] = _plain(value, key)
+    return values
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"found {value}, expected a finite number or null")
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+def _plain(value: Any, key: object) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f'field "{key}": found {value}, expected a finite number or null')
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(part, key) for part in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part, key) for name, part in value.items()}
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    return str(value) if isinstance(value, decimal.Decimal | datetime.timedelta) else value
+    if isinstance(value, decimal.Decimal | datetime.timedelta | uuid.UUID | Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # NumPy
+        return _plain(value.tolist(), key)
+    raise ValueError(f'field "{key}": found {type(value).__name__}, expected text, a number, a list or an object')
 
 
 def _needed(module: str, what: str, extra: str, place: str) -> Any:

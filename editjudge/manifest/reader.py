@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, PAIR_ROLES, TEXT_ROLES, Edit, ImageSource
 from editjudge.errors import ImageError, ManifestError
 from editjudge.media import image as images
+from editjudge.media.pixels import EXPECTED, encode, is_decoded
 
 Notify = Callable[[str], None]
 """Takes what a user should hear that is no error; by default a warning in the log."""
@@ -164,6 +165,12 @@ class Reader:
             self.notify(f'{self.place}:{line}: the column "{hidden[0]}" is not read, since --column names another')
         row |= found
 
+    def leave_out(self, column: str) -> None:
+        """Say once that a column of pictures that no rubric shows is not read."""
+        if column not in self._told:
+            self._told.add(column)
+            self.notify(f'{self.place}: "{column}" holds pictures or bytes that no rubric shows; it is left out')
+
     def wrong(self, line: int, name: str, message: str, kind: str = "bad_line") -> LineError:
         return LineError(self.place, line, name, message, kind)
 
@@ -251,8 +258,12 @@ class Reader:
                 message = f"found {len(value):,} bytes, expected at most {images.BOUNDS.max_bytes:,}"
                 raise self.wrong(line, name, message)
             return value
-        advice = "; load it undecoded: cast_column(..., datasets.Image(decode=False))" if hasattr(value, "save") else ""
-        raise self.wrong(line, name, f"found {described(value)}, expected a path, a data: URL or bytes{advice}")
+        if not is_decoded(value):
+            raise self.wrong(line, name, f"found {described(value)}, {EXPECTED}")
+        try:
+            return encode(value)
+        except ImageError as error:
+            raise self.wrong(line, name, str(error)) from None
 
     # --- where a picture lies -----------------------------------------------------------------------------
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
+from importlib import import_module
 from typing import Any
 
 
@@ -12,9 +14,11 @@ class _CallablePackage(types.ModuleType):
     function that users call. So the package can be called, and both meanings hold whichever came first."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        from importlib import import_module
-
         return import_module("editjudge.api").run(*arguments, **named)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(import_module("editjudge.api").run)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -39,7 +39,7 @@ def test_compare_answers_what_the_verb_prints(call: Call, store: Path) -> None:
     assert "good scores higher than poor on overall by " in repr(result)
     assert "<table" in result._repr_html_()
     with pytest.raises(UsageError, match="weather"):
-        ej.open("r", store=store).compare(by="weather")
+        ej.open("r", store=store).compare(by="weather")  # type: ignore[arg-type]
 
 
 def test_two_runs_are_compared_as_two_sides(call: Call, store: Path) -> None:

@@ -20,8 +20,8 @@ from web.served import Served, recorded_rewards, serving
 
 from editjudge.errors import InputError, UsageError
 from editjudge.integrations import editscore, flow_grpo, swift, trl, verl, verl_omni
-from editjudge.integrations.pictures import encode, pixels
 from editjudge.integrations.reward import NoReward, RewardEdit, Rewarder
+from editjudge.media.pixels import encode, pixels
 from editjudge.web.service_options import Terms
 
 SOURCES = [picture(f"input-{n // 4}.png") for n in range(4)]
