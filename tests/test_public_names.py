@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -92,20 +94,19 @@ def test_every_option_of_a_judge_is_a_parameter_with_its_type_and_default(name: 
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("name", "argument", "words"),
     [
-        (
-            lambda: editjudge.run("x.jsonl", judge="measured"),
-            r"run\(\) has no argument 'judge'.*\"judges\"",
-        ),
-        (lambda: editjudge.judge(edited=b"", judges="measured"), 'did you mean "judge"'),
-        (lambda: editjudge.open("a", stor="b"), 'did you mean "store"'),
-        (lambda: editjudge.run("x.jsonl", weather=1), r"has no argument 'weather'$"),
+        ("run", "judge", "has no argument 'judge'; did you mean \"judges\"?"),
+        ("arun", "column", 'did you mean "columns"?'),
+        ("judge", "judges", 'did you mean "judge"?'),
+        ("open", "stor", 'did you mean "store"?'),
+        ("run", "weather", "run() has no argument 'weather'"),
     ],
 )
-def test_a_mistyped_argument_gets_a_suggestion(call: Any, words: str) -> None:
-    with pytest.raises(TypeError, match=words):
-        call()
+def test_a_mistyped_argument_gets_a_suggestion(name: str, argument: str, words: str) -> None:
+    function = getattr(editjudge, name)
+    with pytest.raises(TypeError, match=re.escape(words)):
+        asyncio.run(function("x.jsonl", **{argument: 1})) if name == "arun" else function("x", **{argument: 1})
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def command(
     else:
         show(found.lead(), [found.table()])
     if error:
-        click.echo(f"editjudge: {safe(error)}", err=True)
+        click.echo(f"editjudge: {safe(error)}; --if-unsure says what to make of that", err=True)
         sys.exit(1)
     sys.exit(FAILED if worse else 0)
 

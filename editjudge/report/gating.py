@@ -41,7 +41,7 @@ class GateReport:
         empty = [check.rule for check in self.gate.checks if check.n == 0]
         if not empty:
             return None
-        return f"nothing to decide on: no score for {', '.join(empty)}; --if-unsure says what to make of that"
+        return f"nothing to decide on: no score for {', '.join(empty)}"
 
     def as_json(self) -> dict[str, Any]:
         before, names = self.before, {"run": self.judged.run.name}

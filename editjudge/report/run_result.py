@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from editjudge.arguments import in_python
 from editjudge.report.tables import WIDTH, Table
+
+_ARGUMENTS = ("model", "judge", "by", "of", "a", "b", "minimum", "maximum", "max_failures", "called")
+"""Of the methods of a run that answer with a result."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,13 +41,14 @@ class RunResult(Mapping[str, Any]):
         return framed(self.tables[table].records() if self.tables else [])
 
     def __repr__(self) -> str:
-        return "\n\n".join(["\n".join(self.lead), *(table.text(WIDTH) for table in self.tables)])
+        return in_python("\n\n".join(["\n".join(self.lead), *(table.text(WIDTH) for table in self.tables)]), _ARGUMENTS)
 
     def _repr_html_(self) -> str:
         from editjudge.report.templating import render_macro
 
-        lead = "".join(f"<p>{_escaped(line)}</p>" for line in self.lead)
-        return lead + "".join(render_macro("tables.html", "table", table) for table in self.tables)
+        lead = "".join(f"<p>{html.escape(line)}</p>" for line in self.lead)
+        tables = "".join(render_macro("tables.html", "table", table) for table in self.tables)
+        return in_python(lead + tables, _ARGUMENTS)
 
 
 def framed(rows: list[dict[str, Any]]) -> Any:
@@ -52,9 +58,3 @@ def framed(rows: list[dict[str, Any]]) -> Any:
     except ImportError:
         return rows
     return pandas.DataFrame(rows)
-
-
-def _escaped(text: str) -> str:
-    import html
-
-    return html.escape(text)

@@ -148,7 +148,9 @@ class Table:
         """Plain text, never wider than asked: no column is cut, a name that is too wide is broken into lines."""
         from rich.console import Console
 
-        console = Console(file=io.StringIO(), width=width, color_system=None, legacy_windows=False)
+        # In a notebook Rich would display what is captured here, too.
+        plain: dict[str, Any] = {"color_system": None, "legacy_windows": False, "force_jupyter": False}
+        console = Console(file=io.StringIO(), width=width, **plain)
         with console.capture() as capture:
             console.print(self.renderable(width))
         return "\n".join(line.rstrip() for line in capture.get().splitlines())
