@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import base64
 import json
+import os
 import pickle
 import tempfile
 import time
@@ -25,36 +26,45 @@ from bench.rewards import bare_rate, process, ready, rss_mb
 from bench.throughput import make_edits
 
 BATCH, CLIENTS = 16, 8
+BOUNDARY = "a-boundary-that-no-picture-has"
 DIALECTS = ("flow-factory", "unirl", "edit-r1", "flow-grpo", "/d/editscore")
 Edits = list[dict[str, Any]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--edits", type=int, default=320, help="of each protocol")
     parser.add_argument("--crowd", type=int, default=10_000, help="edits of 64 clients at once")
-    parser.add_argument("--latency", type=float, default=0.2, help="seconds that the stub takes for an answer")
-    parser.add_argument("--side", type=int, default=256, help="pixels of a picture's side")
+    parser.add_argument("--crowd-latency", type=float, default=0.2, help="seconds that the stub takes for an answer")
+    parser.add_argument("--crowd-side", type=int, default=256, help="pixels of a picture's side")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
     parser.add_argument("--serve", nargs=2, metavar=("STORE", "STUB"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         serve(*arguments.serve)
-        return
+    else:
+        print(json.dumps(measured_protocols(arguments), indent=2))
+
+
+def measured_protocols(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = make_edits(folder, "jpeg", 64, arguments.side).read_text().splitlines()
+        lines = make_edits(folder, "jpeg", 64, arguments.crowd_side).read_text().splitlines()
         pictures = [{r: (folder / json.loads(line)[r]).read_bytes() for r in ("input", "edited")} for line in lines]
-        with process("bench.stub", "--latency", str(arguments.latency)) as (_, stub):
+        with process("bench.stub", "--latency", str(arguments.crowd_latency)) as (_, stub):
             words = ("bench.reward_dialects", "--serve", str(folder / "s.db"), stub)
             with process(*words) as (server, port):
-                figures = asyncio.run(measure(arguments, pictures, f"http://127.0.0.1:{port}", stub, server.pid))
-    print(json.dumps(figures, indent=2))
+                return asyncio.run(measure(arguments, pictures, f"http://127.0.0.1:{port}", stub, server.pid))
 
 
 def serve(place: str, stub: str) -> None:
     """Prints its port, then serves until SIGTERM."""
     import socket
 
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `editjudge serve` does
     from editjudge.judges.registry import Options
     from editjudge.store.store import Store
     from editjudge.web.app import create
@@ -83,6 +93,15 @@ def as_msgpack(edits: Edits) -> bytes:
 
     packed: bytes = msgpack.packb({"edits": edits})
     return packed
+
+
+def as_multipart(edits: Edits) -> bytes:
+    texts = {"edits": [{"instruction": words} for words in instructions(edits)]}
+    parts = [("request", json.dumps(texts).encode())]
+    parts += [(f"edits.{n}.{role}", e[role]) for n, e in enumerate(edits) for role in ("input", "edited")]
+    head = '--{}\r\nContent-Disposition: form-data; name="{}"; filename="{}"\r\n\r\n'
+    written = [head.format(BOUNDARY, name, name).encode() + data + b"\r\n" for name, data in parts]
+    return b"".join(written) + f"--{BOUNDARY}--\r\n".encode()
 
 
 def text(data: bytes) -> str:
@@ -131,14 +150,10 @@ def of_unirl(data: bytes) -> list[float]:
 
 PROTOCOLS: dict[str, tuple[str, str, Callable[[Edits], bytes], Callable[[bytes], list[float]]]] = {
     "v1, JSON": ("/v1/reward", "application/json", as_json, of_v1),
+    "v1, multipart": ("/v1/reward", f"multipart/form-data; boundary={BOUNDARY}", as_multipart, of_v1),
     "v1, msgpack": ("/v1/reward", "application/msgpack", as_msgpack, of_v1),
     "flow-factory": ("/compute", "application/json", flow_factory, lambda data: json.loads(data)["rewards"]),
-    "unirl": (
-        "/score",
-        "application/json",
-        unirl,
-        lambda d: [r["editjudge"]["reward"] for r in json.loads(d)["results"]],
-    ),
+    "unirl": ("/score", "application/json", unirl, of_unirl),
     "edit-r1": ("/mode/x", "application/octet-stream", edit_r1, of_pickle("scores")),
     "flow-grpo": ("/", "application/octet-stream", edit_r1, of_pickle("scores")),
     "editscore": ("/d/editscore/", "application/octet-stream", editscore, of_pickle("rewards")),
@@ -168,7 +183,7 @@ async def measure(arguments: argparse.Namespace, pictures: Any, url: str, stub: 
     common = {"edits_of_each": arguments.edits, "edits_a_batch": BATCH, "clients": CLIENTS}
     return {
         **common,
-        "latency": arguments.latency,
+        "latency": arguments.crowd_latency,
         "picture_bytes": len(pictures[0]["edited"]),
         "protocols": figures,
         "crowd": crowd,

@@ -5,7 +5,9 @@
 In turn with it, a bare aiohttp client asks the stub as many questions with as many requests in flight: what the stub
 alone can do. Prints JSON: edits a second and their share of the bare rate, latencies of batches, the most edits that
 were waiting beside the bound, memory of the server after each round, its CPU for an edit, and a pass that the store
-answers. Last, clients that hang up, a server that is stopped while it works, and what the store has of it.
+answers. Then clients that hang up, a server that is stopped while it works, and what the store has of it. Last, each
+encoding and each trainer's protocol beside the bare client, and 10,000 edits of 64 clients at once
+(`bench.reward_dialects`).
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ PICTURES = 64
 
 
 def main() -> None:
+    from bench.reward_dialects import add_arguments
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
@@ -43,6 +47,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0.5)
     parser.add_argument("--side", type=int, default=512, help="pixels of a picture's side")
+    add_arguments(parser)
     parser.add_argument("--serve", nargs=2, metavar=("STORE", "STUB"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
@@ -57,6 +62,7 @@ def serve(store_place: str, stub: str) -> None:
 
     import uvicorn
 
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `editjudge serve` does
     from editjudge.judges.registry import Options
     from editjudge.store.store import Store
     from editjudge.web.app import create
@@ -84,6 +90,13 @@ def process(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    from bench.reward_dialects import measured_protocols
+
+    figures = load_and_stop(arguments)
+    return figures | {"protocols": measured_protocols(arguments)}
+
+
+def load_and_stop(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lines = make_edits(folder, "jpeg", PICTURES, arguments.side).read_text().splitlines()
