@@ -55,8 +55,21 @@ $(TORCH)/.installed: pyproject.toml requirements/torch.txt
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
-test-torch: $(TORCH)/.installed
-	$(TORCH)/bin/python -m pytest tests_torch
+# ms-swift and verl want other versions than TRL: an environment each, which sees what is in the first and has its own
+# on top. One wheel of them is a source archive alone.
+TRAINERS := swift verl
+$(TORCH)-%/.installed: requirements/torch-%.txt $(TORCH)/.installed
+	test -x $(TORCH)-$*/bin/python || $(PYTHON) -m venv $(TORCH)-$*
+	$(TORCH)/bin/python -c "import site; print(site.getsitepackages()[0])" | \
+		sed "s|^|import sys; sys.path.append('|; s|$$|')|" > \
+		"$$($(TORCH)-$*/bin/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
+	$(TORCH)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		--no-binary antlr4-python3-runtime --requirement requirements/torch-$*.txt
+	touch $@
+
+test-torch: $(TORCH)/.installed $(TRAINERS:%=$(TORCH)-%/.installed)
+	$(TORCH)/bin/python -m pytest tests_torch $(TRAINERS:%=--ignore=tests_torch/test_%.py)
+	for name in $(TRAINERS); do $(TORCH)-$$name/bin/python -m pytest tests_torch/test_$$name.py || exit 1; done
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -106,4 +119,4 @@ audit: $(VENV)/.release
 	$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement requirements/dev.txt
 
 clean:
-	rm -rf $(VENV) $(TORCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo
+	rm -rf $(VENV) $(TORCH) $(TORCH)-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo

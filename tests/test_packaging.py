@@ -20,7 +20,7 @@ from editjudge.cli.doctor import _extras
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-LOCKS = sorted(path.stem for path in ROOT.glob("requirements/*.txt") if path.stem != "torch")
+LOCKS = sorted(path.stem for path in ROOT.glob("requirements/*.txt") if not path.stem.startswith("torch"))
 """With a hash for every file; that of torch goes by name, since a CPU build has another hash than what an index has."""
 
 

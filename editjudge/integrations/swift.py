@@ -41,7 +41,8 @@ def edit_reward(
 
     class EditReward(AsyncORM):  # type: ignore[misc,unused-ignore]
         async def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:
-            edits = edits_of(completions, columns, output)
+            prompts = columns.get("prompt_id")  # ms-swift's name for the group of a completion
+            edits = edits_of(completions, columns, output, groups=[str(one) for one in prompts] if prompts else None)
             self.last = note_imputed(rewarder.settled(edits, await rewarder.arewards(edits), masks=False))
             return [reward.value for reward in self.last]
 
