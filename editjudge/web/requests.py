@@ -372,13 +372,14 @@ async def _parts(request: Request, stream: AsyncGenerator[bytes, None], terms: T
     parser = MultiPartParser(request.headers, stream, max_files=most, max_fields=most, max_part_size=terms.max_body)
     try:
         form = await parser.parse()
+        return [(name, await p.read() if isinstance(p, UploadFile) else _raw(p)) for name, p in form.multi_items()]
     except (MultiPartException, KeyError, ValueError, UnicodeError) as error:
         why = str(getattr(error, "message", error))[:200]
         raise Refused(422, "not a multipart body that can be read", [("", why)]) from None
-    try:
-        return [(name, await p.read() if isinstance(p, UploadFile) else _raw(p)) for name, p in form.multi_items()]
     finally:
-        await form.close()
+        # Not `form.close`: a part that is cut off is in no form, and of a body that is refused there is none.
+        for file in parser._files_to_close_on_error:
+            file.close()
 
 
 def _raw(text: str) -> bytes:
