@@ -367,9 +367,16 @@ async def body(
     return Packed(data) if kind in _MSGPACK else data
 
 
+class _PartsParser(MultiPartParser):
+    def close(self) -> None:
+        """Close all files, also of a part that is cut off, which is in no form, and of a body that was refused."""
+        for file in self._files_to_close_on_error:
+            file.close()
+
+
 async def _parts(request: Request, stream: AsyncGenerator[bytes, None], terms: Terms) -> list[tuple[str, bytes]]:
     most = 1 + (len(IMAGE_ROLES) + MAX_PICTURES) * terms.edits
-    parser = MultiPartParser(request.headers, stream, max_files=most, max_fields=most, max_part_size=terms.max_body)
+    parser = _PartsParser(request.headers, stream, max_files=most, max_fields=most, max_part_size=terms.max_body)
     try:
         form = await parser.parse()
         return [(name, await p.read() if isinstance(p, UploadFile) else _raw(p)) for name, p in form.multi_items()]
@@ -377,9 +384,7 @@ async def _parts(request: Request, stream: AsyncGenerator[bytes, None], terms: T
         why = str(getattr(error, "message", error))[:200]
         raise Refused(422, "not a multipart body that can be read", [("", why)]) from None
     finally:
-        # Not `form.close`: a part that is cut off is in no form, and of a body that is refused there is none.
-        for file in parser._files_to_close_on_error:
-            file.close()
+        parser.close()
 
 
 def _raw(text: str) -> bytes:
