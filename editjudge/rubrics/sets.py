@@ -1,17 +1,19 @@
-"""A rubric set of one's own: a YAML file with several rubrics, when each is asked, and the formulas of its scores.
+"""A rubric set: a YAML file with several rubrics, when each is asked, and the formulas of its scores.
 
-name: two_questions
-rubrics:
-  - use: fidelity
-    when: edit_type in [add, remove]
-  - name: naturalness
-    images: [edited]
-    scale: {range: [0, 10]}
-    factors: [{key: natural, definition: Whether the picture could be a photograph.}]
-    answer: {form: scores}
-    samples: 3
-score:
-  overall: sqrt(min(fidelity.*) * naturalness)
+Its path goes where a rubric's name goes::
+
+    name: two_questions
+    rubrics:
+      - use: fidelity
+        when: edit_type in [add, remove]
+      - name: naturalness
+        images: [edited]
+        scale: {range: [0, 10]}
+        factors: [{key: natural, definition: Whether the picture could be a photograph.}]
+        answer: {form: scores}
+        samples: 3
+    score:
+      overall: sqrt(min(fidelity.*) * naturalness)
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from editjudge.errors import RubricError
-from editjudge.rubrics.checkout import TextSource, read_source
+from editjudge.rubrics.recipe import TextSource, read_source
 
 PROMPTS = '''
 import os

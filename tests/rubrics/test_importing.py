@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from replies import headings, reason
@@ -107,14 +109,18 @@ def test_an_answer_to_the_builtin_sibling_is_an_answer_to_a_given_prompt(name: s
 # --- strangers' prompts ---------------------------------------------------------------------------------------
 
 
+FIVE, TEN = tuple(range(1, 6)), tuple(range(11))
+INPUTS = "Before: [input image]\nAfter: [edited image]\nRequest: {instruction}\n"
+
+
 @dataclass(frozen=True)
 class Stranger:
     """A prompt in a shape that people publish, what has to be asked about it, and what then comes out."""
 
     text: str
-    factors: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    hints: Hints
+    scores: dict[str, tuple[int, ...]]
     asks: tuple[str, ...] = ()
-    hints: Hints = field(default_factory=Hints)
     images: tuple[str, ...] = ("input", "edited")
     texts: tuple[str, ...] = ("instruction",)
     envelope: str = ""
@@ -125,477 +131,30 @@ class Stranger:
     sections: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class OurForm(Stranger):
-    """A prompt that shows no answer which can be held: a form of ours is added."""
-
-    envelope: str = "factor_results"
-    form: str = "entries"
-    keys: tuple[str, str] = ("score", "justification")
+OUR_FORM = {"envelope": "factor_results", "form": "entries", "keys": ("score", "justification")}
+"""Of a prompt that shows no answer which can be held: a form of ours is added."""
 
 
-def unreadable(answer: str, *factors: str, scale: tuple[int, ...] = ()) -> OurForm:
-    """An answer that looks like JSON, and is none that a rubric can hold."""
-    hints = Hints(example=0, factors=factors, scale=scale)
-    return OurForm(INPUTS + answer, dict.fromkeys(factors, FIVE), asks=("answer",), hints=hints)
+def stranger_of(case: dict[str, Any]) -> Stranger:
+    """A case of strangers.yaml, where scores from 1 to 5 are written 1-5."""
+    text = case.pop("text", None) or INPUTS + case.pop("below_inputs")
+    hints = case.pop("hints", {})
+    if case.pop("our_form", False):
+        case = OUR_FORM | case
+    return Stranger(text, Hints(**read_spans(hints)), **read_spans(case))
 
 
-FIVE, TEN, HUNDRED = tuple(range(1, 6)), tuple(range(11)), tuple(range(101))
-BOTH = Hints(images=("input", "edited"))
-VAGUE = ("source_prompt", "target_prompt", "edited_caption", "output_format", "input", "prompt")
-INPUTS = "Before: [input image]\nAfter: [edited image]\nRequest: {instruction}\n"
+def read_spans(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: read_spans(item) for key, item in value.items()}
+    if isinstance(value, str) and re.fullmatch(r"\d+-\d+", value):
+        low, high = map(int, value.split("-"))
+        return tuple(range(low, high + 1))
+    return tuple(value) if isinstance(value, list) else value
 
-STRANGERS = {
-    "two scores in a list, described in prose": Stranger(
-        """\
-You are a seasoned retoucher who marks the work of image editing programs.
-Two pictures are attached. The first is the photograph, the second is what the program made of it.
-From scale 0 to 10:
-One score from 0 to 10 says how far the request was met. (0 means that nothing of it can be seen.)
-Another score from 0 to 10 says how little else was touched.
-Put them into a list: score = [met, untouched].
 
-Editing instruction: <instruction>
-
-{
-"score" : [...],
-"reasoning" : "..."
-}""",
-        {"met": TEN, "untouched": TEN},
-        asks=("images", "factors"),
-        hints=Hints(images=("input", "edited"), factors=("met", "untouched")),
-        form="list",
-        envelope="score",
-        free=("reasoning",),
-    ),
-    "scores in a list, braces escaped for str.format": Stranger(
-        """\
-The left picture is the source, the right picture the result. Rate each aspect on a scale from 0 to 25.
-Answer in this form and keep the reasoning concise:
-{{
-"reasoning": "...",
-"score": [following, naturalness]
-}}
-The request was: {instruction}""",
-        {"following": tuple(range(26)), "naturalness": tuple(range(26))},
-        asks=("images", "factors"),
-        hints=Hints(images=("input", "edited"), factors=("following", "naturalness")),
-        form="list",
-        envelope="score",
-        free=("reasoning",),
-    ),
-    "three dimensions as lines of prose": OurForm(
-        """\
-You rate edited photographs on three dimensions. The first picture came before the edit, the second after it.
-
-Brief reasoning: why, in no more than 20 words.
-Obedience: A number from 1 to 5.
-Blending: A number from 1 to 5.
-Soundness: A number from 1 to 5.
-
-editing instruction is : <edit_prompt>.""",
-        {"obedience": FIVE, "blending": FIVE, "soundness": FIVE},
-        asks=("images", "factors"),
-        hints=Hints(images=("input", "edited"), factors=("obedience", "blending", "soundness")),
-        words=(1, 20),
-    ),
-    "one line with a score": OurForm(
-        INPUTS + "Rate the edit on a 1-5 scale. End your answer with one line:\nScore: x",
-        {"overall": FIVE},
-        asks=("factors",),
-        hints=Hints(factors=("overall",)),
-    ),
-    "steps and a JSON reason, filled by a framework": Stranger(
-        """\
-Given the evaluation steps, return a JSON with two keys: a `score` from 0 to 10 and a `reason` for it.
-
-Evaluation steps:
-{evaluation_steps}
-
-Instruction: {instruction}
-Input image: {input_image}
-Edited image: {edited_image}
-
-Example JSON:
-{{
-    "score": 0,
-    "reason": "The sky was to be pink and is grey."
-}}""",
-        {"score": TEN},
-        asks=("placeholder {evaluation_steps}",),
-        hints=Hints(slots={"evaluation_steps": "-"}),
-        free=("reason",),
-    ),
-    "one overall score out of a hundred": Stranger(
-        INPUTS + 'Answer only with {"overall_score": <integer 0-100>, "comment": "<one sentence>"}.',
-        {"overall_score": HUNDRED},
-        free=("comment",),
-    ),
-    "placeholders of Jinja": Stranger(
-        "[input image] [edited image]\nThe request: {{ instruction }}\n"
-        'Score from 1 to 5: {"scores": {"fit": 3, "finish": 3}}',
-        {"fit": FIVE, "finish": FIVE},
-        envelope="scores",
-    ),
-    "placeholders of Jinja and no JSON": OurForm(
-        "[input image] [edited image]\nThe request: {{ instruction }}\nGive a score from 1 to 5.",
-        {"fit": FIVE},
-        asks=("factors",),
-        hints=Hints(factors=("fit",)),
-    ),
-    "placeholders of Jinja beside keys without quotation marks": OurForm(
-        "[input image] [edited image]\nThe request: {{ instruction }}\nScore from 1 to 5: {score: 3}",
-        {"fit": FIVE},
-        asks=("answer",),
-        hints=Hints(example=0, factors=("fit",)),
-    ),
-    "placeholders of two engines": Stranger(
-        "[input image] [edited image]\nThe request: {{ instruction }} in the manner of {style}\n"
-        'Reply {{"score": <1-5>}}',
-        {"score": FIVE},
-        asks=("placeholder {style}", "placeholder { instruction }"),
-        hints=Hints(slots={"style": "-", "instruction": "instruction"}),
-    ),
-    "placeholders of Mustache": Stranger(
-        "[input image] [edited image]\nThe request: {{{edit_instruction}}}\n"
-        'Reply {"score": <1-5>, "reason": "..."}',
-        {"score": FIVE},
-        free=("reason",),
-    ),
-    "placeholders of a shell": Stranger(
-        "[input image] [edited image]\nThe request: ${instruction}\nReply {\"score\": <1-5>}", {"score": FIVE}
-    ),
-    "braces escaped for str.format around the instruction": Stranger(
-        "[input image] [edited image]\nThe request: {{{instruction}}}\nReply {{\"score\": [1, 2, or 3]}}",
-        {"score": (1, 2, 3)},
-    ),
-    "the instruction between tags": Stranger(
-        "[input image] [edited image]\n<instruction>{instruction}</instruction>\nReply {\"score\": <1-5>}",
-        {"score": FIVE},
-    ),
-    "tags with nothing between them": Stranger(
-        "[input image] [edited image]\n<instruction></instruction>\nReply {\"score\": <1-5>}", {"score": FIVE}
-    ),
-    "tags around an example": Stranger(
-        "[input image] [edited image]\nSuch as <instruction>add a hat</instruction>.\n"
-        'Was the instruction followed? {"score": <1-5>}',
-        {"score": FIVE},
-        asks=("texts",),
-        hints=Hints(texts=("instruction",)),
-    ),
-    "marks around the instruction that are no place for it": Stranger(
-        INPUTS.replace("{instruction}", "[BEGIN INSTRUCTION]{instruction}[END INSTRUCTION]") + 'Reply {"score": <1-5>}',
-        {"score": FIVE},
-        asks=("placeholder [BEGIN INSTRUCTION]", "placeholder [END INSTRUCTION]"),
-        hints=Hints(slots={"BEGIN INSTRUCTION": "-", "END INSTRUCTION": "-"}),
-    ),
-    "numbered pictures with titles": Stranger(
-        "IMAGE 1 (Source Image):\nIMAGE 2 (Edited Image):\nInstruction:\n\nReply {\"score\": <1-5>}", {"score": FIVE}
-    ),
-    "numbered pictures with a word behind": Stranger(
-        "Image 1: the original\nImage 2: the edited one\nEditing instruction:\n\nReply {\"score\": <1-5>}",
-        {"score": FIVE},
-    ),
-    "numbered pictures, one of them by other words": Stranger(
-        "Image 1: the original\nImage 2: what came of it\nEditing instruction:\n\nReply {\"score\": <1-5>}",
-        {"score": FIVE},
-        asks=("images",),
-        hints=BOTH,
-    ),
-    "lettered pictures": Stranger(
-        "Image A: Original\nImage B: Edited\nImage B must keep the source background.\nEditing instruction:\n\n"
-        'Reply {"score": <1-5>}',
-        {"score": FIVE},
-    ),
-    "headings for each input": Stranger(
-        "Source Image:\n\nEdited Image:\n\nEditing Instruction:\n\nReply {\"score\": <1-5>}", {"score": FIVE}
-    ),
-    "headings that an example has as well": Stranger(
-        "For example\nSource Image:\n(a cat)\nEdited Image:\n(a dog)\nInstruction: make it a dog\nScore 5.\n\n"
-        'Now you.\nSource Image:\nEdited Image:\nInstruction: {instruction}\nReply {"score": <1-5>}',
-        {"score": FIVE},
-    ),
-    "a heading for the judge's own instructions": Stranger(
-        "Instructions:\n1. Compare the two.\n[input image] [edited image]\nReply {\"score\": <1-5>}",
-        {"score": FIVE},
-        texts=(),
-    ),
-    "an instruction that is spoken of and never shown": Stranger(
-        "[input image] [edited image]\nWas the instruction followed? {\"score\": <1-5>}",
-        {"score": FIVE},
-        asks=("texts",),
-        hints=Hints(texts=()),
-        texts=(),
-    ),
-    "no pictures named": Stranger(
-        'Give {"score": <1-5>} for how well the edit follows: {instruction}',
-        {"score": FIVE},
-        asks=("images",),
-        hints=BOTH,
-    ),
-    "a token for each picture": Stranger(
-        "<image>\n<image>\nRequest: {instruction}\nReply {\"score\": <1-5>}",
-        {"score": FIVE},
-        asks=("placeholder <image>", "images"),
-        hints=Hints(slots={"image": "-"}, images=("input", "edited")),
-    ),
-    "a place for the edited picture only, and talk of another": Stranger(
-        "[edited image] {instruction}\nCompare it with the original image. {\"score\": <1-5>}",
-        {"score": FIVE},
-        asks=("images",),
-        hints=BOTH,
-    ),
-    "a place for the edited picture only": Stranger(
-        "[edited image]\nIs it sharp? {\"score\": <1-5>}", {"score": FIVE}, images=("edited",), texts=()
-    ),
-    "talk of a third picture": Stranger(
-        INPUTS + "Use the ground truth image as your guide. {\"score\": <1-5>}",
-        {"score": FIVE},
-        asks=("images",),
-        hints=Hints(images=("ground_truth", "edited")),
-        images=("ground_truth", "edited"),
-    ),
-    "names that could be anything": Stranger(
-        " ".join(f"{{{name}}}" for name in VAGUE) + INPUTS + '{"score": <1-5>}',
-        {"score": FIVE},
-        asks=tuple(f"placeholder {{{name}}}" for name in VAGUE),
-        hints=Hints(slots=dict.fromkeys(VAGUE, "-")),
-    ),
-    "a description that mentions a picture": Stranger(
-        INPUTS + '{"reasoning": "<describe the edited image>", "score": <1-5>}', {"score": FIVE}, free=("reasoning",)
-    ),
-    "JSON examples that differ": Stranger(
-        INPUTS + 'Either {"score": <1-5>} or {"rating": <1-5>, "why": "..."}',
-        {"rating": FIVE},
-        asks=("answer",),
-        hints=Hints(example=2),
-        free=("why",),
-    ),
-    "answers by way of example": Stranger(
-        INPUTS + 'Add a hat. {"score": 4, "reason": "It is small."}\nAdd a dog. {"score": 1, "reason": "No dog."}\n'
-        'Now answer as {"score": <1-5>, "reason": "<one sentence>"}',
-        {"score": FIVE},
-        free=("reason",),
-    ),
-    "answers by way of example and nothing else": Stranger(
-        INPUTS + 'Score from 1 to 5.\n{"score": 4, "reason": "The hat is small."}\n{"score": 1, "reason": "No dog."}',
-        {"score": FIVE},
-        free=("reason",),
-    ),
-    "an example that is off the scale": Stranger(
-        INPUTS + 'Add a hat. {"score": 8, "reason": "It is there."}\nAnswer as {"score": <1-5>, "reason": "<why>"}',
-        {"score": TEN},
-        asks=("scale",),
-        hints=Hints(scale=TEN),
-        free=("reason",),
-    ),
-    "a scale for each factor": Stranger(
-        INPUTS + 'Rate fit from 1 to 5 and finish from 0 to 10. {"fit": <1-5>, "finish": <0-10>}',
-        {"fit": FIVE, "finish": TEN},
-    ),
-    "a scale for each factor, in the text alone": Stranger(
-        INPUTS + 'Rate fit from 1 to 5 and finish from 0 to 10. {"fit": 3, "finish": 7}',
-        {"fit": FIVE, "finish": TEN},
-        asks=("scale",),
-        hints=Hints(scales={"fit": FIVE, "finish": TEN}),
-    ),
-    "a scale that example and text tell differently": Stranger(
-        INPUTS + 'Rate from 1 to 10. {"score": <1-7>}',
-        {"score": tuple(range(1, 8))},
-        asks=("scale",),
-        hints=Hints(scale=tuple(range(1, 8))),
-    ),
-    "a scale that lies within the other one": Stranger(
-        INPUTS + 'Rate on a scale from 1 to 10. {"score": <0-10>}',
-        {"score": TEN},
-        asks=("scale",),
-        hints=Hints(scale=TEN),
-    ),
-    "ranges that are no scales": Stranger(
-        INPUTS + "Score high (6-7) where it is right and low (1-3) where it is not.\n"
-        "Children of ages 3 to 5 may appear. Explain in between 2 and 3 sentences. There may be from 2 to 4 dogs.\n"
-        '{"score": <integer between 1-7>}',
-        {"score": tuple(range(1, 8))},
-    ),
-    "ranges that are no scales, and no scale": Stranger(
-        INPUTS + 'Rate it. There may be from 2 to 4 dogs. Explain in between 2 and 3 sentences. {"score": 3}',
-        {"score": FIVE},
-        asks=("scale",),
-        hints=Hints(scale=FIVE),
-    ),
-    "a part of the scale only": Stranger(
-        INPUTS + 'Scores from 4 to 5 for good work. {"score": 4}',
-        {"score": FIVE},
-        asks=("scale",),
-        hints=Hints(scale=FIVE),
-    ),
-    "the ends of the scale only": Stranger(
-        INPUTS + 'A score of 1 means bad and a score of 5 means good. {"score": 4}',
-        {"score": FIVE},
-        asks=("scale",),
-        hints=Hints(scale=FIVE),
-    ),
-    "a scale spelt out line by line": Stranger(
-        INPUTS + 'Score 0: nothing\nScore 1: something\nScore 2: everything\n{"score": 0}', {"score": (0, 1, 2)}
-    ),
-    "lines that give scores by way of example": Stranger(
-        INPUTS + 'First edit.\nScore: 1\nSecond edit.\nScore: 2\nThird edit.\nScore = 3\n{"score": 2}',
-        {"score": FIVE},
-        asks=("scale",),
-        hints=Hints(scale=FIVE),
-    ),
-    "a scale spelt out with gaps": Stranger(
-        INPUTS + 'Score 1: nothing\nScore 5: something\nScore 10: everything\n{"score": 5}',
-        {"score": (1, 5, 10)},
-        asks=("scale",),
-        hints=Hints(scale=(1, 5, 10)),
-    ),
-    "a scale with an exception": Stranger(
-        INPUTS + '{"score": <1-5, or 0 where nothing was edited>}',
-        {"score": tuple(range(6))},
-        asks=("scale",),
-        hints=Hints(scale=tuple(range(6))),
-    ),
-    "a scale cut short by dots": Stranger(
-        INPUTS + '{"score": <1, 2, ..., 10>}',
-        {"score": tuple(range(1, 11))},
-        asks=("scale",),
-        hints=Hints(scale=tuple(range(1, 11))),
-    ),
-    "a scale on both sides of nought": Stranger(INPUTS + '{"score": <-2 to 2>}', {"score": (-2, -1, 0, 1, 2)}),
-    "a scale with its best end named": Stranger(INPUTS + '{"score": <1-5, 5 is best>}', {"score": FIVE}),
-    "decimals allowed": Stranger(
-        INPUTS + 'Decimals are allowed. {"score": <1-5>}', {"score": FIVE}, asks=("scale",), hints=Hints(scale=FIVE)
-    ),
-    "decimals forbidden": Stranger(INPUTS + 'Decimals are not allowed. {"score": <1-5>}', {"score": FIVE}),
-    "things that float": Stranger(INPUTS + 'Do objects float in the air? {"score": <1-5>}', {"score": FIVE}),
-    "a decimal by way of example": Stranger(
-        INPUTS + 'Score from 1 to 5. {"score": 3.5}', {"score": FIVE}, asks=("scale",), hints=Hints(scale=FIVE)
-    ),
-    "a range of decimals": Stranger(
-        INPUTS + '{"score": <0.0-1.0>}', {"score": (0, 1)}, asks=("scale",), hints=Hints(scale=(0, 1))
-    ),
-    "a score out of ten, quoted": Stranger(
-        INPUTS + '{"score": "8/10", "reason": "It is nearly right."}',
-        {"score": TEN},
-        asks=("factors",),
-        hints=Hints(factors=("score",), scale=TEN),
-        free=("reason",),
-    ),
-    "a confidence beside the score": Stranger(
-        INPUTS + 'Score from 1 to 5. {"score": 4, "confidence": 85}',
-        {"score": FIVE, "confidence": HUNDRED},
-        asks=("scale",),
-        hints=Hints(scales={"score": FIVE, "confidence": HUNDRED}),
-    ),
-    "a most of words": Stranger(
-        INPUTS + '{"score": <1-5>, "reason": "<no more than 20 words>"}',
-        {"score": FIVE},
-        free=("reason",),
-        words=(1, 20),
-    ),
-    "limits of words that conflict": Stranger(
-        INPUTS + 'Keep it under 20 words. {"score": <1-5>, "reason": "<15-30 words>"}',
-        {"score": FIVE},
-        asks=("words",),
-        hints=Hints(words=(15, 30)),
-        free=("reason",),
-        words=(15, 30),
-    ),
-    "a limit of words and several texts": Stranger(
-        INPUTS + '{"notes": "...", "reason": "<at most 20 words>", "score": <1-5>}',
-        {"score": FIVE},
-        asks=("words",),
-        hints=Hints(no_words=True),
-        free=("notes", "reason"),
-    ),
-    "words that are no clear limit": Stranger(
-        INPUTS + 'Write about 20 words. {"score": <1-5>, "reason": "..."}',
-        {"score": FIVE},
-        asks=("words",),
-        hints=Hints(no_words=True),
-        free=("reason",),
-    ),
-    "sections in code marks": Stranger(
-        INPUTS + 'Write `## Observations`, then `## Verdict` and, below `## JSON`, {"score": <1-5>}',
-        {"score": FIVE},
-        sections=("Observations", "Verdict", "JSON"),
-    ),
-    "a list item that counts": Stranger(INPUTS + '- # of things that changed\n{"score": <1-5>}', {"score": FIVE}),
-    "Chinese": Stranger(
-        "原图：[input image]\n编辑后：[edited image]\n编辑指令：{instruction}\n"
-        '请按此格式回答：{"分数": <1到10的整数>, "理由": "一句话"}',
-        {"分数": tuple(range(1, 11))},
-        free=("理由",),
-    ),
-    "Chinese prose": OurForm(
-        "请根据指令给编辑后的图片打分，1到10分。",
-        {"分数": tuple(range(1, 11))},
-        asks=("images", "texts", "factors", "scale"),
-        hints=Hints(
-            images=("input", "edited"), texts=("instruction",), factors=("分数",), scale=tuple(range(1, 11))
-        ),
-    ),
-    "single quotation marks": Stranger(
-        INPUTS + "{'score': <1-5>, 'reason': 'what the picture shows'}", {"score": FIVE}, free=("reason",)
-    ),
-    "comments and a trailing comma": Stranger(
-        INPUTS + '{\n  "score": 3, // an integer from 1 to 5\n  "reason": "why", # short\n}',
-        {"score": FIVE},
-        free=("reason",),
-    ),
-    "keys without quotation marks": unreadable('Score from 1 to 5. {score: 3, reason: "why"}', "fit"),
-    "a list of objects": unreadable('Score from 1 to 5. [{"aspect": "fit", "score": 3}]', "fit"),
-    "a brace that is never closed": unreadable('Score from 1 to 5. Open with { and close.', "fit"),
-    "true or false": unreadable('{"passed": true, "score": <1-5>}', "fit", scale=FIVE),
-    "a list of texts": unreadable('{"score": <1-5>, "faults": ["...", "..."]}', "fit", scale=FIVE),
-    "scores at two levels": unreadable(
-        '{"parts": {"fit": <1-5>, "finish": <1-5>}, "overall": <1-5>}', "fit", "finish", scale=FIVE
-    ),
-    "two groups of scores": unreadable(
-        '{"a": {"fit": <1-5>, "finish": <1-5>}, "b": {"edges": <1-5>, "light": <1-5>}}', "fit", scale=FIVE
-    ),
-    "entries with keys of their own": unreadable(
-        '{"fit": {"score": <1-5>, "reason": "."}, "finish": {"rating": <1-5>, "why": "."}}', "fit", scale=FIVE
-    ),
-    "entries and bare scores": unreadable(
-        '{"fit": {"score": <1-5>, "reason": "."}, "finish": <1-5>}', "fit", scale=FIVE
-    ),
-    "entries under an envelope": Stranger(
-        INPUTS + '{"id": "<id>", "verdict": {"fit": {"why": "<10 to 20 words>", "rating": <1-5>}}}',
-        {"fit": FIVE},
-        form="entries",
-        envelope="verdict",
-        keys=("rating", "why"),
-        words=(10, 20),
-    ),
-    "one score under an envelope": Stranger(INPUTS + '{"scores": {"fit": <1-5>}}', {"fit": FIVE}, envelope="scores"),
-    "dots for every value": Stranger(
-        INPUTS + 'Score from 1 to 5. {"score": ..., "reason": ...}', {"score": FIVE}, free=("reason",)
-    ),
-    "a key that says nothing": Stranger(
-        INPUTS + 'Score from 1 to 5. {"answer": <your answer>, "remarks": "..."}',
-        {"answer": FIVE},
-        asks=("factors",),
-        hints=Hints(factors=("answer",)),
-        free=("remarks",),
-    ),
-    "a reason that speaks of the score": Stranger(
-        INPUTS + '{"score": <1-5>, "reason": <explain the score>}', {"score": FIVE}, free=("reason",)
-    ),
-    "scores described between quotation marks": Stranger(
-        INPUTS + '{"fit": "<integer 1-5>", "finish": "<integer 1-5>", "notes": "..."}',
-        {"fit": FIVE, "finish": FIVE},
-        free=("notes",),
-    ),
-    "values in brackets": Stranger(
-        INPUTS + '{"score": [1-5], "reason": [explanation]}', {"score": FIVE}, free=("reason",)
-    ),
-    "a list that may be a choice": Stranger(
-        INPUTS + '{"score": [1, 2, 3]}', {"score": (1, 2, 3)}, asks=("factors",), hints=Hints(factors=("score",))
-    ),
-    "a choice between nought and one": Stranger(INPUTS + '{"score": <0/1>}', {"score": (0, 1)}),
-}  # fmt: skip
+CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("strangers.yaml").read_text("utf-8"))
+STRANGERS = {name: stranger_of(case) for name, case in CASES.items()}
 
 every_stranger = pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
 
@@ -627,7 +186,7 @@ def test_with_what_was_asked_for_the_contract_is_the_right_one(stranger: Strange
         "hash": rubric.hash,
         "images": list(stranger.images),
         "texts": list(stranger.texts),
-        "factors": [{"key": key, "values": list(values)} for key, values in stranger.factors.items()],
+        "factors": [{"key": key, "values": list(values)} for key, values in stranger.scores.items()],
         "envelope": stranger.envelope,
         "justification_words": list(stranger.words) if stranger.words else None,
         "sections": list(stranger.sections),

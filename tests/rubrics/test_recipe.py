@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from editjudge.errors import RubricError
+from editjudge.rubrics import recipe
+from editjudge.rubrics.contract import Verdict, check
 from editjudge.rubrics.files import parse_any
 from editjudge.rubrics.recipe import import_checkout, load_recipe, read_recipe, recipe_names
 from editjudge.rubrics.sets import RubricSet
@@ -65,6 +68,19 @@ def recipe_file(tmp_path: Path, text: str = RECIPE) -> Path:
     path = tmp_path / "mybench.yaml"
     path.write_text(text, "utf-8")
     return path
+
+
+def test_the_example_of_a_recipe_makes_a_set_of_a_checkout(tmp_path: Path) -> None:
+    example = textwrap.dedent(str(recipe.__doc__).split("::\n\n", 1)[1].split("\n\nA part")[0])
+    (tmp_path / "prompts.py").write_text('RULES = "Judge <edit> on the pictures."', "utf-8")
+    (tmp_path / "prompts.json").write_text(json.dumps({"quality": 'Say {"reason": "why", "score": 1}'}), "utf-8")
+    data = import_checkout(read_recipe(recipe_file(tmp_path, example)), tmp_path)
+    imported = parse_any(dump_plain(data), "mybench")
+    assert isinstance(imported, RubricSet)
+    (quality,) = imported.rubrics
+    assert quality.template and quality.template.text.startswith("Judge <edit> on the pictures.\nSay ")
+    outcome = check(quality, '{"reason": "The sky is pink.", "score": 4}')
+    assert isinstance(outcome, Verdict) and outcome.scores == {"score": 4}
 
 
 def test_a_checkout_becomes_a_set_that_keeps_its_words(tmp_path: Path, checkout: Path) -> None:

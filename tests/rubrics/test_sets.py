@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from editjudge.edit import Edit
 from editjudge.errors import RubricError
+from editjudge.rubrics import sets
 from editjudge.rubrics.conditions import applies, parse_when
 from editjudge.rubrics.files import load, load_one, load_set, parse_any, resolve
 from editjudge.rubrics.prompt import ask
@@ -55,6 +57,12 @@ def test_a_set_goes_where_the_name_of_a_rubric_goes(tmp_path: Path) -> None:
         load(str(path))
     with pytest.raises(RubricError, match=r'no rubric "naturall"; did you mean "natural"'):
         load(f"{path}#naturall")
+
+
+def test_the_example_of_a_set_is_a_set_with_a_score() -> None:
+    example = parsed(textwrap.dedent(str(sets.__doc__).split("::\n\n", 1)[1]))
+    assert [rubric.name for rubric in example.rubrics] == ["fidelity", "naturalness"]
+    assert [formula.words for formula in example.formulas] == ["overall = sqrt(min fidelity x naturalness)"]
 
 
 def test_a_built_in_rubric_in_a_set_is_the_rubric_it_was() -> None:
