@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from editjudge.rubrics import replies
+from editjudge.rubrics.tables import load_table, pattern
 
 _WORD = r"""(?://|\#)[^\n]*|/\*.*?\*/|{quoted}|<[^<>]*>|[{{}}\[\]:,]|[^\s"{{}}\[\]:,<>]+"""
 _DOUBLE = re.compile(_WORD.format(quoted=r'"(?:[^"\\]|\\.)*"'), re.DOTALL)
@@ -136,36 +137,24 @@ def outline(example: Example) -> str:
 
 # --- what a value stands for ----------------------------------------------------------------------------------
 
-# Up to four digits, so that no text can make a number too long to convert; never a part of 0.5 or v2.
-INTEGER = r"(?<![A-Za-z0-9_.])(-?\d{1,4})(?!\.?\d)"
-TO = r"(?:[-–—~]|to|through|\.\.+|到|至)"
-_NEXT = r"(-?\d{1,4})(?!\.?\d)(?!\s*-?(?:word|sentence))"
-_SPAN = re.compile(rf"{INTEGER}\s*{TO}\s*{_NEXT}|\bbetween\s+{INTEGER}\s+and\s+{_NEXT}", re.IGNORECASE)
-_LISTED = re.compile(
-    rf"{INTEGER}(?:\s*(?:,\s*or|,|/|\||\bor\b)\s*-?\d{{1,4}}(?!\.?\d))++(?!\s*,?\s*(?:\.\.|…|etc))", re.IGNORECASE
-)
 
 Kind: TypeAlias = Literal["score", "text", "unclear", "neither"]
-
-_SCORE_KEY = re.compile(r"score|rating|grade", re.IGNORECASE)
-_TEXT_KEY = re.compile(
-    r"reason|justif|expla|rational|analy|comment|feedback|thought|critique|evidence|descri|summary|note|why",
-    re.IGNORECASE,
-)
-_SAYS_SCORE = re.compile(r"\b(?:int|integer|number|score|rating|grade|float|decimal)\b", re.IGNORECASE)
-_SAYS_TEXT = re.compile(rf"\b(?:words?|sentences?|string|text|paragraph)\b|{_TEXT_KEY.pattern}", re.IGNORECASE)
 
 
 def values_of(described: str) -> tuple[int, ...]:
     """The legal scores that a placeholder names: '1-7', 'integer_1_to_7', '5, 3, or 1'; none where it is unclear."""
     words = described.replace("_", " ")
-    if span := _SPAN.search(words):
+    if span := pattern("span").search(words):
         low, high = (int(number) for number in span.groups() if number is not None)
         values = span_of(low, high)
         # '1-5, or 0 if there is no edit': the rest names a score of its own.
         rest = words[: span.start()] + " " + words[span.end() :]
-        return values if all(int(number) in values for number in re.findall(INTEGER, rest)) else ()
-    if listed := _LISTED.search(words):
+        return (
+            values
+            if all(int(number) in values for number in re.findall(load_table("prompts")["parts"]["INTEGER"], rest))
+            else ()
+        )
+    if listed := pattern("listed").search(words):
         values = tuple(dict.fromkeys(int(number) for number in re.findall(r"-?\d+", listed.group())))
         # '8/10' is eight out of ten, '0/1' is one or the other.
         out_of = "/" in listed.group() and len(values) == 2 and values != (0, 1)
@@ -190,7 +179,10 @@ def kind_of(key: str, value: Leaf | ExampleChoice) -> Kind:
         return "unclear" if value.quoted else "score"
     if re.search(r"\b(?:true|false|null|yes|no)\b", text, re.IGNORECASE) and len(text) < 24 and not value.quoted:
         return "neither"
-    says_score, says_text = bool(values_of(text) or _SAYS_SCORE.search(text)), bool(_SAYS_TEXT.search(text))
+    says_score, says_text = (
+        bool(values_of(text) or pattern("says_score").search(text)),
+        bool(pattern("says_text").search(text)),
+    )
     if says_text and not says_score:
         return "text"
     if says_score and not says_text and (not value.quoted or _is_placeholder(text)):
@@ -206,9 +198,9 @@ def _is_placeholder(text: str) -> bool:
 
 
 def _kind_of_key(key: str) -> Kind:
-    if _TEXT_KEY.search(key):
+    if pattern("text_key").search(key):
         return "text"
-    return "score" if _SCORE_KEY.search(key) else "unclear"
+    return "score" if pattern("score_key").search(key) else "unclear"
 
 
 # --- the shape of an answer -----------------------------------------------------------------------------------
@@ -259,7 +251,7 @@ def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> Exampl
         else:
             shape.texts += (key,)
     for key, listed in lists.items():
-        if re.search(r"[\"']", listed.text) or any(_SAYS_TEXT.search(item) for item in listed.items):
+        if re.search(r"[\"']", listed.text) or any(pattern("says_text").search(item) for item in listed.items):
             raise Unclear("answer", f'"{key}" is a list of texts, which a rubric cannot hold', OWN_FORM)
     if len(envelopes) + len(lists) + bool(scores) > 1:
         places = ", ".join((*envelopes, *lists, *scores))
@@ -293,7 +285,7 @@ def _holds_factors(value: dict[str, Example], named: Collection[str]) -> bool:
     if any(isinstance(inner, dict) for inner in value.values()) or any(key in named for key in value):
         return True
     kinds = [kind_of(key, inner) for key, inner in value.items() if not isinstance(inner, dict)]
-    lone = len(value) == 1 and _SCORE_KEY.search(next(iter(value)))  # an entry without a reason
+    lone = len(value) == 1 and pattern("score_key").search(next(iter(value)))  # an entry without a reason
     return not lone and all(kind == "score" for kind in kinds)
 
 
@@ -318,12 +310,16 @@ def _with_factors(shape: ExampleShape, scores: dict[str, Example], named: Collec
 def _take_entry(shape: ExampleShape, factor: str, entry: dict[str, Example]) -> None:
     leaves = {key: value for key, value in entry.items() if not isinstance(value, dict)}
     kinds = {key: kind_of(key, value) for key, value in leaves.items()}
-    scores = [key for key, kind in kinds.items() if kind == "score" or (kind == "unclear" and _SCORE_KEY.search(key))]
+    scores = [
+        key
+        for key, kind in kinds.items()
+        if kind == "score" or (kind == "unclear" and pattern("score_key").search(key))
+    ]
     reasons = [key for key in entry if key not in scores]
     if len(scores) != 1 or len(reasons) > 1 or len(leaves) < len(entry) or "neither" in kinds.values():
         why = f'the entry of "{factor}" ({", ".join(entry)}) is not one score and at most one reason'
         raise Unclear("answer", why, OWN_FORM)
-    if not reasons and not _SCORE_KEY.search(scores[0]):
+    if not reasons and not pattern("score_key").search(scores[0]):
         raise Unclear("answer", f'"{scores[0]}" in "{factor}" may be a factor or the score of one', OWN_FORM)
     keys = (scores[0], (reasons or [""])[0])
     if shape.described and keys != (shape.score_key, shape.reason_key):

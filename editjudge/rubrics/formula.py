@@ -19,6 +19,7 @@ from __future__ import annotations
 import ast
 import io
 import math
+import operator
 import re
 import tokenize
 import warnings
@@ -48,10 +49,12 @@ FUNCTIONS = {
     "factor": (2, 2),
 }
 """Every function, with the least and the largest number of arguments."""
+_KNOWN = ", ".join(f"{name}()" for name in FUNCTIONS)
 
 _MAX_LENGTH, _MAX_DEPTH, _MAX_TERMS = 2_000, 30, 1_000
 """Bounds of one formula, the scores that it names included: the longest published one has some 200 characters."""
 
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _WORDS = ("text", "column", "each")
@@ -163,7 +166,8 @@ def formulas(scores: Mapping[str, str | Mapping[str, Any]], members: Sequence[Me
         try:
             content = ScoreEntry(entry) if isinstance(entry, str) else ScoreEntry(**entry)
         except TypeError:
-            raise RubricError(f"score {name}: expected a formula, or keys of {_fields()} with `formula`") from None
+            keys = ", ".join(ScoreEntry.__dataclass_fields__)
+            raise RubricError(f"score {name}: expected a formula, or keys of {keys} with `formula`") from None
         if content.repeats not in ("after", "before") or content.direction not in ("up", "down"):
             raise RubricError(f"score {name}: repeats is `after` or `before`, direction `up` or `down`")
         if not re.fullmatch(r"[^\W\d]\w*", name) or name in FUNCTIONS or name == _EVERY:
@@ -196,10 +200,6 @@ def parse(text: str, members: Sequence[Member], known: Sequence[Formula] = (), w
     if sum(1 for _ in term.walk()) > _MAX_TERMS:
         raise RubricError(f"{where}: more than {_MAX_TERMS:,} terms, those of the scores that it names included")
     return term
-
-
-def _fields() -> str:
-    return ", ".join(ScoreEntry.__dataclass_fields__)
 
 
 def _as_python(text: str) -> str:
@@ -263,7 +263,7 @@ class _FormulaParser:
                 return self._if(self._number(test), self.read(body), self.read(orelse))
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call("if" if name == _IF else name, args)
-        raise self._wrong(f"{ast.unparse(node)[:80]!r} is not part of the language: use arithmetic, {_known()}")
+        raise self._wrong(f"{ast.unparse(node)[:80]!r} is not part of the language: use arithmetic, {_KNOWN}")
 
     def _leaf(self, node: ast.expr) -> Term | None:
         match node:
@@ -358,6 +358,12 @@ class _FormulaParser:
     def _pair(self, a: Term, sign: str, b: Term) -> Term:
         if a.op in _WORDS and b.op != "text":
             a, b = b, a
+        if a.is_word or b.is_word:
+            self._check_words(a, sign, b)
+        return Term(sign, (a, b), shape=self._shape(a, b), ends=(0.0, 1.0))
+
+    def _check_words(self, a: Term, sign: str, b: Term) -> None:
+        """A factor of words, or a column, against a text; a factor against a column or a field of its element."""
         if b.op == "text":
             if sign not in ("==", "!="):
                 raise self._wrong("words are equal or not: compare them with == or !=")
@@ -366,21 +372,15 @@ class _FormulaParser:
             if a.choices and b.value not in a.choices:
                 choices = ", ".join(a.choices)
                 raise self._wrong(f"{_say(a)} is never {b.value!r}{near_miss(str(b.value), a.choices)} It is {choices}")
-        elif a.is_word or b.is_word:
-            self._words(a, sign, b)
-        return Term(sign, (a, b), shape=self._shape(a, b), ends=(0.0, 1.0))
-
-    def _words(self, a: Term, sign: str, b: Term) -> None:
-        """A factor of words against a column, or against a field of the element that it was asked for."""
-        if not a.choices or b.op not in ("column", "each") or sign not in ("==", "!="):
+        elif not a.choices or b.op not in ("column", "each") or sign not in ("==", "!="):
             raise self._wrong(f"{_say(a)} {sign} {_say(b)}: a word is compared with a text in quotation marks")
-        if b.op == "each" and not (len(a.refs) == 1 and self._members[a.refs[0][0]].for_each):
+        elif b.op == "each" and not (len(a.refs) == 1 and self._members[a.refs[0][0]].for_each):
             raise self._wrong(f"{_say(b)}: {_say(a)} is not asked for each element of a list")
 
     def _shape(self, *terms: Term) -> tuple[str, ...]:
         shapes = {term.shape for term in terms if term.many}
         if len(shapes) > 1:
-            raise self._wrong(f"{_list(map(_say, terms))} are lists of different things: reduce each of them first")
+            raise self._wrong(f"{_say_all(terms)} are lists of different things: reduce each of them first")
         return shapes.pop() if shapes else ()
 
     # functions
@@ -394,7 +394,7 @@ class _FormulaParser:
 
     def _call(self, name: str, args: Sequence[ast.expr]) -> Term:
         if name not in FUNCTIONS:
-            raise self._wrong(f'no function is called "{name}"{near_miss(name, FUNCTIONS)} There are {_known()}')
+            raise self._wrong(f'no function is called "{name}"{near_miss(name, FUNCTIONS)} There are {_KNOWN}')
         least, most = FUNCTIONS[name]
         if len(args) < least or (most is not None and len(args) > most):
             wanted = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
@@ -485,15 +485,7 @@ def _around(ends: Sequence[Ends | None]) -> Ends | None:
 def _arithmetic_ends(sign: str, a: Ends | None, b: Ends | None) -> Ends | None:
     if a is None or b is None or (sign == "/" and b[0] <= 0 <= b[1]):
         return None
-    match sign:
-        case "+":
-            return a[0] + b[0], a[1] + b[1]
-        case "-":
-            return a[0] - b[1], a[1] - b[0]
-        case "*":
-            corners = [x * y for x in a for y in b]
-        case _:
-            corners = [x / y for x in a for y in b]
+    corners = [_OPERATORS[sign](x, y) for x in a for y in b]
     return min(corners), max(corners)
 
 
@@ -527,11 +519,15 @@ _LEVEL = {"if": 0, "or": 1, "and": 2, "not": 3, "+": 5, "-": 5, "*": 6, "/": 6, 
 
 def _say(term: Term, least: int = 0) -> str:
     """In words; in parentheses where what stands around binds as strongly."""
-    text = _said(term)
+    text = _phrase(term)
     return f"({text})" if _LEVEL.get(term.op, 9) < least else text
 
 
-def _said(term: Term) -> str:
+def _say_all(terms: Iterable[Term]) -> str:
+    return ", ".join(map(_say, terms))
+
+
+def _phrase(term: Term) -> str:
     if term.op in _PHRASES:
         return _PHRASES[term.op](*term.parts)
     if term.op in ("column", "factors", "each"):
@@ -541,14 +537,14 @@ def _said(term: Term) -> str:
     if term.op == "by":
         cases = [f'{_say(part)} for "{case}"' for case, part in zip(term.cases, term.parts, strict=False)]
         rest = [f"{_say(term.parts[-1])} for others"] if len(term.parts) > len(term.cases) else []
-        return f"by {term.value}: {_list([*cases, *rest])}"
+        return f"by {term.value}: {', '.join([*cases, *rest])}"
     if term.op in _LEVEL:
         sign, level = {"*": "x", "==": "=", "!=": "is not"}.get(term.op, term.op), _LEVEL[term.op]
         # A term on the right that binds as strongly keeps its parentheses: a - (b - c).
         return f" {sign} ".join(_say(part, level + (number > 0)) for number, part in enumerate(term.parts))
     if len(term.parts) == 1 and term.parts[0].op == "factors" and term.op not in ("sqrt", "abs"):
         return f"{term.op} {_say(term.parts[0])}"
-    return f"{term.op}({_list(map(_say, term.parts))})"
+    return f"{term.op}({_say_all(term.parts)})"
 
 
 _PHRASES: Mapping[str, Callable[..., str]] = {
@@ -557,16 +553,8 @@ _PHRASES: Mapping[str, Callable[..., str]] = {
     "if": lambda test, yes, no: f"{_say(yes, 1)} if {_say(test, 1)}, else {_say(no)}",
     "asked": lambda part: f"{_say(part)} was asked",
     "scored": lambda part: f"{_say(part)} has a score",
-    "full": lambda *parts: f"full marks in {_list(map(_say, parts))}",
+    "full": lambda *parts: f"full marks in {_say_all(parts)}",
     "share": lambda part: f"{_say(part)} from 0 (worst) to 1 (best)",
-    "applies": lambda *parts: f"{_list(map(_say, parts))} where it applies",
+    "applies": lambda *parts: f"{_say_all(parts)} where it applies",
     "weights": lambda *pairs: " + ".join(f"{_say(pair.parts[1])} x {_say(pair.parts[0], 6)}" for pair in pairs),
 }
-
-
-def _list(words: Iterable[str]) -> str:
-    return ", ".join(words)
-
-
-def _known() -> str:
-    return ", ".join(f"{name}()" for name in FUNCTIONS)

@@ -15,9 +15,10 @@ from typing import Any
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, near_miss
 from editjudge.rubrics import example_json as examples
-from editjudge.rubrics.example_json import INTEGER, TO, Example, ExampleShape, NotAnExample, Unclear, span_of, values_of
+from editjudge.rubrics.example_json import Example, ExampleShape, NotAnExample, Unclear, span_of, values_of
 from editjudge.rubrics.model import AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.replies import TooComplex
+from editjudge.rubrics.tables import load_table, pattern, words
 
 SHOWN = IMAGE_ROLES[:3]
 """The pictures that a rubric can show."""
@@ -96,7 +97,7 @@ class _Importer:
             raise RubricError("the prompt has more braces and brackets than any answer needs") from None
 
     def run(self) -> Imported:
-        if _PAIRWISE.search(self.plain):
+        if pattern("pairwise").search(self.plain):
             why = "it asks which of two edits is better; a rubric scores one edit"
             return Imported(None, (), (Ask("kind of prompt", why, "not importable"),))
         slots = self._slots()
@@ -160,7 +161,9 @@ class _Importer:
         else:
             # Doubled braces around a name are literal to str.format and a placeholder to other engines.
             marks = [f"{{{name}}}" for name in self.format_fields]
-            marks += [mark for mark in _LITERAL_NAME.findall(_joined(self.format_parts, "\0")) if mark not in marks]
+            marks += [
+                mark for mark in pattern("literal_name").findall(_joined(self.format_parts, "\0")) if mark not in marks
+            ]
         for mark in dict.fromkeys(marks):
             name = mark.strip("${} ")
             certain = self.braces == "literal" or name in self.format_fields
@@ -168,7 +171,7 @@ class _Importer:
 
     def _bracketed(self) -> Iterator[tuple[str, str, str | None]]:
         """Placeholders in brackets, outside the JSON example, whose values stand in brackets as well."""
-        for match in _BRACKETED.finditer(self.plain):
+        for match in pattern("bracketed").finditer(self.plain):
             name = match["square"] or match["angle"]
             if any(start <= match.start() < end for start, end, _ in self.blocks):
                 continue
@@ -178,7 +181,7 @@ class _Importer:
                 if mark not in self.plain:
                     continue
             role = _role_of(name)
-            if role or name in self.hints.slots or _INPUT_NOUN.search(name):
+            if role or name in self.hints.slots or pattern("input_noun").search(name):
                 yield mark, name, role
 
     def _placed(self, slots: list[Slot]) -> Iterator[Slot]:
@@ -203,9 +206,9 @@ class _Importer:
             why = "no placeholder says which pictures are shown, in which order"
         elif "edited" not in found:
             why = f"only {', '.join(found)} found; the edited picture is missing"
-        elif len(found) == 1 and (said := _OTHER_IMAGE.search(self.plain)):
+        elif len(found) == 1 and (said := pattern("other_image").search(self.plain)):
             why = f'only {found[0]} has a place, but the text says "{said.group()}"'
-        elif "ground_truth" not in found and (said := _THIRD_IMAGE.search(self.plain)):
+        elif "ground_truth" not in found and (said := pattern("third_image").search(self.plain)):
             why = f'only {" and ".join(found)} have a place, but the text says "{said.group()}"'
         if why:
             self._ask("images", why, "--image ROLE, repeated in their order")
@@ -219,7 +222,7 @@ class _Importer:
         pictures = {*IMAGE_ROLES, *self.hints.images}
         wanted = [role for role in (*(slot.role for slot in slots), *(self.hints.texts or ())) if role not in pictures]
         texts = tuple(dict.fromkeys([*(role for role in TEXT_ROLES if role in wanted), *wanted]))
-        said = _SPEAKS_OF_INSTRUCTION.search(self.plain)
+        said = pattern("instruction").search(self.plain)
         if said and "instruction" not in texts and self.hints.texts is None:
             why = f'the text says "{said.group()}", but no placeholder says where it stands'
             self._ask("texts", why, "--text instruction to show it beside the text, or --text none")
@@ -267,42 +270,44 @@ class _Importer:
         labels = dict(lines)
         if missing := [label for label in self.hints.lines if label not in labels and f"{label}:" not in self.plain]:
             raise RubricError(f"--line {missing[0]}: the prompt has no such line{near_miss(missing[0], labels)}")
-        scored = self.hints.lines or [label for label, rest in lines if values_of(rest) or _SCORE_MARK.fullmatch(rest)]
+        scored = self.hints.lines or [
+            label for label, rest in lines if values_of(rest) or pattern("score_mark").fullmatch(rest)
+        ]
         if not scored:
             return None
-        texts = [label for label, rest in lines if label not in scored and _REASON_LABEL.search(label)]
+        texts = [label for label, rest in lines if label not in scored and pattern("reason_label").search(label)]
         if unclear := [label for label, _ in lines if label not in scored and label not in texts]:
             why = f'the line "{unclear[0]}:" may hold a score or a text'
             self._ask("answer", why, '--line "LABEL", repeated, for each line that holds a score')
             return AnswerFormat(), ()
         scales = {label: self._scale(label, labels.get(label, "")) for label in scored}
-        words = self._words(tuple(texts)) if texts else None
+        limits = self._words(tuple(texts)) if texts else None
         if self.asks:
             return AnswerFormat(), ()
         self._example_found = True  # the text says itself how to answer
         self._note("answer", f"lines {', '.join(scored)}", "--line" if self.hints.lines else "the lines that it shows")
         self._note("scale", "; ".join(dict.fromkeys(map(_said, scales.values()))), "lines, text or --scale")
         factors = tuple(Factor(label, _scale_of(values), label) for label, values in scales.items())
-        return AnswerFormat(form="lines", texts=tuple(texts), words=words), factors
+        return AnswerFormat(form="lines", texts=tuple(texts), words=limits), factors
 
     def _answer_without_example(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
         if not self.hints.add_format:
             if answer := self._lines_answer():
                 return answer
-            if said := _FORMAT.search(self.plain):
+            if said := pattern("format").search(self.plain):
                 why = f'the text says "{said.group().strip()}", but shows neither JSON nor labelled lines with scores'
                 options = '--line "LABEL" for each line that holds a score, or --add-format to put our JSON below it'
                 self._ask("answer", why, options)
         if not self.hints.factors:
             self._ask("factors", "the prompt shows no JSON answer; name what is scored", "--factor KEY, repeated")
-        words = self._words()
+        limits = self._words()
         scales = {key: self._scale(key, "") for key in self.hints.factors or ("score",)}
         if self.asks:
             return AnswerFormat(), ()
         self._note("answer", "a JSON form of ours is added below the text", "no JSON example in it")
         self._note("scale", "; ".join(dict.fromkeys(map(_said, scales.values()))), "text or --scale")
         factors = tuple(Factor(key, _scale_of(values), key) for key, values in scales.items())
-        return AnswerFormat(id_key="image_id", envelope="factor_results", words=words), factors
+        return AnswerFormat(id_key="image_id", envelope="factor_results", words=limits), factors
 
     def _example(self) -> list[dict[str, Example]]:
         """The JSON examples of the answer, the one that describes its values best first."""
@@ -395,7 +400,7 @@ class _Importer:
         if len(found) > 1:
             limits = ", ".join(f"{low}-{high}" for low, high in sorted(found))
             self._ask("words", f"the text names several limits: {limits}", "--words LEAST-MOST")
-        elif not found and (other := _OTHER_WORDS.search(self.plain)):
+        elif not found and (other := pattern("other_words").search(self.plain)):
             why = f'the text says "{other.group()}", which may be a limit for the reasons'
             self._ask("words", why, "--words LEAST-MOST, or --words none")
         elif found and len(texts) > 1:
@@ -413,7 +418,7 @@ class _Importer:
         """Differences listed as allowed or (not allowed), and a 1 only if all are allowed, can be checked."""
         if not answer.sections or len(factors) != 1 or set(factors[0].scale.values) != {0, 1}:
             return None
-        if not ("(not allowed)" in self.plain and _ALL_ALLOWED.search(self.plain)):
+        if not ("(not allowed)" in self.plain and pattern("all_allowed").search(self.plain)):
             return None
         self._note("consistency", "marked differences must agree with the score", "allowed / not allowed lists")
         return Consistency(answer.sections[0], ("allowed", "ignored"), ("not allowed", "unsure"), factors[0].key, 1, 0)
@@ -435,71 +440,32 @@ def _described(example: Example) -> int:
 
 # --- what the words say ---------------------------------------------------------------------------------------
 
-_HIGH = r"(-?\d{1,4})(?!\.?\d)"
-_STATED = re.compile(
-    rf"\b(?:between|from|(?:scale|range)(?: of| from)?:?)[ \t]+[(\[]?{INTEGER}\s*(?:{TO}|and)\s*{_HIGH}"
-    rf"|{INTEGER}\s*{TO}\s*{_HIGH}(?=[ \t]+(?:likert[ \t]+)?scale)",
-    re.IGNORECASE,
-)
-_ABOUT_SCORES = re.compile(r"scor|rat(?:e|ing)|scale|grade|number|integer|point|value|mark", re.IGNORECASE)
-# After any other word the range counts something else: dogs, sentences, years.
-_MAY_FOLLOW = frozenset(
-    "and as based being by depending each for how in inclusive inclusively indicating integer integers is only on or "
-    "per point points reflecting representing scale that to using when where which with according likert will".split()
-)
-# A line that says what a score means: 'Score 2: ...', or 'Score = 2' with the words on the next line, indented.
-_ENUMERATED = re.compile(
-    r"^[ \t]*(?:[-*•][ \t]*)?\W{0,2}score[ \t]*(?:=[ \t]*)?(\d{1,3})\W{0,2}[ \t]*(?:[:=–—-][ \t]*\S|\n[ \t]+\S)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_ALL_ALLOWED = re.compile(r"\bscore\s*=\s*1\b.{0,60}\ball\b.{0,60}\ballowed\b", re.IGNORECASE | re.DOTALL)
-_DECIMALS = re.compile(
-    r"\b(?:(?:an?|as|type) float|floating[- ]point|decimals?|half[- ]points?|fractional)\b"
-    r"|\b(?:increments?|steps|multiples) of 0?\.\d|\d\.\d+\s*(?:[-–—]|to|and)\s*\d+\.\d|\b\d\.\d (?:increments?|steps)",
-    re.IGNORECASE,
-)
-_REFUSES = re.compile(r"\b(?:no|not|never|without|avoid|cannot|don['’]t|non|only integers?|integers? only)\b", re.I)
-_PAIRWISE = re.compile(
-    r"\[\[\s*[AB]\s*[><]+\s*[AB]\s*\]\]|\[\[(?:A|B|C|tie)\]\]"
-    r"|<(verdict|winner|preference|choice|better)>\s*(?:\[?(?:A|B|tie|1|2)\b|\.\.\.|…)"
-    r"|[\"'](?:winner|preferred|better(?:_image|_edit)?|preference)[\"']\s*:",
-    re.IGNORECASE,
-)
-_OTHER_WORDS = re.compile(r"\b(?:\w+[ \t]+){0,2}\d+[ \t-]*words?\b", re.IGNORECASE)
-_UPPER = (
-    r"(?:no (?:more|longer) than|not (?:exceed|more than)|at most|up to|within|maximum(?: of)?|max\.?|limit(?:ed)? to)"
-)
-
 
 def ranges_in(text: str) -> Iterator[tuple[int, ...]]:
     """The ranges of scores that a text states in words."""
-    for match in _STATED.finditer(text):
+    for match in pattern("stated").finditer(text):
         low, high = (int(number) for number in match.groups() if number is not None)
         around = text[max(0, match.start() - 80) : match.end() + 30]
         follows = re.match(r"[ \t)\]]*([A-Za-z%]*)", text[match.end() :])
         word = follows[1].lower() if follows else ""
         values = span_of(low, high)
-        if values and (not word or word in _MAY_FOLLOW) and _ABOUT_SCORES.search(around):
+        if values and (not word or word in words("prompts", "may_follow")) and pattern("about_scores").search(around):
             yield values
 
 
 def _enumerated(text: str) -> tuple[int, ...]:
     """'Score = 1 ... Score = 0', a line each, spells a scale out; with gaps it may be anchors on a wider one."""
-    values = sorted({int(number) for number in _ENUMERATED.findall(text)})
+    values = sorted({int(number) for number in pattern("enumerated").findall(text)})
     gapless = len(values) > 1 and values == list(range(values[0], values[-1] + 1))
     return tuple(values) if gapless else ()
 
 
-_SCORE_DECIMAL = re.compile(r"\bscores?\b[\"'*:=\s]{1,6}(?:\d+\s*,\s*)?\d+\.\d+", re.IGNORECASE)
-"""`Score 0.5:` and `"score": 0, 0.5, or 1`."""
-
-
 def _decimals(text: str) -> str:
     """Words by which a prompt allows scores that are no integers; one that refuses them does so in the sentence."""
-    for match in itertools.chain(_DECIMALS.finditer(text), _SCORE_DECIMAL.finditer(text)):
+    for match in itertools.chain(pattern("decimals").finditer(text), pattern("score_decimal").finditer(text)):
         start = max(text.rfind(end, 0, match.start()) for end in (". ", "\n", ";")) + 1
         sentence = re.split(r"\.\s|\n|;", text[start : match.end() + 80])[0]
-        if not _REFUSES.search(sentence):
+        if not pattern("refuses").search(sentence):
             return match.group()
     return ""
 
@@ -512,20 +478,11 @@ def _scale_of(values: Values) -> Scale:
     return values if isinstance(values, Scale) else Scale(values)
 
 
-_LIMITS = (
-    (rf"\b(\d{{1,4}})\s*(?:{TO}|and)\s*(\d{{1,4}})[ -]words?\b", 0),
-    (rf"\b{_UPPER}\s+(\d{{1,4}})\s+words?\b", 0),
-    (r"(?<![-–\d])\b(\d{1,4}) words?(?: or (?:less|fewer)| max(?:imum)?)\b", 0),
-    (r"\b(?:under|(?:less|fewer) than)\s+(\d{1,4})\s+words?\b", 1),
-)
-"""Ways of stating a number of words, and how many fewer than the number they allow."""
-
-
 def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
     """Least and most words of a reason, as a text states them; "60-20 words" states none."""
-    for pattern, less in _LIMITS:
-        for match in re.finditer(pattern, text, re.IGNORECASE):
-            *least, most = map(int, match.groups())
+    for name, less in (("word_range", 0), ("word_most", 0), ("word_below", 1)):
+        for match in pattern(name).finditer(text):
+            *least, most = (int(number) for number in match.groups() if number is not None)
             low, high = least[0] if least else 1, most - less
             if low <= high:
                 yield low, high
@@ -540,78 +497,40 @@ def _sections(text: str) -> tuple[str, ...]:
 
 # --- where inputs go ------------------------------------------------------------------------------------------
 
-_BRACED = re.compile(r"\{\{\{?\s*[A-Za-z_]\w*\s*\}?\}\}|(?<!\{)\$?\{[A-Za-z_]\w*\}(?!\})")
-_LITERAL_NAME = re.compile(r"\{\s*[A-Za-z_]\w*\s*\}")
-_BRACKETED = re.compile(r"\[(?P<square>[A-Za-z][A-Za-z _-]{2,40})\]|<(?P<angle>[A-Za-z][A-Za-z _-]{2,40})>")
-_LABEL = re.compile(
-    r"^[ \t]*(?P<mark>(?:\*\*|__)?(?P<title>[A-Za-z][A-Za-z -]{2,40})(?:\*\*|__)?[ \t]*:(?:\*\*|__)?)[ \t]*$",
-    re.MULTILINE,
-)
-_NUMBERED = re.compile(
-    r"^[ \t]*(?P<mark>IMAGE[ \t]+(?:\d+|[A-C])\b(?:[ \t]*\((?P<title>[^)\n]*)\)[ \t]*:?|[ \t]*:))"
-    r"(?P<following>[^\n.,;]*)",
-    re.MULTILINE | re.IGNORECASE,
-)
-_INPUT_NOUN = re.compile(
-    r"(?:images?|img|pictures?|photos?|instructions?|prompt|expression|mask|caption)$", re.IGNORECASE
-)
-_OTHER_IMAGE = re.compile(
-    r"\b(?:two|both|three|2|3|pair of) (?:\w+ )?(?:images|pictures|photos)\b"
-    r"|\b(?:original|source|input|unedited|reference|ground[- ]truth) (?:image|picture|photo)\b|原图",
-    re.IGNORECASE,
-)
-_THIRD_IMAGE = re.compile(
-    r"\b(?:three|3) (?:\w+ )?(?:images|pictures|photos)\b|\b(?:reference|ground[- ]truth) (?:image|picture|photo)\b",
-    re.IGNORECASE,
-)
-_SPEAKS_OF_INSTRUCTION = re.compile(
-    r"\b(?:edit(?:ing)?|user(?:['’]s)?|text|given|provided|the|this|following|an?)"
-    r" (?:image )?(?:edit(?:ing)? )?(?:instructions?|prompt)\b(?! mark)|指令",
-    re.IGNORECASE,
-)
-
 
 def placeholders_in(text: str) -> list[str]:
     """Braced names such as {instruction} or {{instruction}}, as they stand."""
-    return list(dict.fromkeys(match.group() for match in _BRACED.finditer(text)))
+    return list(dict.fromkeys(match.group() for match in pattern("braced").finditer(text)))
 
 
 def _headings(text: str) -> Iterator[tuple[str, str]]:
     """Lines that name an input, which follows them: exact mark and role."""
-    for match in _LABEL.finditer(text):
+    for match in pattern("label").finditer(text):
         if role := _role_of(match["title"]):
             yield match["mark"], role
-    for match in _NUMBERED.finditer(text):
+    for match in pattern("numbered").finditer(text):
         role = _role_of(f"{match['title'] or match['following']} image")
         if role in IMAGE_ROLES:
             yield match["mark"], role
 
 
-_IMAGE_NOUNS = frozenset("image img picture photo".split())
-_IMAGE_WORDS = {
-    "ground_truth": frozenset("truth gt groundtruth".split()),
-    "edited": frozenset("edited generated output result resulting modified after".split()),
-    "input": frozenset("input original source src unedited before".split()),
-}
-_NEUTRAL = frozenset("the a an one of ground edit editing any path url base b s here".split())
-_TEXT_WORDS = {
-    "instruction": frozenset("instruct instruction instructions prompt".split()),
-    "referring_expression": frozenset("ref exp expr refexp referring expression".split()),
-}
-_TEXT_QUALIFIERS = frozenset("edit editing user text image natural language the given".split())
-
-
 def _role_of(name: str) -> str | None:
     """The input that a name means, where every word of it says so; a picture must be called one."""
-    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().replace("_", " ")))
-    if words & _IMAGE_NOUNS or words == {"ground", "truth"}:
-        roles = [role for role, meant in _IMAGE_WORDS.items() if words & meant]
-        known = _IMAGE_NOUNS | _NEUTRAL | _IMAGE_WORDS.get(roles[0] if len(roles) == 1 else "", frozenset())
-        if len(roles) == 1 and words <= known:
-            return roles[0]
-    for role, meant in _TEXT_WORDS.items():
-        if words & meant and words <= meant | _TEXT_QUALIFIERS and _certain(words):
-            return role
+    table = load_table("prompts")
+    parts = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().replace("_", " ")))
+    nouns = words("prompts", "image_nouns")
+    if parts & nouns or parts == {"ground", "truth"}:
+        roles = [role for role, meant in table["images"].items() if parts & {*meant.split()}]
+        if len(roles) == 1 and parts <= {
+            *nouns,
+            *words("prompts", "beside_images"),
+            *table["images"][roles[0]].split(),
+        }:
+            return str(roles[0])
+    for role, meant in table["texts"].items():
+        known = {*meant.split()}
+        if parts & known and parts <= known | words("prompts", "beside_texts") and _certain(parts):
+            return str(role)
     return None
 
 
@@ -629,24 +548,12 @@ def _known_role(role: str) -> str:
     return role
 
 
-_FORMAT = re.compile(
-    r"\b(?:output|response|answer|reply)s?\s+format\b[^\n]*|\bformatted\s+(?:as|like)\b[^\n]*"
-    r"|\bin\s+(?:the|this)\s+(?:following\s+|exact\s+)?format\b[^\n]*",
-    re.IGNORECASE,
-)
-_LABELLED = re.compile(
-    r"[ \t]*(?:[-*#]+[ \t]+)?\**(?P<label>[A-Z][^:*\n<>{}\[\]|]{1,60}?)\**[ \t]*:\**[ \t]*(?P<rest>\S.*)"
-)
-_SCORE_MARK = re.compile(r"X|\[?<?(?:your |the |final )?(?:score|rating|number|integer|grade)>?\]?", re.IGNORECASE)
-_REASON_LABEL = re.compile(r"reason|explanation|justif|analysis|comment|rationale|critique|thought", re.IGNORECASE)
-
-
 def _shown_lines(text: str, fields: Sequence[str]) -> list[tuple[str, str]]:
     """Label and content of the lines that stand below the last words about a format, up to the first other line."""
-    marks = list(_FORMAT.finditer(text))
+    marks = list(pattern("format").finditer(text))
     lines: list[tuple[str, str]] = []
     for line in text[marks[-1].end() :].splitlines() if marks else ():
-        match = _LABELLED.fullmatch(line)
+        match = pattern("labelled").fullmatch(line)
         if match and not any(field in line for field in fields) and "<" not in line:
             lines.append((match["label"].strip(), match["rest"].strip(" *_.`")))
         elif line.strip(" \t`") and (lines or match):
@@ -658,12 +565,12 @@ def _one_a_role(slots: list[Slot]) -> list[Slot]:
     """Braces beat brackets that name the same input, brackets beat headings, and the first heading beats later ones."""
     braced = {slot.role for slot in slots if _is_braced(slot.mark)}
     filled = {slot.role for slot in slots if not slot.keep}
-    kept: list[Slot] = []
+    chosen: list[Slot] = []
     for slot in slots:
-        better = braced if not slot.keep else filled | {other.role for other in kept}
+        better = braced if not slot.keep else filled | {other.role for other in chosen}
         if _is_braced(slot.mark) or slot.role not in better:
-            kept.append(slot)
-    return kept
+            chosen.append(slot)
+    return chosen
 
 
 def _marks_for(roles: tuple[str, ...], slots: list[Slot]) -> str:
@@ -680,10 +587,10 @@ def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
         return None
     parts = []
     try:
-        for words, name, spec, conversion in string.Formatter().parse(text):
+        for literal, name, spec, conversion in string.Formatter().parse(text):
             if name is not None and (spec or conversion or not name.isidentifier()):
                 return None
-            parts.append((words, name))
+            parts.append((literal, name))
     except ValueError:
         return None
     # Names in doubled braces and no others: these are the placeholders, as Jinja and Mustache write them.
@@ -693,4 +600,4 @@ def _format_parts(text: str) -> list[tuple[str, str | None]] | None:
 
 def _joined(parts: list[tuple[str, str | None]], field: str) -> str:
     """The text with literal braces as such, and each field as that form has it."""
-    return "".join(words + (field.format(name) if name is not None else "") for words, name in parts)
+    return "".join(literal + (field.format(name) if name is not None else "") for literal, name in parts)

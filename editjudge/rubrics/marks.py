@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from editjudge.rubrics.model import Consistency
-from editjudge.rubrics.tables import load_table
+from editjudge.rubrics.tables import load_table, words
 
 MAX_LINES = 1_000
 """Lines that are read; a judge lists about ten differences. Those beyond count as unread."""
@@ -86,8 +86,8 @@ def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
     lines: list[_Line] = []
     end = rows = 0
     for match in matches:
-        indent, words = len(match[1]), match[2].strip()
-        row, rule = words.startswith("|"), _RULE.fullmatch(match[2][:MAX_LINE])
+        indent, line = len(match[1]), match[2].strip()
+        row, rule = line.startswith("|"), _RULE.fullmatch(match[2][:MAX_LINE])
         bullet = _BULLET.match(match[2])
         previous = lines[-1] if lines and match.string.count("\n", end, match.start()) <= 1 else None
         end = match.end()
@@ -97,11 +97,11 @@ def _lines(matches: Iterable[re.Match[str]]) -> list[_Line]:
         if rule and not bullet:
             continue
         if previous and previous.bullet and not bullet and not row and indent > previous.indent:
-            lines[-1] = previous._replace(text=f"{previous.text} : {words}"[: MAX_LINE + 1])
+            lines[-1] = previous._replace(text=f"{previous.text} : {line}"[: MAX_LINE + 1])
         elif bullet:
             lines.append(_Line(indent, True, match[2][bullet.end() :].strip()))
         else:
-            lines.append(_Line(indent, row, words))
+            lines.append(_Line(indent, row, line))
     return lines
 
 
@@ -122,13 +122,8 @@ def _kind(line: _Line, following: _Line | None, mark: Mark | None) -> Literal["i
 _WORD = re.compile(r"\w+")
 
 
-@functools.cache
-def _words(name: str) -> frozenset[str]:
-    return frozenset(load_table("marks")[name].split())
-
-
 def _drop_heading_word(match: re.Match[str]) -> str:
-    return "" if match[0] in _words("headings") or match[0].isdigit() else match[0]
+    return "" if match[0] in words("marks", "headings") or match[0].isdigit() else match[0]
 
 
 # --- marks ----------------------------------------------------------------------------------------------------
@@ -198,16 +193,16 @@ def read_mark(line: str, rule: Consistency) -> Mark | None:
             return None
         return Mark(False, "disallowed")
     match = matches[-1]
-    passes, words = match["passes"] is not None, match["passes"] or match["fails"] or match["synonym"]
+    passes, mark = match["passes"] is not None, match["passes"] or match["fails"] or match["synonym"]
     description, remark = text[: match.start()], text[match.end() :]
     if not _WORD.search(description) or not _is_clean(description, patterns, passes=passes):
         return None
     if passes and not match["separator"]:
         return None
     quoted = re.search(r"""["']""", match[0].replace("n't", "")) or match["synonym"]
-    if quoted and _words("lettering") & set(_WORD.findall(description)):
+    if quoted and words("marks", "lettering") & set(_WORD.findall(description)):
         return None
-    return Mark(passes, words) if _is_clean_remark(remark, description, passes=passes) else None
+    return Mark(passes, mark) if _is_clean_remark(remark, description, passes=passes) else None
 
 
 def _plain(line: str, patterns: _Patterns) -> str:
@@ -231,10 +226,14 @@ def _is_clean_remark(remark: str, description: str, *, passes: bool) -> bool:
         return True
     match = _REMARK.fullmatch(remark)
     text = next(filter(None, match.groups()), "").strip(" .") if match else ""
-    reasons = _words("passing_remarks") if passes else _words("failing_remarks") | set(_WORD.findall(description))
-    words = re.findall(r"[^\W\d]+", text)
+    reasons = (
+        words("marks", "passing_remarks")
+        if passes
+        else words("marks", "failing_remarks") | set(_WORD.findall(description))
+    )
+    parts = re.findall(r"[^\W\d]+", text)
     return (
-        bool(words)
+        bool(parts)
         and re.fullmatch(r"[^\W\d_][^\W\d_ ,]*(?:,? [^\W\d_]+)*", text) is not None
-        and set(words) <= reasons
+        and set(parts) <= reasons
     )

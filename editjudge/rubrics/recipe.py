@@ -28,7 +28,7 @@ texts, or `{text: "..."}` for separators. A slot with a list (`"<image>": [input
 one after the other. Every other key of a rubric is that of a rubric file.
 
 A checkout is never executed. Python files are parsed, not imported: a text is a constant, an entry of a dictionary or
-what a function returns, put together only of other constants. Whatever is not as expected is an error with file and line.
+what a function returns, put together only of other constants. Whatever is not as expected is an error with its line.
 """
 
 from __future__ import annotations

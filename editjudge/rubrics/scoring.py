@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -185,38 +186,33 @@ def _left_out(cells: Cells) -> Cells:
     return Cells.of(cells.values, np.where(cells.codes == ABSTAINED, LEFT_OUT, cells.codes))
 
 
-def _each(term: Term, rows: Rows) -> list[tuple[Cells, float, float]]:
+def _with_scales(term: Term, rows: Rows) -> list[tuple[Cells, float, float]]:
+    """Each factor's cells, worst and best score."""
+    ends = [(float(scale.worst or 0), float(scale.best or 0)) for scale in term.scales]
     absent = Cells.absent(rows.n)
-    return [
-        (rows.factors.get(ref, absent), float(scale.worst or 0), float(scale.best or 0))
-        for ref, scale in zip(term.refs, term.scales, strict=True)
-    ]
+    return [(rows.factors.get(ref, absent), *both) for ref, both in zip(term.refs, ends, strict=True)]
 
 
 def _share(term: Term, rows: Rows) -> Cells:
-    factors = _each(term.parts[0], rows)
+    factors = _with_scales(term.parts[0], rows)
     return _beside([Cells.of((cells.values - worst) / (best - worst), cells.codes) for cells, worst, best in factors])
 
 
 def _full(term: Term, rows: Rows) -> Cells:
     columns = []
     for part in term.parts:
-        apply = part.op == "applies"
-        each = (one for factors in (part.parts if apply else (part,)) for one in _each(factors, rows))
-        best = [Cells.of(cells.values == best, cells.codes) for cells, _, best in each]
-        columns += [_left_out(cells) for cells in best] if apply else best
+        for factors in part.parts if part.op == "applies" else (part,):
+            full = [Cells.of(cells.values == best, cells.codes) for cells, _, best in _with_scales(factors, rows)]
+            columns += map(_left_out, full) if part.op == "applies" else full
     return _reduced("all", _beside(columns))
 
 
 def _weighted(term: Term, rows: Rows) -> Cells:
     """The weighted mean; the weights of what was asked count as a whole."""
-    cells = _beside([evaluate(one.parts[0], rows) for one in term.parts])
-    weights = np.array([float(one.parts[1].value) for one in term.parts])
+    cells = _beside([evaluate(pair.parts[0], rows) for pair in term.parts])
     there = ~_skipped(cells.codes)
-    total, sums = np.zeros(rows.n), np.zeros(rows.n)
-    for column, weight in enumerate(weights):
-        total += np.where(there[:, column], weight * np.nan_to_num(cells.values[:, column]), 0.0)
-        sums += np.where(there[:, column], weight, 0.0)
+    weights = np.where(there, [float(pair.parts[1].value) for pair in term.parts], 0.0)
+    total, sums = _sum(weights * np.nan_to_num(cells.values)), _sum(weights)
     # .3 + .5 + .2 is 1, whatever binary fractions add up to: the published sums are not divided.
     sums = np.where(np.isclose(sums, np.rint(sums), rtol=0, atol=1e-9), np.rint(sums), sums)
     with np.errstate(all="ignore"):
@@ -239,30 +235,32 @@ def _reduced(op: str, cells: Cells) -> Cells:
     joint = _joint(cells.codes)
     if op == "count":
         return Cells.of(count, np.where(count == 0, OK, joint))
-    empty = {"min": np.inf, "max": -np.inf, "geomean": 1.0, "all": 1.0}.get(op, 0.0)
+    empty, function = _REDUCTIONS[op]
     values = np.where(there & (cells.codes == OK), cells.values, empty)
     with np.errstate(all="ignore"):
-        match op:
-            case "min":
-                result = values.min(axis=1)
-            case "max":
-                result = values.max(axis=1)
-            case "all":
-                result = (values != 0).all(axis=1)
-            case "any":
-                result = (values != 0).any(axis=1)
-            case "geomean":
-                negative = (values < 0).any(axis=1)
-                result = np.where(negative, np.nan, np.prod(values, axis=1) ** (1 / np.maximum(count, 1)))
-            case _:
-                # From left to right, as a loop adds them.
-                result = np.zeros(len(values))
-                for column in range(values.shape[1]):
-                    result = result + values[:, column]
-                result = result / np.maximum(count, 1) if op == "mean" else result
-    result = np.asarray(result, np.float64)
+        result = np.asarray(function(values, np.maximum(count, 1)), np.float64)
     return Cells.of(result, np.where((joint == OK) & ~np.isfinite(result), UNDEFINED, joint))
 
+
+def _sum(values: Floats) -> Any:
+    """From left to right, as a loop adds them."""
+    return functools.reduce(np.add, values.T, np.zeros(len(values)))
+
+
+def _geomean(values: Floats, count: Any) -> Any:
+    return np.where((values < 0).any(axis=1), np.nan, np.prod(values, axis=1) ** (1 / count))
+
+
+_REDUCTIONS: Mapping[str, tuple[float, Callable[[Floats, Any], Any]]] = {
+    "min": (np.inf, lambda values, _: values.min(axis=1)),
+    "max": (-np.inf, lambda values, _: values.max(axis=1)),
+    "all": (1.0, lambda values, _: (values != 0).all(axis=1)),
+    "any": (0.0, lambda values, _: (values != 0).any(axis=1)),
+    "sum": (0.0, lambda values, _: _sum(values)),
+    "mean": (0.0, lambda values, count: _sum(values) / count),
+    "geomean": (1.0, _geomean),
+}
+"""What stands in the place of what was not asked, and the value of a row; the second argument counts what was asked."""
 
 _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "number": _number,
