@@ -8,10 +8,10 @@ import json
 import os.path
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from editjudge.errors import RubricError, UsageError, near_miss
-from editjudge.rubrics.model import ASKING, Rubric
+from editjudge.rubrics.model import ASKING, FileContent, Rubric
 from editjudge.rubrics.sets import RubricSet, fuse
 from editjudge.rubrics.strict_yaml import Lines, dump_plain, parse_yaml, printable, read_text, validated
 
@@ -143,10 +143,8 @@ def parse_any(text: str, source: str = "rubric", folder: Path | None = None) -> 
 
 
 @dataclasses.dataclass(frozen=True)
-class _SetFile:
+class _SetFile(FileContent):
     """The keys of a set's file; what the rubrics and scores must be is checked one by one."""
-
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
     name: str
     rubrics: tuple[Any, ...]

@@ -25,7 +25,7 @@ import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from editjudge.errors import RubricError, near_miss
 from editjudge.rubrics.model import Scale
@@ -150,8 +150,6 @@ class Formula:
 @dataclass(frozen=True)
 class ScoreEntry:
     """A score as a file has it, where more is to be said than its formula."""
-
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
     formula: str
     repeats: Literal["after", "before"] = "after"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from editjudge.edit import IMAGE_ROLES
 from editjudge.rubrics.contract import Failure, check
 from editjudge.rubrics.importing import placeholders_in, ranges_in, word_limits_in
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.prompt import pieces
 
 
@@ -36,41 +36,42 @@ def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:
     """Every text that a judge reads, and where in the file it stands."""
     for name in ("role", "task"):
         yield name, getattr(rubric, name)
-    for name in ("scope", "allowed", "forbidden", "ignored", "steps", "constraints"):
-        for index, text in enumerate(getattr(rubric, name)):
-            yield f"{name}.{index}", text
+    yield from _listed("", rubric, ("scope", "allowed", "forbidden", "ignored", "steps", "constraints"))
     for factor in rubric.factors:
-        at = f"factors.{factor.key}"
-        yield f"{at}.title", factor.title
-        yield f"{at}.definition", factor.definition
-        yield f"{at}.excludes", factor.excludes
-        for name in ("examine", "consider"):
-            for index, text in enumerate(getattr(factor, name)):
-                yield f"{at}.{name}.{index}", text
+        place = f"factors.{factor.key}."
+        for name in ("title", "definition", "excludes"):
+            yield f"{place}{name}", getattr(factor, name)
+        yield from _listed(place, factor, ("examine", "consider"))
         for index, anchor in enumerate(factor.anchors):
-            yield f"{at}.anchors.{index}", "\n".join(anchor.when)
-        yield f"{at}.scale.labels", "\n".join(factor.scale.labels.values())
+            yield f"{place}anchors.{index}", "\n".join(anchor.when)
+        yield f"{place}scale.labels", "\n".join(factor.scale.labels.values())
     yield "answer.reason", rubric.answer.reason
     if rubric.template:
         yield "template.text", rubric.template.text
 
 
+def _listed(place: str, owner: Rubric | Factor, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        for index, text in enumerate(getattr(owner, name)):
+            yield f"{place}{name}.{index}", text
+
+
 def _scales(rubric: Rubric) -> Iterator[LintFinding]:
     for where, text in _texts(rubric):
         factors = [f for f in rubric.factors if where.startswith(f"factors.{f.key}.")] or rubric.factors
-        for said in ranges_in(text):
-            if not any(all(map(factor.scale.accepts, said)) for factor in factors):
+        for values in ranges_in(text):
+            if not any(all(map(factor.scale.accepts, values)) for factor in factors):
                 words = " / ".join(dict.fromkeys(factor.scale.words for factor in factors))
-                message = f"the text says {said[0]} to {said[-1]}, the scale is {words}"
+                message = f"the text says {values[0]} to {values[-1]}, the scale is {words}"
                 yield LintFinding("scale_contradicts", where, message)
 
 
 def _words(rubric: Rubric) -> Iterator[LintFinding]:
     for where, text in _texts(rubric):
-        for said in word_limits_in(text):
-            if rubric.answer.words and said != rubric.answer.words:
+        for limits in word_limits_in(text):
+            if rubric.answer.words and limits != rubric.answer.words:
                 low, high = rubric.answer.words
-                message = f"the text says {said[0]} to {said[1]} words, answer.words is {low} to {high}"
+                message = f"the text says {limits[0]} to {limits[1]} words, answer.words is {low} to {high}"
                 yield LintFinding("words_contradict", where, message)
 
 

@@ -43,11 +43,14 @@ from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES
 from editjudge.rubrics.conditions import parse_when
 from editjudge.rubrics.replies import WrittenNumber
 
-_FORBID_EXTRA: Any = {"extra": "forbid"}
-"""Read by pydantic where a rubric file enters: a key that is not a field is an error, not a comment."""
-
-
 Number = int | float
+
+
+class FileContent:
+    """What is read from a file by pydantic: a key that is not a field is an error, not a comment."""
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
 
 _ADDED: Any = {"absent_at_default": True}
 """Of a field that is younger than the hashes in people's stores: while it has its default, it is not in the content."""
@@ -58,10 +61,8 @@ _ASKING: Any = {"absent_at_default": True, "not_hashed": True}
 
 
 @dataclass(frozen=True)
-class Scale:
+class Scale(FileContent):
     """The legal answers of a factor, of one kind: integers (`values`), decimals (`range`) or words (`choices`)."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     values: tuple[int, ...] = ()
     """In the order in which the question names them."""
@@ -83,11 +84,11 @@ class Scale:
     def __post_init__(self) -> None:
         if [bool(self.values), self.range is not None, bool(self.choices)].count(True) != 1:
             raise ValueError("a scale has either values (integers), a range (decimals) or choices (words)")
-        options = self.choices or self.values
+        options, kind = (self.choices, "choice") if self.choices else (self.values, "value")
         if self.range is None and len(options) < 2:
-            raise ValueError(f"a scale needs at least two {'choices' if self.choices else 'values'}")
+            raise ValueError(f"a scale needs at least two {kind}s")
         if len(set(options)) != len(options):
-            raise ValueError(f"a scale names each {'choice' if self.choices else 'value'} once")
+            raise ValueError(f"a scale names each {kind} once")
         if self.range is None and self.step is not None:
             raise ValueError("step: only a range has one")
         if self.choices and self.direction == "down":
@@ -120,24 +121,21 @@ class Scale:
         return cls(**known | {"labels": {int(key): text for key, text in content.get("labels", {}).items()}})
 
     @property
-    def worst(self) -> Number | None:
-        """The score at the bad end; None where that end is open, and for choices."""
-        return self.low if self.direction == "up" else self.high
-
-    @property
-    def best(self) -> Number | None:
-        """The score at the good end; None where that end is open, and for choices."""
-        return self.high if self.direction == "up" else self.low
-
-    @property
     def low(self) -> Number | None:
-        """The lowest score; None where there is none."""
+        """The lowest score; None where that end is open, and for choices. So for the other ends."""
         return self.range[0] if self.range else min(self.values, default=None)
 
     @property
     def high(self) -> Number | None:
-        """The highest score; None where there is none."""
         return self.range[1] if self.range else max(self.values, default=None)
+
+    @property
+    def worst(self) -> Number | None:
+        return self.low if self.direction == "up" else self.high
+
+    @property
+    def best(self) -> Number | None:
+        return self.high if self.direction == "up" else self.low
 
     def share(self, score: float) -> float | None:
         """Where a score lies between the worst, 0, and the best, 1; None where an end is open."""
@@ -199,10 +197,12 @@ class Scale:
         better = "; lower is better" if self.direction == "down" else ""
         if self.range is not None:
             low, high = self.range
-            ends = f"from {low} to {high}" if None not in self.range else f"of {low} or more" if high is None else ""
-            ends = ends or f"of {high} or less"
             steps = f" in steps of {self.step}" if self.step else ""
-            return f"a number{'' if low is high is None else f' {ends}'}{steps}{better}"
+            if low is None or high is None:
+                ends = f" of {low} or more" if low is not None else f" of {high} or less" if high is not None else ""
+            else:
+                ends = f" from {low} to {high}"
+            return f"a number{ends}{steps}{better}"
         values = self.values
         if len(values) > 2 and list(values) == list(builtins.range(values[0], values[0] + len(values))):
             return f"an integer from {values[0]} to {values[-1]}{better}"
@@ -239,10 +239,10 @@ _MAX_DIGITS = 40
 
 
 def _plain_number(value: Number | None) -> Number | None:
-    if value is None or not math.isfinite(value):
-        if value is not None:
-            raise ValueError("range and step are finite; an end that is open is null")
+    if value is None:
         return None
+    if not math.isfinite(value):
+        raise ValueError("range and step are finite; an end that is open is null")
     return int(value) if value == int(value) else float(value)
 
 
@@ -251,10 +251,8 @@ def _exact(value: Number) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Anchor:
+class Anchor(FileContent):
     """When a factor deserves certain scores."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     scores: tuple[Number, ...]
     when: tuple[str, ...]
@@ -265,10 +263,8 @@ class Anchor:
 
 
 @dataclass(frozen=True)
-class Factor:
+class Factor(FileContent):
     """One thing that is scored."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     key: str
     """Its name in the answer, to the letter."""
@@ -301,10 +297,8 @@ OTHER_KINDS = ("integer", "number", "boolean", "string")
 
 
 @dataclass(frozen=True)
-class AnswerFormat:
+class AnswerFormat(FileContent):
     """What a reply must hold: a JSON object, labelled lines, or one word; and what may stand around it."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     id_key: str | None = None
     """The key that echoes the identifier of the question."""
@@ -352,10 +346,8 @@ class AnswerFormat:
 
 
 @dataclass(frozen=True)
-class Consistency:
+class Consistency(FileContent):
     """A decision that follows from a list: lines that end in a mark decide the score, so a program can check it."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     section: str
     """The heading under which the lines stand."""
@@ -368,10 +360,8 @@ class Consistency:
 
 
 @dataclass(frozen=True)
-class Slot:
+class Slot(FileContent):
     """A place in a published prompt that an input fills."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     mark: str
     """The exact characters of the prompt."""
@@ -381,10 +371,8 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Template:
+class Template(FileContent):
     """A published prompt, word for word, and where its inputs go."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     text: str
     slots: tuple[Slot, ...] = ()
@@ -395,10 +383,8 @@ class Template:
 
 
 @dataclass(frozen=True)
-class Rubric:
+class Rubric(FileContent):
     """What a judge is shown and asked, and what counts as an answer."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     name: str
     images: tuple[str, ...]
@@ -511,12 +497,12 @@ class Rubric:
             object.__setattr__(self, "texts", (*self.texts, EARLIER))
         if EARLIER in self.texts and not self.after:
             raise ValueError(f"texts list {EARLIER}, the answer of another rubric: name it with `after`")
-        shown = [name for name in (*self.texts, *self.images) if name.split(".")[0].rpartition("@")[2] == EACH]
-        if self.for_each and not shown:
+        of_element = [name for name in (*self.texts, *self.images) if name.split(".")[0].rpartition("@")[2] == EACH]
+        if self.for_each and not of_element:
             raise ValueError(f"for_each: nothing of an element is shown; list {EACH} or {EACH}.FIELD under texts")
-        if not self.for_each and shown:
-            kind = "texts" if shown[0] in self.texts else "images"
-            raise ValueError(f"{kind} list {shown[0]}, a part of an element: name the list with `for_each`")
+        if not self.for_each and of_element:
+            kind = "texts" if of_element[0] in self.texts else "images"
+            raise ValueError(f"{kind} list {of_element[0]}, a part of an element: name the list with `for_each`")
         if self.for_each and self.pairwise:
             raise ValueError("for_each: a pair is asked about as a whole, in both orders")
 
@@ -539,8 +525,7 @@ class Rubric:
 
     def content(self) -> dict[str, Any]:
         """As plain data, the way it is kept and hashed."""
-        content: dict[str, Any] = _content(self)
-        return content
+        return dict(_content(self))
 
     @functools.cached_property
     def hash(self) -> str:
@@ -553,12 +538,12 @@ class Rubric:
 
     def contract(self) -> dict[str, Any]:
         """What goes in and what must come out, in the form that two rubrics are compared by."""
-        own = {"nested": "path", "lines": "label"}.get(self.answer.form)
-        also = {"form": self.answer.form} if self.answer.form in ("nested", "lines", "token") else {}
-        factors: list[dict[str, Any]] = [{"key": f.key} | f.scale.contract() for f in self.factors]
-        if own:
-            factors = [f | {own: getattr(g, own) or g.key} for f, g in zip(factors, self.factors, strict=True)]
-        return {
+        place = {"nested": "path", "lines": "label"}.get(self.answer.form)
+        factors = [
+            {"key": f.key} | f.scale.contract() | ({place: getattr(f, place) or f.key} if place else {})
+            for f in self.factors
+        ]
+        contract = {
             "name": self.name,
             "hash": self.hash,
             "images": list(self.images),
@@ -567,7 +552,9 @@ class Rubric:
             "envelope": self.answer.envelope,
             "justification_words": list(self.answer.words) if self.answer.words else None,
             "sections": list(self.answer.sections),
-        } | (also | ({"system": self.system} if self.system else {}))
+        }
+        contract |= {"form": self.answer.form} if self.answer.form in ("nested", "lines", "token") else {}
+        return contract | ({"system": self.system} if self.system else {})
 
 
 def _check_marks(choices: tuple[str, ...]) -> None:
@@ -607,10 +594,9 @@ def _check_names(kind: str, wanted: tuple[str, ...], usual: tuple[str, ...], oth
 def _content(value: Any) -> Any:
     """As `dataclasses.asdict`, without younger fields that have their default: the hash of what lacks them stays."""
     if dataclasses.is_dataclass(value):
-        kept = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {
-            f.name: _content(item) for f, item in kept if not f.metadata.get("absent_at_default") or item != f.default
-        }
+        fields = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
+        hidden = {f.name for f, item in fields.items() if f.metadata.get("absent_at_default") and item == f.default}
+        return {field.name: _content(item) for field, item in fields.items() if field.name not in hidden}
     if isinstance(value, Mapping):
         return dict(value)
     return [_content(item) for item in value] if isinstance(value, tuple) else value

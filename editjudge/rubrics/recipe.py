@@ -41,18 +41,17 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from editjudge.errors import RubricError, near_miss
+from editjudge.rubrics.model import FileContent
 from editjudge.rubrics.strict_yaml import Lines, parse_yaml, read_text, validated
 
 RECIPES = Path(__file__).parent / "recipes"
 
-_FORBID_EXTRA: Any = {"extra": "forbid"}
-
 
 @dataclass(frozen=True)
-class TextSource:
+class TextSource(FileContent):
     """Where a text stands. Without more than `file` it is the whole file.
 
     In YAML::
@@ -64,8 +63,6 @@ class TextSource:
         {file: prompts.json, key: [edit, 0, text]}                # of JSON or YAML
         {file: README.md, after: "<prompt>", before: "</prompt>"} # between two marks, each of which stands once
     """
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     file: str
     constant: str = ""
@@ -87,10 +84,8 @@ class TextSource:
 
 
 @dataclass(frozen=True)
-class PromptPart:
+class PromptPart(FileContent):
     """One part of a prompt that is no text of the checkout."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     picture: str = ""
     input: str = ""
@@ -123,10 +118,8 @@ class RecipeRubric:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(FileContent):
     """How a checkout becomes a rubric set."""
-
-    __pydantic_config__: ClassVar[Any] = _FORBID_EXTRA
 
     name: str
     title: str

@@ -199,7 +199,7 @@ def _share(term: Term, rows: Rows) -> Cells:
 
 
 def _full(term: Term, rows: Rows) -> Cells:
-    columns = []
+    columns: list[Cells] = []
     for part in term.parts:
         for factors in part.parts if part.op == "applies" else (part,):
             full = [Cells.of(cells.values == best, cells.codes) for cells, _, best in _with_scales(factors, rows)]
