@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
+from scipy.stats import bootstrap as scipy_bootstrap
 
 from editjudge.stats import bootstrap
 from editjudge.stats.bootstrap import (
@@ -13,6 +14,7 @@ from editjudge.stats.bootstrap import (
     group_notes,
     interval,
     mean_draws,
+    mean_interval,
     tail,
     weights,
 )
@@ -33,6 +35,38 @@ def test_draws_do_not_depend_on_the_size_of_a_block() -> None:
     parts = np.concatenate(list(weights(50, 40, seed=1, block=500)))
     np.testing.assert_array_equal(whole.sum(axis=1), parts.sum(axis=1))
     assert len(parts) == 40
+
+
+@pytest.mark.parametrize("groups", [3, 4_096, 5_001, 65_535, 65_536, 70_000])
+@pytest.mark.parametrize("block", [1, 200_003])
+def test_groups_are_drawn_as_numpy_draws_integers(groups: int, block: int) -> None:
+    """Also where many groups are drawn by the package's own code: an odd number of rows ends amid a random number."""
+    rng, kind = np.random.default_rng(5), np.uint16 if groups <= 1 << 16 else np.uint32
+    for drawn in weights(groups, 5, seed=5, block=block):
+        picks = rng.integers(0, groups, size=drawn.shape, dtype=kind)
+        counts = [np.bincount(row, minlength=groups) for row in picks]
+        np.testing.assert_array_equal(drawn, counts)
+
+
+@pytest.mark.parametrize("groups", [4_095, 4_097])
+def test_one_mean_over_many_groups_is_that_of_its_weights(groups: int) -> None:
+    rng = np.random.default_rng(groups)
+    group = rng.integers(0, groups, 3 * groups)
+    values = rng.integers(1, 8, len(group)).astype(float)
+    drawn = np.concatenate(list(weights(groups, 40, seed=2))).astype(float)
+    sums, counts = np.bincount(group, weights=values, minlength=groups), np.bincount(group, minlength=groups)
+    means = mean_draws(values, np.zeros(len(group), np.int64), 1, group, groups, draws=40, seed=2)
+    np.testing.assert_allclose(means[:, 0], (drawn @ sums) / (drawn @ counts), rtol=1e-6)
+
+
+@pytest.mark.parametrize("ends", [None, (1.0, 7.0)])
+def test_the_interval_of_many_single_rows_is_that_of_scipy(ends: tuple[float, float] | None) -> None:
+    values = np.random.default_rng(3).integers(1, 8, 5_000).astype(float)
+    ours = mean_interval(values, np.arange(len(values)), ends).ci
+    theirs = scipy_bootstrap((values,), np.mean, n_resamples=2_000, method="percentile", batch=100, rng=0)
+    assert ours is not None
+    half = (theirs.confidence_interval.high - theirs.confidence_interval.low) / 2
+    np.testing.assert_allclose(ours, theirs.confidence_interval, atol=0.1 * half)
 
 
 def test_group_sums_give_what_gathering_the_rows_gives() -> None:
