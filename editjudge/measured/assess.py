@@ -26,12 +26,11 @@ from editjudge.rubrics.model import Rubric
 
 _TARGETED = ("alignment", "completeness", "plausibility", "scale_realism", "spatial_relationship")
 _UNDERSTOOD = {
-    "scale_realism": "the right size of a thing takes knowing what it is; only a rubric with a ground truth decides it",
-    "spatial_relationship": "the right place of a thing takes knowing what it is; only a rubric with a ground truth "
-    "decides it",
-    "plausibility": "whether the result could exist takes understanding what it shows",
+    "scale_realism": "whether an object has the right size cannot be measured without a ground truth",
+    "spatial_relationship": "whether an object is in the right place cannot be measured without a ground truth",
+    "plausibility": "whether the result is plausible cannot be measured: a judge must understand what it shows",
 }
-_TINY = "the picture is too small to be measured: under 16 pixels on a side, or far longer than wide"
+_TINY = "the picture is too small to be measured: a side has fewer than 16 pixels, or would have at 512 on the other"
 
 _DRAWN = re.compile(
     r"\b(?:add|insert|write|remov|delet|eras|replac|swap)(?:e|es|s|ed|d|ing|ping|ped|ten)?\b", re.IGNORECASE
@@ -126,7 +125,7 @@ class Subject:
 def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assessment:
     offline = "ground_truth" in rubric.images
     found = {
-        factor.key: abstain(f"scores of 1 to 7 have no place on its scale: {factor.scale.words}")
+        factor.key: abstain(f"a score of 1 to 7 cannot be converted to its scale: {factor.scale.words}")
         if factor.scale.share(0) is None
         else _find(factor.key, offline, subject, calibration)
         for factor in rubric.factors
@@ -178,7 +177,7 @@ def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
     before = subject.pictures["ground_truth" if offline else "input"]
     if not np.array_equal(before, subject.pictures["edited"]):
         return abstain(_TINY)
-    words = "Both pictures are equal in every pixel over the whole picture, so nothing at all was changed anywhere."
+    words = "Both pictures are identical in every pixel, over the whole picture, so nothing was changed anywhere."
     if factor in ("unchanged_regions", "global_consistency", "identity_preservation"):
         return FactorVerdict(7.0, words)
     if factor in ("alignment", "completeness", "effect_score"):
@@ -191,7 +190,7 @@ def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
 def _relit(subject: Subject) -> FactorVerdict:
     listed = differences(subject.online.scene, subject.online.change)
     kept = all(difference.mark in ("allowed", "ignored") for difference in listed)
-    lines = [difference.line for difference in listed] or ["No difference that light would have to explain: allowed"]
+    lines = [difference.line for difference in listed] or ["No difference that lighting would have to explain: allowed"]
     return FactorVerdict(7.0 if kept else 1.0, "\n".join(lines))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from editjudge.measured.factor_verdict import SPOILT
 from editjudge.measured.phrasing import first_match
@@ -22,16 +22,19 @@ class Contradiction:
         return {"factor": self.factor, "says": self.says, "measured": self.measured}
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """A claim, by score, that a measure refutes. Thresholds leave no room for taste: each is far beyond visible."""
+class _Rule(NamedTuple):
+    """A claim, by score, that a measure refutes. Limits leave no room for taste: each is far beyond visible."""
 
     factor: str
     claims: Callable[[float], bool]
     says: str
     measure: str
-    refuted: Callable[[float], bool]
+    limit: float
+    """From which on the measure refutes praise; one that is below it refutes blame."""
     measured: str
+
+    def refuted(self, value: float) -> bool:
+        return value >= self.limit if self.claims is _praises else value < self.limit
 
 
 def _praises(share: float) -> bool:
@@ -50,63 +53,21 @@ def _half(share: float) -> bool:
 
 
 _RULES = (
-    _Rule(
-        "unchanged_regions",
-        _praises,
-        "nothing outside the edit changed",
-        "change.visible outside",
-        lambda share: share >= 0.15,
-        "{:.0%} of the picture outside the region did",
-    ),
-    _Rule(
-        "unchanged_regions",
-        _condemns,
-        "much outside the edit changed",
-        "change.visible share",
-        lambda share: share < 0.002,
-        "only {:.1%} of the whole picture visibly differs",
-    ),
-    _Rule(
-        "global_consistency",
-        _praises,
-        "the palette stayed",
-        "change.tint",
-        lambda units: units >= 15,
-        "all colours moved by {:.0f} units",
-    ),
-    _Rule(
-        "identity_preservation",
-        _praises,
-        "everything is still recognisable",
-        "structure.lost outside",
-        lambda share: share >= 0.4,
-        "{:.0%} of the recognisable structure outside the edit is gone",
-    ),
-    _Rule(
-        "image_quality",
-        _praises,
-        "the picture is technically sound",
-        "overall.blur",
-        lambda octaves: octaves >= 1.2,
-        "the whole picture lost {:.1f} octaves of fine detail",
-    ),
-    _Rule(
-        "image_quality",
-        _praises,
-        "the picture is technically sound",
-        "overall.noise",
-        lambda octaves: octaves >= 2.5,
-        "noise in smooth areas grew by {:.1f} octaves",
-    ),
-    _Rule(
-        "seamlessness",
-        _praises,
-        "no seam can be seen",
-        "seam.step",
-        lambda units: units >= 6,
-        "colours step by {:.1f} units within a pixel along the rim",
-    ),
-)
+    _Rule("unchanged_regions", _praises, "nothing outside the edit changed",
+          "change.visible outside", 0.15, "{:.0%} of the picture outside the region did"),
+    _Rule("unchanged_regions", _condemns, "much outside the edit changed",
+          "change.visible share", 0.002, "only {:.1%} of the whole picture visibly differs"),
+    _Rule("global_consistency", _praises, "the palette stayed",
+          "change.tint", 15, "all colours shifted by {:.0f} Lab units"),
+    _Rule("identity_preservation", _praises, "everything is still recognisable",
+          "structure.lost outside", 0.4, "{:.0%} of the recognisable structure outside the edit is gone"),
+    _Rule("image_quality", _praises, "the picture is technically sound",
+          "overall.blur", 1.2, "the whole picture lost {:.1f} octaves of fine detail"),
+    _Rule("image_quality", _praises, "the picture is technically sound",
+          "overall.noise", 2.5, "noise in smooth areas grew by {:.1f} octaves"),
+    _Rule("seamlessness", _praises, "no seam can be seen",
+          "seam.step", 6, "colours jump by {:.1f} Lab units within a pixel along the boundary"),
+)  # fmt: skip
 _DONE = ("alignment", "completeness", "effect_score")
 """Those that claim that something was done."""
 FACTORS = frozenset({*(rule.factor for rule in _RULES), *_DONE, *(f for some in SPOILT.values() for f in some)})

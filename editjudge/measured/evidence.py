@@ -16,32 +16,25 @@ from editjudge.measured.scene import Array, shrink
 from editjudge.measured.sentences import place
 
 _UNITS = {
-    "change.share": "share of the picture",
-    "change.visible share": "share of the picture",
+    **dict.fromkeys(("change.share", "change.visible share", "overall.flat", "overall.clipped"),
+                    "share of the picture"),
+    **dict.fromkeys(("structure.lost inside", "structure.lost outside", "structure.lost"),
+                    "share of recognisable structure"),
+    **dict.fromkeys(("light.slope inside", "light.slope outside", "light.slope against"), "stops"),
     "change.visible outside": "share of what is outside the edit",
-    "structure.lost inside": "share of recognisable structure",
-    "structure.lost outside": "share of recognisable structure",
-    "structure.lost": "share of recognisable structure",
     "style.layout": "correlation",
     "style.drawing": "octaves",
     "style.turned": "degrees of hue",
     "texture.noise": "levels of 255",
-    "light.slope inside": "stops",
-    "light.slope outside": "stops",
-    "light.slope against": "stops",
-    "seam.sharp": "share of the rim",
+    "seam.sharp": "share of the boundary",
     "seam.length": "pixels",
-    "overall.flat": "share of the picture",
-    "overall.clipped": "share of the picture",
-}
+}  # fmt: skip
 _FAMILY_UNITS = {
-    "change": "colour difference",
-    "style": "colour difference",
-    "light": "colour difference",
+    **dict.fromkeys(("change", "style", "light"), "colour difference"),
+    **dict.fromkeys(("overall", "texture"), "octaves"),
     "seam": "colour difference a pixel",
-    "overall": "octaves",
-    "texture": "octaves",
 }
+"""Of the other measures of a family."""
 
 
 def numbers(measures: Measures, calibration: Calibration, factors: Sequence[str]) -> dict[str, Any]:

@@ -34,10 +34,7 @@ def _placed(factor: str, rank: float, edits: int, m: Measures) -> str:
     """Where the learnt part decided: what it is, and beside it the factor's own measure."""
     name, measure, unit = _OWN[factor]
     own = f"{name}: {m.values[measure]:.1f} {unit}" if measure in m.values else f"{name}: not comparable"
-    return (
-        f"By measures and network features fitted to {edits} rated edits, the picture's quality ranks above "
-        f"{percent(rank)} of them; {own}."
-    )
+    return f"A model fitted to {edits} rated edits ranks {percent(rank)} of them below this one in quality; {own}."
 
 
 def _alike(factor: str, measures: Measures) -> bool:
@@ -54,15 +51,15 @@ def _unchanged(m: Measures) -> str:
         )
     if "change.visible outside" not in v:
         share = percent(change.share)
-        return f"The visible change covers the whole picture, {share} of it as one region; nothing was left around it."
+        return f"The visible change covers the whole picture, {share} of it as one region; nothing around it is left."
     stray, shift = (change.visible > 1) & (change.outside > 0), _shift(change)
-    share = percent(v["change.visible outside"]) + (f", mostly {place(stray)}," if stray.any() else "")
+    share = f"{percent(v['change.visible outside'])} of the pixels" + (f" ({place(stray)})" if stray.any() else "")
     if not change.region.any():
-        aside = f"Beside a shift of {shift}, which is set aside," if shift else "Of the picture"
-        left = f"no place visibly changed; mean colour difference {v['change.mean outside']:.1f}"
-        return f"{aside} {f'{share} visibly changed, at no one place' if stray.any() else left}."
+        left = f"no area visibly changed; mean colour difference {v['change.mean outside']:.1f}"
+        words = f"{share} visibly changed, scattered over the picture" if stray.any() else left
+        return f"Apart from {shift}, {words}." if shift else f"In the whole picture, {words}."
     if shift:
-        return f"Outside the edit ({spot(change)}), {share} visibly changed beside a shift of {shift}."
+        return f"Outside the edit ({spot(change)}), {share} visibly changed, apart from {shift}."
     return (
         f"Outside the edit ({spot(change)} of the picture), {share} visibly changed; "
         f"mean colour difference there {v['change.mean outside']:.1f}."
@@ -72,12 +69,12 @@ def _unchanged(m: Measures) -> str:
 def _consistency(m: Measures) -> str:
     v = m.values
     layout = (
-        f"its layout correlates at {v['style.layout']:.2f}"
+        f"the layouts of both pictures correlate at {v['style.layout']:.2f}"
         if "style.layout" in v
-        else "a picture so even has no layout to compare"
+        else "the picture is too uniform to compare layouts"
     )
     return (
-        f"All colours of the picture moved together by {v['change.tint']:.1f} units, its palette by "
+        f"The colours of the whole picture shifted by {v['change.tint']:.1f} Lab units, its palette by "
         f"{v['style.palette']:.1f}; {layout}."
     )
 
@@ -85,22 +82,22 @@ def _consistency(m: Measures) -> str:
 def _identity(m: Measures) -> str:
     v, shift = m.values, _shift(m.change)
     lost = v.get("structure.lost outside")
-    around = "nowhere measurable in" if lost is None else f"in {percent(lost)} of"
+    around = "an unknown share of" if lost is None else f"{percent(lost)} of"
     if not m.change.region.any():
-        beside = f", beside a shift of {shift}" if shift else ""
-        return f"Local structure is lost {around} the picture; no place stands out as edited{beside}."
+        beside = f", apart from {shift}" if shift else ""
+        return f"Local structure changed in {around} the picture; no single area stands out as edited{beside}."
     if not v["trust.thing"]:
         return (
-            f"Local structure is lost {around} the picture around the edit; what "
-            f"was to be drawn or taken away ({spot(m.change)}) is not counted."
+            f"Local structure changed in {around} the picture around the edit; what was to be added or removed "
+            f"({spot(m.change)}) is not counted."
         )
     if "structure.lost inside" not in v:
         return (
-            f"Local structure is lost {around} the picture around the edit; the edit itself ({spot(m.change)}) shows "
-            "nothing that could be recognised."
+            f"Local structure changed in {around} the picture around the edit; the edit itself ({spot(m.change)}) "
+            "shows nothing recognisable."
         )
     return (
-        f"Local structure is lost in {percent(v['structure.lost inside'])} of the edit ({spot(m.change)}) and "
+        f"Local structure changed in {percent(v['structure.lost inside'])} of the edit ({spot(m.change)}) and in "
         f"{around} the rest of the picture."
     )
 
@@ -108,52 +105,51 @@ def _identity(m: Measures) -> str:
 def _texture(m: Measures) -> str:
     v = m.values
     if not m.change.region.any():
-        return _nowhere(m.change, "detail there could be lost")
-    lost, noise = v.get("texture.lost"), f"{v['texture.noise']:.0f} levels of noise"
+        return _nowhere(m.change, "fine detail")
+    lost, noise = v.get("texture.lost"), f"noise rose by {v['texture.noise']:.0f} of 255 levels"
     if lost is None:
-        return f"Inside the edit ({spot(m.change)}) there was no fine detail to lose; the picture gained {noise} there."
-    octaves = f"{lost:.1f} octaves more than around it"
-    return f"Inside the edit ({spot(m.change)}) fine detail lost {octaves} and gained {noise}."
+        return f"Inside the edit ({spot(m.change)}), the input had no fine detail that could be lost; {noise}."
+    return f"Inside the edit ({spot(m.change)}), fine detail fell by {lost:.1f} octaves more than around it; {noise}."
 
 
 def _quality(m: Measures) -> str:
     v = m.values
-    gains = {"of noise": v.get("overall.noise"), "of block edges": v.get("overall.blocks")}
-    known = " and ".join(f"{max(0.0, gain):.1f} {name}" for name, gain in gains.items() if gain is not None)
-    gained = f", gained {known}" if known else ""
-    return f"The whole picture lost {v['overall.blur']:.1f} octaves of detail{gained}."
+    gains = {"noise": v.get("overall.noise"), "block edges": v.get("overall.blocks")}
+    known = " and ".join(f"{max(0.0, gain):.1f} octaves of {name}" for name, gain in gains.items() if gain is not None)
+    gained = f" and gained {known}" if known else ""
+    return f"The whole picture lost {v['overall.blur']:.1f} octaves of fine detail{gained}."
 
 
 def _light(m: Measures) -> str:
     v = m.values
     if not m.change.region.any():
-        return _nowhere(m.change, "light could clash there")
-    step = f"; mean lightness there moved by {v['light.light step']:.0f}" if "light.light step" in v else ""
+        return _nowhere(m.change, "lighting")
+    step = f"; mean lightness changed by {v['light.light step']:.0f} of 100" if "light.light step" in v else ""
     return (
-        f"Inside the edit ({spot(m.change)}) light slopes {v['light.slope against']:.1f} stops against its "
-        f"surroundings{step}."
+        f"Inside the edit ({spot(m.change)}), the change of light from side to side differs from that around it by "
+        f"{v['light.slope against']:.1f} stops{step}."
     )
 
 
 def _seam(m: Measures) -> str:
     v = m.values
     if not m.change.region.any():
-        return _nowhere(m.change, "rim could show a seam")
+        return _nowhere(m.change, "boundary")
     return (
-        f"Along the rim of the edit ({spot(m.change)}) colours step by {v['seam.step']:.1f} units; "
-        f"{percent(v['seam.sharp'])} of it is sharp."
+        f"Along the boundary of the edit ({spot(m.change)}), colours jump by {v['seam.step']:.1f} Lab units; "
+        f"{percent(v['seam.sharp'])} of the boundary is a sharp edge."
     )
 
 
 def _shift(change: Change) -> str:
     """What happened to the whole picture alike; empty where nothing did."""
-    return f"all colours by {change.tint:.1f} units" if change.tint >= 0.05 else ""
+    return f"a shift of all colours by {change.tint:.1f} Lab units" if change.tint >= 0.05 else ""
 
 
 def _nowhere(change: Change, what: str) -> str:
-    """Where it was measured that no place differs, with what was set aside."""
-    aside = f"; a shift of {shift} is set aside" if (shift := _shift(change)) else ""
-    return f"No place in the picture visibly differs, so no {what}{aside}."
+    """Where it was measured that no area differs, beside what happened to the whole picture."""
+    beside = f", apart from {shift}," if (shift := _shift(change)) else ""
+    return f"No area of the picture visibly differs{beside} so there is no edited {what} to compare."
 
 
 def spot(change: Change) -> str:
@@ -173,10 +169,10 @@ _SENTENCES: dict[str, Sentence] = {
 _OWN = {
     "texture_and_detail": ("lost detail", "texture.lost", "octaves"),
     "image_quality": ("lost detail", "overall.blur", "octaves"),
-    "color_and_lighting": ("light slope", "light.slope against", "stops"),
-    "seamlessness": ("rim step", "seam.step", "units"),
+    "color_and_lighting": ("light against its surroundings", "light.slope against", "stops"),
+    "seamlessness": ("jump at the boundary", "seam.step", "Lab units"),
 }
-"""Factors with a learnt part, and the measure that is told beside it."""
+"""Factors with a learnt part, and the measure that is reported beside it."""
 _LOCAL = frozenset({"texture_and_detail", "color_and_lighting", "seamlessness"})
 """Factors of the edit itself: without a visible difference there is nothing of it that could be wrong."""
 _SPECKS = 0.001
@@ -186,18 +182,18 @@ _DECIDING: dict[str, tuple[tuple[str, ...], str]] = {
     "global_consistency": (("style.tinted",), "the colours of the whole picture could not be compared"),
     "identity_preservation": (
         ("structure.lost inside", "structure.lost outside"),
-        "nothing recognisable is left to compare, neither inside the edit nor around it",
+        "neither the edit nor its surroundings show anything recognisable to compare",
     ),
     "texture_and_detail": (
         ("texture.lost", "texture.noise"),
-        "no part of the edit shows the same thing as before, so that its detail could be compared with nothing",
+        "the edit shows nothing that was there before, so its detail has no counterpart in the input",
     ),
     "image_quality": (("overall.blur",), "the detail of the whole picture could not be compared"),
     "color_and_lighting": (
         ("light.slope against",),
-        "too little of the edit shows the same thing as before to tell its light from its surface",
+        "the edit shows too little of what was there before to separate its lighting from its surface",
     ),
-    "seamlessness": (("seam.step",), "no rim of an edit is long enough to look for a step along it"),
+    "seamlessness": (("seam.step",), "the boundary of the edit is too short to look for a seam along it"),
 }
 """For each factor the measures of which at least one must have been taken, and what is said where none was."""
 MEASURED = tuple(_SENTENCES)

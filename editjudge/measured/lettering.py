@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -109,12 +108,18 @@ def _scripts(text: str) -> tuple[TextRequest, ...]:
 
 # --- what is there --------------------------------------------------------------------------------------------
 
-_READING = threading.Lock()
+_ENGINES = threading.local()
 
 
-@lru_cache(maxsize=1)
 def _reader() -> Any:
-    """The engine, with the weights that its package carries; one thread, because workers are the parallelism."""
+    """The engine, with the weights that its package carries. It keeps state between its steps, so each worker has its
+    own; with one thread, because workers are the parallelism."""
+    if not hasattr(_ENGINES, "reader"):
+        _ENGINES.reader = _new_reader()
+    return _ENGINES.reader
+
+
+def _new_reader() -> Any:
     import logging
 
     from rapidocr import RapidOCR
@@ -126,8 +131,7 @@ def _reader() -> Any:
 
 def read_lines(picture: Array) -> list[TextLine]:
     """The lines of text in an RGB picture, from the top."""
-    with _READING:  # the engine keeps state between its steps
-        found = _reader()(np.ascontiguousarray(picture[..., ::-1]))
+    found = _reader()(np.ascontiguousarray(picture[..., ::-1]))
     if found.txts is None:
         return []
     height, width = picture.shape[:2]
@@ -179,21 +183,19 @@ def compare(
         if wish.act == "write":
             return _written(wish, before, after, mask)
         if old_before > 1 and wish.where:
-            return TextReading(None, f'"{wish.old}" stood {old_before} times in the input: which is meant is not known')
+            return TextReading(None, f'"{wish.old}" occurs {old_before} times in the input: which one is meant?')
         if old_after:
-            return TextReading(None, f'"{wish.new}" was written, but "{wish.old}" still stands {old_after} times')
+            return TextReading(None, f'"{wish.new}" was written, but "{wish.old}" still occurs {old_after} times')
         return _replaced(wish, before, after)
     if new_after:
-        return TextReading(None, f'"{wish.new}" stood in the input already')
+        return TextReading(None, f'"{wish.new}" was already in the input')
     if wish.act == "replace" and old_after >= old_before:
-        return TextReading(
-            "undone", f'"{wish.old}" still stands in the edited picture, and "{wish.new}" cannot be read'
-        )
+        return TextReading("undone", f'"{wish.old}" is still in the edited picture, and "{wish.new}" cannot be read')
     nearest, text, confidence = _nearest(wish.new, _added(before, after))
     if nearest >= _ALIKE and confidence >= _SURE:
         wrong = _distance(_plain(wish.new), _plain(text))
         letters = f"{wrong} letter{'s' * (wrong > 1)} wrong"
-        return TextReading("misspelt", f'"{wish.new}" was asked for, and "{text}" is written, {letters}', wrong - 1)
+        return TextReading("misspelt", f'"{wish.new}" was asked for, but "{text}" is written, {letters}', wrong - 1)
     if not _added(before, after):
         return TextReading("undone", f'no text was added, and "{wish.new}" cannot be read anywhere')
     return TextReading(None, f'"{wish.new}" could not be read, and nothing else proves that it is missing')
@@ -219,7 +221,7 @@ def _written(
     if mask is None and lines and not any(_stands(line, where) for line in lines):
         return TextReading("misplaced", f'"{new}" is written, but not {where}')
     if mask is None and where and not (_SIDE.fullmatch(where) or _ANYWHERE.fullmatch(where)):
-        return TextReading(None, f'"{new}" is written; whether that is {where} takes understanding')
+        return TextReading(None, f'"{new}" is written; whether that is {where} cannot be measured')
     return _legible(new, lines)
 
 
@@ -228,7 +230,7 @@ def _replaced(wish: TextRequest, before: Sequence[TextLine], after: Sequence[Tex
     lines = _new_lines(wish.new, before, after)
     places = [line for line in before if _plain(line.text) and _shares(wish.old, line.text)]
     if lines and places and not any(_apart(line, place) <= _BESIDE for line in lines for place in places):
-        return TextReading(None, f'"{wish.new}" is written, but not where "{wish.old}" stood')
+        return TextReading(None, f'"{wish.new}" is written, but not where "{wish.old}" was')
     return _legible(wish.new, lines)
 
 
@@ -259,12 +261,12 @@ def _scripted(wish: TextRequest, before: Sequence[TextLine], after: Sequence[Tex
         # Unread writing may be there; only where all that was read still stands was nothing translated.
         still = before and {_plain(line.text) for line in before} <= {_plain(line.text) for line in after}
         if still and now <= was:
-            return TextReading("undone", f"the lettering of the input still stands, and no {name.title()} was added")
-        return TextReading(None, f"whether the {name.title()} lettering says what was asked takes understanding")
+            return TextReading("undone", f"the text of the input is still there, and no {name.title()} was added")
+        return TextReading(None, f"whether the {name.title()} text says what was asked for cannot be measured")
     if was < 2:
-        return TextReading(None, f"no {name.title()} lettering could be read in the input")
+        return TextReading(None, f"no {name.title()} text could be read in the input")
     if now == 0:
-        return TextReading("done", f"{was} {name.title()} letters stood in the input and none can be read any more")
+        return TextReading("done", f"of {was} {name.title()} letters in the input, none can be read any more")
     return TextReading("undone" if now >= was else None, f"{now} of {was} {name.title()} letters can still be read")
 
 
@@ -273,12 +275,12 @@ def _deleted(wish: TextRequest, before: Sequence[TextLine], after: Sequence[Text
     if not was:
         return TextReading(None, f'"{old}" could not be read in the input')
     if now >= was:
-        return TextReading("undone", f'"{old}" still stands in the edited picture')
+        return TextReading("undone", f'"{old}" is still in the edited picture')
     if now or (was > 1 and wish.where):
-        return TextReading(None, f'"{old}" stood {was} times in the input and can still be read {now} times')
+        return TextReading(None, f'"{old}" occurs {was} times in the input and can still be read {now} times')
     if _nearest(old, _added(before, after))[0] >= _ALIKE:
         return TextReading(None, f'something like "{old}" is still there')
-    return TextReading("done", f'"{old}" stood in the input and is gone')
+    return TextReading("done", f'"{old}" was in the input and is gone')
 
 
 def _added(before: Sequence[TextLine], after: Sequence[TextLine]) -> list[TextLine]:

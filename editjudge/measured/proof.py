@@ -12,8 +12,8 @@ from editjudge.measured.phrasing import may_stay
 from editjudge.measured.sentences import percent, place
 
 _UNPROVEN = (
-    "whether the instruction was followed takes understanding what it asks for; "
-    "only unchanged pictures, lettering and missing colours are proof"
+    "whether the instruction was followed cannot be measured: pixels only prove that nothing changed, that requested "
+    "text is there or missing, or that a requested colour is missing"
 )
 
 # By outcome of the lettering, from the least to the most of its fault: alignment, completeness, and the effect score on
@@ -49,7 +49,7 @@ def prove(instruction: str, measures: Measures, reading: TextReading | None) -> 
         if may_stay(instruction) or "scale" in measures.scene.framing:  # a crop may be what was asked for
             return None
         words = (
-            "Nothing that was requested can be seen: the edited picture shows no visible difference anywhere; "
+            "The instruction was not carried out: the edited picture shows no visible difference anywhere; "
             f"mean colour difference {measures.values['change.mean']:.1f}."
         )
         return Proof(1.0, 1.0, 1.0, words)
@@ -61,7 +61,9 @@ def prove(instruction: str, measures: Measures, reading: TextReading | None) -> 
         return Proof(*scores, f"Read in the {part}{where}: {reading.words}.")
     if colour := missing_colour(instruction, measures.scene, change):
         name, share = colour
-        words = f"Requested was {name}; in what changed{where}, {percent(share)} of the pixels could be called {name}."
+        words = (
+            f"The instruction asks for {name}; in the changed area{where}, {percent(share)} of the pixels are {name}."
+        )
         return Proof(2.0, 2.0, 1.0, words)
     return None
 
@@ -69,7 +71,7 @@ def prove(instruction: str, measures: Measures, reading: TextReading | None) -> 
 def why_not(instruction: str, reading: TextReading | None) -> FactorVerdict:
     """The abstention, with what was tried."""
     if reading is not None:
-        return abstain(f"the lettering decides nothing: {reading.words}")
+        return abstain(f"the text in the pictures does not decide it: {reading.words}")
     if name := asked_colour(instruction):
-        return abstain(f"{name} occurs in what changed, but whether on the right object takes understanding")
+        return abstain(f"{name} occurs in the changed area; whether it is on the right object cannot be measured")
     return abstain(_UNPROVEN)

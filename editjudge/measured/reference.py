@@ -94,10 +94,12 @@ def judge_target(factor: str, target: Target | None, measures: Measures, calibra
     same = measures.change.nothing
     if same:
         mean = measures.values["change.mean"]
-        words = f"The edited picture equals the ground truth over the whole picture; mean difference {mean:.1f} units."
+        words = (
+            f"The edited picture matches the ground truth over the whole picture; mean difference {mean:.1f} Lab units."
+        )
         return FactorVerdict(7.0, words)
     if target is None:
-        return abstain("the input is not there or equals the ground truth, so what should have changed is not known")
+        return abstain("the input is absent or equals the ground truth, so the intended change is unknown")
     where = f"{place(target.wanted)}, {percent(float(target.wanted.mean()))}"
     values = {
         "target.agreement missing": 1 - target.agreement,
@@ -108,22 +110,21 @@ def judge_target(factor: str, target: Target | None, measures: Measures, calibra
     match factor:
         case "alignment":
             way = percent(max(0.0, target.agreement))
-            words = f"Where the ground truth changes ({where}), the edit went {way} of the way from the input to it."
+            words = f"Where the ground truth changes ({where}), the edit covers {way} of the way from the input to it."
         case "completeness":
             share = percent(target.coverage)
-            words = (
-                f"Where the ground truth changes ({where}), {share} of the edit came closer to it than to the input."
-            )
+            words = f"Where the ground truth changes ({where}), {share} of pixels are closer to it than to the input."
         case "scale_realism" if target.local:
             times = f"{2**target.size:.2f} times as large as"
-            words = f"The changed area ({place(target.made)}) is {times} that of the ground truth ({where})."
+            words = f"The changed area ({place(target.made)}) is {times} in the ground truth ({where})."
         case "spatial_relationship" if target.coverage > 0.5 and measures.values.get("change.stray", 0.0) > _BESIDE:
-            return abstain("what stands beside the target differs from the ground truth: it may have moved, or not")
+            return abstain("what surrounds the target differs from the ground truth: its relative position is unknown")
         case "spatial_relationship" if target.local:
             away = percent(target.offset)
             words = (
-                f"The changed area ({place(target.made)}) lies {away} of the diagonal off the ground truth's ({where})."
+                f"The changed area ({place(target.made)}) is {away} of the diagonal away from the ground truth's "
+                f"({where})."
             )
         case _:
-            return abstain("the edit differs from the ground truth; whether it is sound takes understanding it")
+            return abstain("the edit differs from the ground truth; whether it is still right cannot be measured")
     return FactorVerdict(calibration.score(f"reference {factor}", values), words)

@@ -49,7 +49,7 @@ def differences(scene: Scene, change: Change) -> list[LightDifference]:
     out += _light(scene, change)
     if not out and not change.nothing:
         seen = change.visible > 1
-        words = f"{percent(float(seen.mean()))} of the picture, {place(seen)}, differs as light may not explain"
+        words = f"{percent(float(seen.mean()))} of the picture, {place(seen)}, may differ by more than lighting"
         out.append(LightDifference(words, "unsure"))
     return out
 
@@ -62,10 +62,10 @@ def _light(scene: Scene, change: Change) -> Iterator[LightDifference]:
         if (share := float(part.mean())) > 0.002:
             by = float(np.abs(moved[part]).mean())
             yield LightDifference(
-                f"{percent(share)} of the picture, {place(part)}, is {name} by {by:.0f} units", "allowed"
+                f"{percent(share)} of the picture, {place(part)}, is {name} by {by:.0f} of 100", "allowed"
             )
     if change.tint > 3:
-        yield LightDifference(f"All colours moved together by {change.tint:.0f} units", "allowed")
+        yield LightDifference(f"All colours shifted together by {change.tint:.0f} Lab units", "allowed")
 
 
 def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
@@ -74,11 +74,11 @@ def _content(scene: Scene, ignored: Array) -> Iterator[LightDifference]:
     size = (likeness.shape[1], likeness.shape[0])
     seen = cv2.resize(scene.valid * (ignored == 0), size, interpolation=cv2.INTER_NEAREST) > 0
     strong = seen & (weight > 0.6)
-    yield from _places(strong & (likeness < _BROKEN), "shows another structure than before", "not allowed", _LEAST)
+    yield from _places(strong & (likeness < _BROKEN), "has a different structure than before", "not allowed", _LEAST)
     doubtful = strong & (likeness >= _BROKEN) & (likeness < _DOUBTFUL)
-    yield from _places(doubtful, "may show another structure than before", "unsure", 8 * _LEAST)
+    yield from _places(doubtful, "may have a different structure than before", "unsure", 8 * _LEAST)
     foreign = (_foreign(scene) > 0) & (ignored == 0) & (scene.valid > 0)
-    yield from _places(foreign, "has another hue than one light can give", "not allowed", 4 * _LEAST)
+    yield from _places(foreign, "has a hue that lighting cannot explain", "not allowed", 4 * _LEAST)
 
 
 def _foreign(scene: Scene) -> Array:

@@ -156,9 +156,8 @@ def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
         return None, False
     certain = evidence < _APART and _subjects(before, edited) < _SAME_SUBJECT
     words = (
-        f"{'is' if certain else 'may be'} another picture than the input: its contours correlate at "
-        f"{alike['patches']:.2f}, its layout at {alike['layout']:.2f}, and {alike['palette']:.0%} of its colours are "
-        "shared"
+        f"{'is' if certain else 'may be'} a different picture than the input: contours correlate at "
+        f"{alike['patches']:.2f}, layouts at {alike['layout']:.2f}, and {alike['palette']:.0%} of colours are shared"
     )
     return words, certain
 

@@ -104,7 +104,7 @@ def test_where_the_learnt_part_decides_the_reason_says_what_it_is() -> None:
     for factor in QUALITY:
         finding = score(factor, found, load())
         assert finding.score == pytest.approx(7 - learnt.points * 0.66 - learnt.offsets[factor])
-        assert f"fitted to {learnt.edits} rated edits" in finding.reason and "above 34 % of them" in finding.reason
+        assert f"fitted to {learnt.edits} rated edits" in finding.reason and "34 % of them below" in finding.reason
 
 
 def test_where_the_factors_own_measure_decides_the_reason_names_it() -> None:
