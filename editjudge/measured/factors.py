@@ -53,13 +53,13 @@ def _unchanged(m: Measures) -> str:
         share = percent(change.share)
         return f"The visible change covers the whole picture, {share} of it as one region; nothing around it is left."
     stray, shift = (change.visible > 1) & (change.outside > 0), _shift(change)
-    share = f"{percent(v['change.visible outside'])} of the pixels" + (f" ({place(stray)})" if stray.any() else "")
+    share = f"{percent(v['change.visible outside'])} of pixels" + (f" ({place(stray)})" if stray.any() else "")
     if not change.region.any():
         left = f"no area visibly changed; mean colour difference {v['change.mean outside']:.1f}"
         words = f"{share} visibly changed, scattered over the picture" if stray.any() else left
         return f"Apart from {shift}, {words}." if shift else f"In the whole picture, {words}."
     if shift:
-        return f"Outside the edit ({spot(change)}), {share} visibly changed, apart from {shift}."
+        return f"Outside the edit ({spot(change)}), {share} visibly changed beside {shift}."
     return (
         f"Outside the edit ({spot(change)} of the picture), {share} visibly changed; "
         f"mean colour difference there {v['change.mean outside']:.1f}."
@@ -85,7 +85,7 @@ def _identity(m: Measures) -> str:
     around = "an unknown share of" if lost is None else f"{percent(lost)} of"
     if not m.change.region.any():
         beside = f", apart from {shift}" if shift else ""
-        return f"Local structure changed in {around} the picture; no single area stands out as edited{beside}."
+        return f"Local structure changed in {around} the picture; no single area stands out{beside}."
     if not v["trust.thing"]:
         return (
             f"Local structure changed in {around} the picture around the edit; what was to be added or removed "
@@ -98,7 +98,7 @@ def _identity(m: Measures) -> str:
         )
     return (
         f"Local structure changed in {percent(v['structure.lost inside'])} of the edit ({spot(m.change)}) and in "
-        f"{around} the rest of the picture."
+        f"{around} the rest."
     )
 
 
@@ -106,7 +106,7 @@ def _texture(m: Measures) -> str:
     v = m.values
     if not m.change.region.any():
         return _nowhere(m.change, "fine detail")
-    lost, noise = v.get("texture.lost"), f"noise rose by {v['texture.noise']:.0f} of 255 levels"
+    lost, noise = v.get("texture.lost"), f"noise rose by {v['texture.noise']:.0f} levels"
     if lost is None:
         return f"Inside the edit ({spot(m.change)}), the input had no fine detail that could be lost; {noise}."
     return f"Inside the edit ({spot(m.change)}), fine detail fell by {lost:.1f} octaves more than around it; {noise}."
@@ -124,9 +124,9 @@ def _light(m: Measures) -> str:
     v = m.values
     if not m.change.region.any():
         return _nowhere(m.change, "lighting")
-    step = f"; mean lightness changed by {v['light.light step']:.0f} of 100" if "light.light step" in v else ""
+    step = f"; mean lightness changed by {v['light.light step']:.0f}" if "light.light step" in v else ""
     return (
-        f"Inside the edit ({spot(m.change)}), the change of light from side to side differs from that around it by "
+        f"Inside the edit ({spot(m.change)}), the light gradient differs from its surroundings by "
         f"{v['light.slope against']:.1f} stops{step}."
     )
 
@@ -137,13 +137,13 @@ def _seam(m: Measures) -> str:
         return _nowhere(m.change, "boundary")
     return (
         f"Along the boundary of the edit ({spot(m.change)}), colours jump by {v['seam.step']:.1f} Lab units; "
-        f"{percent(v['seam.sharp'])} of the boundary is a sharp edge."
+        f"{percent(v['seam.sharp'])} of it is sharp."
     )
 
 
 def _shift(change: Change) -> str:
     """What happened to the whole picture alike; empty where nothing did."""
-    return f"a shift of all colours by {change.tint:.1f} Lab units" if change.tint >= 0.05 else ""
+    return f"a colour shift of {change.tint:.1f} units" if change.tint >= 0.05 else ""
 
 
 def _nowhere(change: Change, what: str) -> str:
@@ -169,7 +169,7 @@ _SENTENCES: dict[str, Sentence] = {
 _OWN = {
     "texture_and_detail": ("lost detail", "texture.lost", "octaves"),
     "image_quality": ("lost detail", "overall.blur", "octaves"),
-    "color_and_lighting": ("light against its surroundings", "light.slope against", "stops"),
+    "color_and_lighting": ("light gradient", "light.slope against", "stops"),
     "seamlessness": ("jump at the boundary", "seam.step", "Lab units"),
 }
 """Factors with a learnt part, and the measure that is reported beside it."""

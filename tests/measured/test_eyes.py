@@ -111,7 +111,7 @@ def test_where_the_factors_own_measure_decides_the_reason_names_it() -> None:
     blurred = cv2.GaussianBlur(recoloured(photograph()), (0, 0), 3)
     found = measure(compose(photograph(), blurred))
     finding = score("image_quality", found, load())
-    lost = re.search(r"lost (\d\.\d) octaves of detail", finding.reason)
+    lost = re.search(r"lost (\d\.\d) octaves of fine detail", finding.reason)
     assert lost and float(lost[1]) == round(found.values["overall.blur"], 1) and "rated edits" not in finding.reason
 
 

@@ -55,17 +55,17 @@ def test_of_a_picture_that_changed_as_a_whole_every_reason_says_so(rubrics: tupl
     moved: dict[str, str] = {}
     for judgement in judge(dataclasses.replace(EDIT, edited=darker, ground_truth=EDIT.input), *rubrics).values():
         moved |= judgement.justifications or {}
-    units = re.search(r"moved together by (\d+\.\d) units", moved["global_consistency"])
+    units = re.search(r"shifted by (\d+\.\d) Lab units", moved["global_consistency"])
     assert units and float(units[1]) > 10
     for key in set(moved) - {"global_consistency", "image_quality", "alignment", "completeness"}:
-        assert f"shift of all colours by {units[1]} units" in moved[key] and moved[key].endswith("."), moved[key]
+        assert f"colour shift of {units[1]} units" in moved[key] and moved[key].endswith("."), moved[key]
         assert not re.search("nowhere|the edit |0 % visibly", moved[key]), moved[key]
 
 
 def test_a_shift_of_all_colours_is_said_beside_an_edit_too() -> None:
     darker = encoded((EDITED * 0.5).astype(np.uint8))
     said = judge(dataclasses.replace(EDIT, edited=darker), "preservation")["preservation"].justifications or {}
-    beside = r"Outside the edit \(.+\), .+ visibly changed beside a shift of all colours by \d.+ units\."
+    beside = r"Outside the edit \(.+\), .+ visibly changed beside a colour shift of \d.+ units\."
     assert re.fullmatch(beside, said["unchanged_regions"])
 
 
