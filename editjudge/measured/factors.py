@@ -34,7 +34,7 @@ def _placed(factor: str, rank: float, edits: int, m: Measures) -> str:
     """Where the learnt part decided: what it is, and beside it the factor's own measure."""
     name, measure, unit = _OWN[factor]
     own = f"{name}: {m.values[measure]:.1f} {unit}" if measure in m.values else f"{name}: not comparable"
-    return f"A model fitted to {edits} rated edits ranks {percent(rank)} of them below this one in quality; {own}."
+    return f"A model fitted to {edits} rated edits ranks {percent(rank)} of them below this picture in quality; {own}."
 
 
 def _alike(factor: str, measures: Measures) -> bool:
