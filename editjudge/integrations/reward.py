@@ -1,4 +1,24 @@
-"""Rewards for trainers, in this process or from a server: what every trainer's module here is made of."""
+"""Rewards for trainers, in this process or from a server: the extension point for a trainer of one's own.
+
+A trainer's module turns what the trainer passes into `RewardEdit`s, asks a `Rewarder`, and hands on what `settled`
+leaves. A whole one, for a trainer that calls `reward(samples)` and skips samples whose reward is None:
+
+    from editjudge.integrations.reward import RewardEdit, Rewarder
+
+    def edit_reward(judge=None, rubric=None, score=None, server=None, on_failure="native", **options):
+        rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
+
+        def reward(samples):
+            edits = [RewardEdit(s["before"], s["after"], s["prompt"], group=s["prompt"]) for s in samples]
+            rewards = rewarder.settled(edits, rewarder.rewards(edits), masks=True)
+            return [one.value for one in rewards]
+
+        return reward
+
+Pictures are what `editjudge.media.pixels` takes. Inside an event loop, `await rewarder.arewards(edits)`.
+`masks=False` is for a trainer that has no word for "no reward": a failure then raises, unless the user asked for
+`on_failure="group_mean"`, which marks each number that it makes (`imputed`).
+"""
 
 from __future__ import annotations
 
@@ -18,6 +38,8 @@ if TYPE_CHECKING:
     from editjudge.judges.registry import Options
 
 OnFailure = Literal["native", "raise", "group_mean"]
+Ranking = Literal["none", "scores", "pairs"]
+"""What a server makes of the edits of a group (docs/reward-protocol.md)."""
 Score = str | Mapping[str, float] | None
 """A formula (`mean`, `min`, `product`, `geometric_mean`), one factor, factors with weights, or all factors alike."""
 
@@ -68,7 +90,13 @@ class Rewarder:
         token: str | None = None,
         deadline: float = 120.0,
         options: Options | None = None,
+        ranking: Ranking = "none",
     ) -> None:
+        if ranking not in get_args(Ranking):
+            raise UsageError(f"ranking={ranking!r}: expected one of {', '.join(get_args(Ranking))}")
+        if ranking != "none" and server is None:
+            raise UsageError(f"ranking={ranking!r}: groups are ranked by a server: give its address as server")
+        self.ranking = ranking
         if on_failure not in get_args(OnFailure):
             raise UsageError(f"on_failure={on_failure!r}: expected one of {', '.join(get_args(OnFailure))}")
         self.on_failure = on_failure
@@ -135,13 +163,15 @@ class Rewarder:
         from editjudge.rubrics.files import resolve
         from editjudge.run.job import judge_edit
         from editjudge.web.reduction import Reduction, failure, labels
+        from editjudge.web.screening import screened
 
         pictures = [encode(p, f"edit {number}, {role}") for role, p in (("input", edit.input), ("edited", edit.edited))]
         if pictures[1] is None:
             return Reward(None, "missing_output", "the editing model produced no picture")
         whole = Edit(str(number), pictures[0], pictures[1], edit.instruction, group=edit.group)
-        if set_aside := await asyncio.to_thread(_no_edit, whole):
-            return Reward(None, "abstained", set_aside)
+        output = await asyncio.to_thread(screened, whole)
+        if output and output.set_aside:
+            return Reward(None, "abstained", f"no edit: the output {output.words}")
         rubrics = resolve(self._rubrics or ["online"])
         judgements = await judge_edit(whole, rubrics, self._judge, self._options or Options())
         if failed := failure(judgements):
@@ -162,21 +192,22 @@ class Rewarder:
     async def _served(self, edits: Sequence[RewardEdit]) -> list[Reward]:
         import aiohttp
 
-        batches = [edits[n : n + _BATCH] for n in range(0, len(edits), _BATCH)]
+        batches = _batches(edits, whole_groups=self.ranking != "none")
         gate = asyncio.Semaphore(_IN_FLIGHT)
         headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
         timeout = aiohttp.ClientTimeout(total=self._deadline + 30)
         async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
 
-            async def one(number: int, batch: Sequence[RewardEdit]) -> list[Reward]:
+            async def one(batch: Mapping[int, RewardEdit]) -> dict[int, Reward]:
                 async with gate:
-                    return await self._post(session, number, batch)
+                    return dict(zip(batch, await self._post(session, batch), strict=True))
 
-            answers = await asyncio.gather(*(one(n * _BATCH, batch) for n, batch in enumerate(batches)))
-        return [reward for answer in answers for reward in answer]
+            answers = await asyncio.gather(*(one(batch) for batch in batches))
+        rewards = {number: reward for answer in answers for number, reward in answer.items()}
+        return [rewards[number] for number in range(len(edits))]
 
-    async def _post(self, session: Any, first: int, batch: Sequence[RewardEdit]) -> list[Reward]:
-        body, kind = await asyncio.to_thread(self._body, first, batch)
+    async def _post(self, session: Any, batch: Mapping[int, RewardEdit]) -> list[Reward]:
+        body, kind = await asyncio.to_thread(self._body, batch)
         for attempt in range(_TRIES):
             async with session.post(f"{self._server}/v1/reward", data=body, headers={"content-type": kind}) as response:
                 if response.status == 200:
@@ -189,14 +220,15 @@ class Rewarder:
             await asyncio.sleep(min(60, int(wait) if wait.isdecimal() else 1))
         raise AssertionError("unreachable")
 
-    def _body(self, first: int, batch: Sequence[RewardEdit]) -> tuple[bytes, str]:
+    def _body(self, batch: Mapping[int, RewardEdit]) -> tuple[bytes, str]:
         """Pictures as bytes where msgpack is installed, else as base64."""
         edits = []
-        for number, edit in enumerate(batch, first):
+        for number, edit in batch.items():
             pictures = {role: encode(getattr(edit, role), f"edit {number}, {role}") for role in ("input", "edited")}
             raw = {role: p.read_bytes() if isinstance(p, Path) else p for role, p in pictures.items()}
             edits.append({"id": str(number), "instruction": edit.instruction, "group": edit.group, **raw})
         request: dict[str, Any] = {"edits": edits, "deadline": self._deadline}
+        request |= {"ranking": self.ranking} if self.ranking != "none" else {}
         request |= {"judge": self._judge} if self._judge else {}
         request |= {"rubrics": self._rubrics} if self._rubrics else {}
         request |= {"formula": self._formula} if self._formula else {}
@@ -212,6 +244,21 @@ class Rewarder:
             request["edits"] = [{name: text(value) for name, value in edit.items()} for edit in edits]
             return json.dumps(request).encode(), "application/json"
         return msgpack.packb(request), "application/msgpack"
+
+
+def _batches(edits: Sequence[RewardEdit], *, whole_groups: bool) -> list[dict[int, RewardEdit]]:
+    """The edits of each request, by their numbers; a group that is ranked is never divided."""
+    if not whole_groups:
+        return [dict(list(enumerate(edits))[n : n + _BATCH]) for n in range(0, len(edits), _BATCH)]
+    groups: dict[str, dict[int, RewardEdit]] = {}
+    for number, edit in enumerate(edits):
+        groups.setdefault(_group(edit), {})[number] = edit
+    batches: list[dict[int, RewardEdit]] = []
+    for group in groups.values():
+        if not batches or len(batches[-1]) + len(group) > _BATCH:
+            batches.append({})
+        batches[-1].update(group)
+    return batches
 
 
 def with_group_means(edits: Sequence[RewardEdit], rewards: Sequence[Reward]) -> list[Reward]:
@@ -243,21 +290,6 @@ def _message(rewards: Sequence[Reward]) -> str:
         f"{len(failed)} of {len(rewards)} edits have no reward ({words}). A number in their place would be made up: "
         'skip this batch, or give on_failure="group_mean" to train on the mean of the group'
     )
-
-
-def _no_edit(edit: Any) -> str | None:
-    """Why an output is no edit, before a judge is asked, as far as the extra `measured` can say."""
-    from editjudge import measured
-
-    if edit.input is not None and edit.input == edit.edited:
-        return "no edit: the output is the file of the input"
-    if measured.missing():
-        return None
-    from editjudge.measured.degenerate import screen
-
-    output = screen(edit)
-    aside = output is not None and (output.set_aside or output.kind == "unchanged")
-    return f"no edit: the output {output.words}" if output and aside else None
 
 
 def _read(reward: Mapping[str, Any]) -> Reward:

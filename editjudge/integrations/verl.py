@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from editjudge.errors import InputError
+from editjudge.errors import InputError, UsageError
 from editjudge.integrations.reward import NoReward, OnFailure, Reward, RewardEdit, Rewarder, Score
 
 _GROUPS = 4096
@@ -55,7 +55,9 @@ def edit_reward(
 
 
 def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
-    """Rewards one edit at a time, for trainers that ask so."""
+    """Rewards one edit at a time, for trainers that ask so. Raises `UsageError` where a group is to be ranked."""
+    if rewarder.ranking != "none":
+        raise UsageError(f"ranking={rewarder.ranking!r}: this trainer asks about one edit at a time, without its group")
     seen: OrderedDict[str, list[float]] = OrderedDict()
 
     async def rewarded(edit: RewardEdit) -> dict[str, float]:

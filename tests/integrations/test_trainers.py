@@ -7,6 +7,7 @@ import inspect
 import io
 import pickle
 import sys
+import textwrap
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from web.served import Served, recorded_rewards, serving
 
 from editjudge.errors import InputError, UsageError
 from editjudge.integrations import editscore, flow_grpo, swift, trl, verl, verl_omni
+from editjudge.integrations import reward as reward_module
 from editjudge.integrations.reward import NoReward, RewardEdit, Rewarder
 from editjudge.media.pixels import encode, pixels
 from editjudge.web.service_options import Terms
@@ -301,3 +303,30 @@ def test_a_server_that_refuses_is_said_with_its_words(served: Served) -> None:
 
     with pytest.raises(JudgeError, match="answers 422"):
         Rewarder(rubric="nothing", server=served.url).rewards([RewardEdit(SOURCES[0], OUTPUTS[0], WORDS[0])])
+
+
+def test_a_trainer_of_ones_own_is_written_as_the_docstring_says(how: dict[str, Any]) -> None:
+    text = (reward_module.__doc__ or "").partition("is None:\n\n")[2].partition("\n\nPictures are")[0]
+    names: dict[str, Any] = {}
+    exec(textwrap.dedent(text), names)  # noqa: S102  (our own docstring)
+    rows = zip(SOURCES, OUTPUTS, WORDS, strict=True)
+    samples = [{"before": before, "after": after, "prompt": words} for before, after, words in rows]
+    assert names["edit_reward"](**how)(samples) == [1.0, 0.5, 0.0, None]
+
+
+def test_a_group_that_is_ranked_is_never_divided_between_requests() -> None:
+    edits = [RewardEdit(None, None, "x", group=f"g{n % 5}") for n in range(100)]
+    batches = reward_module._batches(edits, whole_groups=True)
+    assert sorted(number for one in batches for number in one) == list(range(100))
+    places = [{n for n, one in enumerate(batches) for e in one.values() if e.group == f"g{g}"} for g in range(5)]
+    assert all(len(place) == 1 for place in places)
+
+
+def test_ranks_come_from_a_server_in_the_order_of_the_edits(served: Served) -> None:
+    function = trl.edit_reward(server=served.url, ranking="scores", on_failure="raise")
+    prompts = ["p"] * 3
+    assert function(prompts, prompts, **columns(3), group=["g"] * 3) == [1.0, 0.5, 0.0]
+    with pytest.raises(UsageError, match="server"):
+        trl.edit_reward(judge="measured", ranking="pairs", on_failure="raise")
+    with pytest.raises(UsageError, match="one edit at a time"):
+        verl.edit_reward(server=served.url, ranking="pairs")
