@@ -63,72 +63,72 @@ def show(rubric: str, prompt: bool, layout: Layout, as_json: bool) -> None:
     """What a rubric takes in and what it accepts as an answer."""
     from editjudge.rubrics.files import SETS, load_one, load_set
 
-    members = load_set(rubric)
-    if members is not None and rubric not in SETS:
-        _show_set(members, prompt, layout, as_json)
+    rubric_set = load_set(rubric)
+    if rubric_set is not None and rubric not in SETS:
+        _show_set(rubric_set, prompt, layout, as_json)
         return
-    found = load_one(rubric)
-    if prompt and found.computed_by:
-        raise UsageError(f"{found.name} has no question: its figures are computed by --judge {found.computed_by}")
+    one = load_one(rubric)
+    if prompt and one.computed_by:
+        raise UsageError(f"{one.name} has no question: its figures are computed by --judge {one.computed_by}")
     if prompt:
-        text, content = _question(found, layout)
+        text, content = _question(one, layout)
         emit(content) if as_json else click.echo(safe(text))
     elif as_json:
-        contract = members.contract() if members else {}
-        emit(found.contract() | {name: contract[name] for name in ("members", "scores") if name in contract})
+        contract = rubric_set.contract() if rubric_set else {}
+        emit(one.contract() | {name: contract[name] for name in ("members", "scores") if name in contract})
     else:
-        _show_contract(found)
+        _show_contract(one)
 
 
-def _show_set(found: RubricSet, prompt: bool, layout: Layout, as_json: bool) -> None:
+def _show_set(rubric_set: RubricSet, prompt: bool, layout: Layout, as_json: bool) -> None:
     from editjudge.rubrics.sets import asking
 
     if prompt and as_json:
-        emit({"questions": [{"rubric": r.name} | _question(r, layout)[1] for r in found.rubrics]})
+        emit({"questions": [{"rubric": rubric.name} | _question(rubric, layout)[1] for rubric in rubric_set.rubrics]})
     elif prompt:
-        for rubric in found.rubrics:
+        for rubric in rubric_set.rubrics:
             click.echo(f"--- {safe(rubric.name)} ---\n{safe(_question(rubric, layout)[0])}\n")
     elif as_json:
-        emit(found.contract())
+        emit(rubric_set.contract())
     if prompt or as_json:
         return
-    click.echo(f"{safe(found.name)}: {safe(found.description)}")
-    click.echo(f"hash     {found.hash}")
-    for formula in found.formulas:
+    click.echo(f"{safe(rubric_set.name)}: {safe(rubric_set.description)}")
+    click.echo(f"hash     {rubric_set.hash}")
+    for formula in rubric_set.formulas:
         click.echo(f"score    {safe(formula.words)}")
-    for rubric in found.rubrics:
+    for rubric in rubric_set.rubrics:
         click.echo("")
         for name, value in asking(rubric).items():
             click.echo(f"{name:<8} {safe(str(value))}")
         _show_contract(rubric)
 
 
-def _show_contract(found: Rubric) -> None:
+def _show_contract(rubric: Rubric) -> None:
     from editjudge.rubrics.answer import answer_schema, answer_shape
 
-    contract = found.contract()
-    click.echo(f"{safe(found.name)}: {safe(found.description)}")
+    contract = rubric.contract()
+    click.echo(f"{safe(rubric.name)}: {safe(rubric.description)}")
     click.echo(f"hash     {contract['hash']}")
-    click.echo(f"images   {', '.join(found.images)}")
-    click.echo(f"texts    {', '.join(found.texts) or 'none'}")
-    if found.system:
-        click.echo(f"system   {safe(found.system)}")
-    if found.answer.is_json:
-        click.echo(f"envelope {safe(found.answer.envelope) or '(top level)'}")
-    if found.answer.words:
-        click.echo(f"reasons  {found.answer.words[0]} to {found.answer.words[1]} words")
-    if found.answer.sections:
-        click.echo(f"sections {safe(', '.join(found.answer.sections))}")
-    for factor in found.factors:
-        place = factor.path or found.label(factor)
+    click.echo(f"images   {', '.join(rubric.images)}")
+    click.echo(f"texts    {', '.join(rubric.texts) or 'none'}")
+    if rubric.system:
+        click.echo(f"system   {safe(rubric.system)}")
+    if rubric.answer.is_json:
+        click.echo(f"envelope {safe(rubric.answer.envelope) or '(top level)'}")
+    if rubric.answer.words:
+        click.echo(f"reasons  {rubric.answer.words[0]} to {rubric.answer.words[1]} words")
+    if rubric.answer.sections:
+        click.echo(f"sections {safe(', '.join(rubric.answer.sections))}")
+    for factor in rubric.factors:
+        place = factor.path or rubric.label(factor)
         at = f" ({safe(place)})" if place != factor.key else ""
         click.echo(f"factor   {safe(factor.key)}{at}: {factor.scale.words}")
-    if found.computed_by:
-        click.echo(f"computed by --judge {found.computed_by}: nobody is asked")
-    elif found.answer.is_json:
-        emit(answer_schema(found))
+    if rubric.computed_by:
+        click.echo(f"computed by --judge {rubric.computed_by}: nobody is asked")
+    elif rubric.answer.is_json:
+        emit(answer_schema(rubric))
     else:
-        click.echo(safe(answer_shape(found, None)))
+        click.echo(safe(answer_shape(rubric, None)))
 
 
 def _question(rubric: Rubric, layout: Layout) -> tuple[str, dict[str, Any]]:
