@@ -231,10 +231,65 @@ class ExampleShape:
     factors: tuple[str, ...] = ()
     described: dict[str, str] = field(default_factory=dict)
     """What the example says in place of each factor's score."""
+    paths: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Of a nested answer, the keys that lead to each factor's score, and to its reason, with dots between them."""
 
 
 def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> ExampleShape:
     """The shape that an example describes; `named` are the factors, where somebody said so. Raises `Unclear`."""
+    try:
+        return _even_shape(example, named)
+    except Unclear as unclear:
+        nested = _nested_shape(example) if unclear.about == "answer" else None
+        if nested is None:
+            raise
+        return nested
+
+
+def _nested_shape(example: dict[str, Example]) -> ExampleShape | None:
+    """Scores at several levels, or beside other keys, each with a path; None where a value may be something else."""
+    shape = ExampleShape(form="nested")
+    try:
+        for path, entry in _objects(example, ()):
+            _take_object(shape, path, entry)
+    except ValueError:
+        return None
+    shape.factors = tuple(shape.paths)
+    return shape if shape.factors else None
+
+
+def _objects(example: dict[str, Example], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Every object with the keys that lead to it, and what it holds beside other objects."""
+    yield path, {key: value for key, value in example.items() if not isinstance(value, dict)}
+    for key, value in example.items():
+        if isinstance(value, dict):
+            yield from _objects(value, (*path, key))
+
+
+def _take_object(shape: ExampleShape, path: tuple[str, ...], entry: dict[str, Any]) -> None:
+    if not path and (key := next(filter(_ID_KEY.fullmatch, entry), None)):
+        shape.id_key = key
+    kinds = {key: kind_of(key, value) for key, value in entry.items() if key != shape.id_key or path}
+    scores, texts = ([key for key, kind in kinds.items() if kind == wanted] for wanted in ("score", "text"))
+    if len(scores) + len(texts) < len(kinds) or any("." in key for key in (*path, *kinds)):
+        raise ValueError("a value is neither a score nor a text, or its path cannot be written")
+    # The only score of an object is named by what leads there, and the only text beside it is its reason.
+    alone = len(scores) == 1 and path != ()
+    own_reason = ".".join((*path, texts[0])) if alone and len(texts) == 1 else ""
+    shape.texts += () if own_reason else tuple(".".join((*path, text)) for text in texts)
+    for score in scores:
+        name = "_".join(path if alone and pattern("score_key").search(score) else (*path, score))
+        if name in shape.paths:
+            raise ValueError("two scores would have one name")
+        shape.paths[name] = (".".join((*path, score)), own_reason)
+        shape.described[name] = entry[score].text
+
+
+_ID_KEY = re.compile(r"(?:image|item|sample|edit)?_?id", re.IGNORECASE)
+
+
+def _even_shape(example: dict[str, Example], named: Collection[str]) -> ExampleShape:
+    """One answer for all factors: entries, bare scores or a list, in one place."""
     shape = ExampleShape()
     scores: dict[str, Example] = {}
     envelopes: dict[str, dict[str, Example]] = {}
@@ -244,7 +299,7 @@ def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> Exampl
             (envelopes if _holds_factors(value, named) else scores)[key] = value
         elif isinstance(value, ExampleChoice) and key not in named and kind_of(key, value) == "neither":
             lists[key] = value
-        elif re.fullmatch(r"(?:image|item|sample|edit)?_?id", key, re.IGNORECASE):
+        elif _ID_KEY.fullmatch(key):
             shape.id_key = key
         elif _decided(key, value, named) == "score":
             scores[key] = value

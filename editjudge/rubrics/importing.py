@@ -244,10 +244,15 @@ class _Importer:
             self._ask(unclear.about, unclear.why, unclear.option)
             return AnswerFormat(), ()
         factors = self._factors(shape, found)
+        has_reasons = shape.reason_key or shape.texts or any(reason for _, reason in shape.paths.values())
         sections = _sections(self.plain)
         if sections:
             self._note("sections", ", ".join(sections), "headings named in the output requirements")
-        self._note("envelope", shape.envelope or "(top level)", "JSON example")
+        if shape.form == "nested":
+            places = ", ".join(f"{key} at {path}" for key, (path, _) in shape.paths.items())
+            self._note("answer", f"nested, {places}", "JSON example")
+        else:
+            self._note("envelope", shape.envelope or "(top level)", "JSON example")
         if shape.texts:
             self._note("free text", ", ".join(shape.texts), "JSON example")
         answer = AnswerFormat(
@@ -257,7 +262,7 @@ class _Importer:
             score_key=shape.score_key,
             reason_key=shape.reason_key,
             texts=shape.texts,
-            words=self._words(shape.texts) if shape.reason_key or shape.texts else None,
+            words=self._words(shape.texts) if has_reasons else None,
             reason=shape.reason,
             sections=sections,
         )
@@ -334,7 +339,12 @@ class _Importer:
         for other in found[1:]:
             self._compare(described, other)
         scales = {key: self._scale(key, described.get(key, ""), named) for key in keys}
-        factors = tuple(Factor(key, _scale_of(values), key) for key, values in scales.items() if values)
+        paths = {key: shape.paths.get(key, ("", "")) for key in keys}
+        factors = tuple(
+            Factor(key, _scale_of(values), key, path=paths[key][0], reason_path=paths[key][1])
+            for key, values in scales.items()
+            if values
+        )
         self._note("scale", "; ".join(dict.fromkeys(f.scale.words for f in factors)), "JSON example, text or --scale")
         return factors
 

@@ -19,6 +19,7 @@ from editjudge.edit import Edit
 from editjudge.errors import RubricError
 from editjudge.rubrics import example_json as examples
 from editjudge.rubrics import files
+from editjudge.rubrics.answer import envelope
 from editjudge.rubrics.contract import Failure, Verdict, check
 from editjudge.rubrics.example_json import values_of
 from editjudge.rubrics.importing import Hints, Imported, import_prompt, ranges_in, word_limits_in
@@ -212,6 +213,45 @@ def test_a_strangers_prompt_goes_all_the_way_from_the_file_to_an_accepted_reply(
         assert isinstance(outcome, Verdict), outcome
         assert outcome.scores == {factor.key: factor.scale.best for factor in rubric.factors}
         assert isinstance(check(rubric, "{}"), Failure)
+
+
+NESTED: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
+    "scores at two levels": (
+        '{"parts": {"fit": <1-5>, "finish": <1-5>}, "overall": <1-5>}',
+        {"overall": ("overall", ""), "parts_fit": ("parts.fit", ""), "parts_finish": ("parts.finish", "")},
+    ),
+    "two groups of scores": (
+        '{"a": {"fit": <1-5>, "light": <1-5>}, "b": {"fit": <1-5>, "light": <1-5>}, "notes": "..."}',
+        {f"{group}_{key}": (f"{group}.{key}", "") for group in "ab" for key in ("fit", "light")},
+    ),
+    "entries with keys of their own": (
+        '{"fit": {"score": <1-5>, "reason": "."}, "finish": {"rating": <1-5>, "why": "."}}',
+        {"fit": ("fit.score", "fit.reason"), "finish": ("finish.rating", "finish.why")},
+    ),
+    "entries and bare scores": (
+        '{"image_id": "<id>", "fit": {"score": <1-5>, "reason": "."}, "finish": <1-5>}',
+        {"finish": ("finish", ""), "fit": ("fit.score", "fit.reason")},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NESTED.values(), ids=NESTED)
+def test_scores_that_stand_at_several_places_make_a_nested_answer(case: tuple[str, dict[str, tuple[str, str]]]) -> None:
+    answer, paths = case
+    rubric = files.parse(files.dump(done(import_prompt(INPUTS + answer, "mine"))))
+    assert rubric.answer.form == "nested"
+    assert {factor.key: (factor.path, factor.reason_path) for factor in rubric.factors} == paths
+    assert {factor.scale.values for factor in rubric.factors} == {FIVE}
+    question = ask(rubric, EDIT, DIGESTS, "published")
+    scores = dict.fromkeys(paths, 4)
+    document = envelope(rubric, question.identifier or "", scores, dict.fromkeys(paths, "The gate is green."), {})
+    outcome = check(rubric, json.dumps(document), identifier=question.identifier)
+    assert isinstance(outcome, Verdict) and outcome.scores == scores
+
+
+def test_a_nested_answer_with_a_value_that_is_no_score_and_no_text_is_asked_about() -> None:
+    text = INPUTS + '{"fit": {"score": <1-5>, "faults": ["..."]}, "finish": <1-5>}'
+    assert abouts(import_prompt(text, "mine")) == ["answer"]
 
 
 def test_a_heading_that_stands_twice_is_no_place_and_its_picture_comes_before_the_text() -> None:
