@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from editjudge.canonical import json_hash
-from editjudge.edit import Edit
+from editjudge.edit import Edit, ImageSource
 from editjudge.errors import BudgetReached, JudgeError, StoreError
 from editjudge.judgement import DONE, Judgement, Task
 from editjudge.judges.budget import Budget
@@ -245,18 +245,18 @@ class JudgingQueue:
 
     def _plan(self, line: JudgeQueue, edits: Sequence[Edit], planning: _Planning) -> list[QueuedEdit]:
         """Meant for a thread: pictures are hashed here."""
-        planned = [
-            self._planned(line.judge, edit, QuestionSettings(planning.rubrics, planning.samples)) for edit in edits
-        ]
-        return [self._unanswered(line.judge, one, planning) for one in planned] if planning.fresh else planned
+        digests = _RequestDigests(self._reader)
+        settings = QuestionSettings(planning.rubrics, planning.samples)
+        planned = [self._planned(line.judge, edit, settings, digests) for edit in edits]
+        return [self._unanswered(line.judge, one, planning, digests) for one in planned] if planning.fresh else planned
 
-    def _unanswered(self, judge: Judge, queued: QueuedEdit, planning: _Planning) -> QueuedEdit:
+    def _unanswered(self, judge: Judge, queued: QueuedEdit, planning: _Planning, digests: DigestCache) -> QueuedEdit:
         """The same questions, as repeats that the store has no answer to yet."""
         repeats = planning.samples
         while True:
             # Twice as many repeats each time: few edits are asked about more than a handful of times.
             repeats *= 2
-            again = self._planned(judge, queued.edit, QuestionSettings(planning.rubrics, repeats)).works
+            again = self._planned(judge, queued.edit, QuestionSettings(planning.rubrics, repeats), digests).works
             statuses = self._site.store.done([work.task.key for work in again])
             open_works = [work for work in again if statuses.get(work.task.key) not in DONE]
             chosen = [
@@ -267,8 +267,7 @@ class JudgingQueue:
             if len(chosen) == planning.samples * len(planning.rubrics):
                 return dataclasses.replace(queued, works=chosen)
 
-    def _planned(self, judge: Judge, edit: Edit, settings: QuestionSettings) -> QueuedEdit:
-        digests = DigestCache(self._reader)
+    def _planned(self, judge: Judge, edit: Edit, settings: QuestionSettings, digests: DigestCache) -> QueuedEdit:
         pictures = readable_pictures(edit, digests)
 
         def look(edit: Edit, role: str) -> KnownImage | None:
@@ -468,6 +467,20 @@ class _Hold:
     def release(self) -> None:
         self.queue.held -= self.size
         self.queue.edits -= self.edits
+
+
+class _RequestDigests(DigestCache):
+    """Digests of the pictures of one request, each made once: 16 edits of a group are shown in 120 pairs."""
+
+    def __init__(self, reader: PictureReader) -> None:
+        super().__init__(reader)
+        self._pictures: dict[int, tuple[ImageSource, KnownImage | None]] = {}
+        """By identity; the picture is held, so that no other one can have its place."""
+
+    def known(self, source: ImageSource) -> KnownImage | None:
+        if id(source) not in self._pictures:
+            self._pictures[id(source)] = source, super().known(source)
+        return self._pictures[id(source)][1]
 
 
 class _Planning(NamedTuple):

@@ -13,6 +13,7 @@ import pytest
 from run.made import editjudge, picture
 from run.test_pair_runs import line
 
+from editjudge.media.cache import PictureReader
 from editjudge.rubrics.files import load
 from editjudge.web.openapi import SCHEMA
 from editjudge.web.service_options import Terms
@@ -180,3 +181,19 @@ def test_what_the_deadline_leaves_is_pending_and_there_when_asked_again(tmp_path
         first = valid(served, member(0), member(1), deadline=0.001)["rewards"]
         assert all((r["reward"] is None) == (r["status"] != "ok") for r in first)
         assert numbers(valid(served, member(0), member(1))["rewards"]) == [1, 0]
+
+
+def test_each_picture_of_a_request_is_hashed_once_however_many_pairs_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bytes] = []
+    look = PictureReader.look
+
+    def counted(self: PictureReader, source: Any) -> Any:
+        looks.append(source)
+        return look(self, source)
+
+    monkeypatch.setattr(PictureReader, "look", counted)
+    with serving(tmp_path / "s.db", judge(tmp_path / "r", order_of(*range(8))), TERMS) as served:
+        assert None not in numbers(valid(served, *(member(n) for n in range(8)))["rewards"])
+    assert len(looks) <= 2 * 16 + 1  # inspected, and planned: 28 pairs in two orders would be 168
