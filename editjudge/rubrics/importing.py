@@ -200,21 +200,21 @@ class _Importer:
                     f"--image {' '.join(images)}: expected some of {', '.join(SHOWN)} or columns, once each"
                 )
             return images
-        found = tuple(dict.fromkeys(slot.role for slot in slots if slot.role in IMAGE_ROLES))
+        roles = tuple(dict.fromkeys(slot.role for slot in slots if slot.role in IMAGE_ROLES))
         why = ""
-        if not found:
+        if not roles:
             why = "no placeholder says which pictures are shown, in which order"
-        elif "edited" not in found:
-            why = f"only {', '.join(found)} found; the edited picture is missing"
-        elif len(found) == 1 and (said := pattern("other_image").search(self.plain)):
-            why = f'only {found[0]} has a place, but the text says "{said.group()}"'
-        elif "ground_truth" not in found and (said := pattern("third_image").search(self.plain)):
-            why = f'only {" and ".join(found)} have a place, but the text says "{said.group()}"'
+        elif "edited" not in roles:
+            why = f"only {', '.join(roles)} found; the edited picture is missing"
+        elif len(roles) == 1 and (mention := pattern("other_image").search(self.plain)):
+            why = f'only {roles[0]} has a place, but the text says "{mention.group()}"'
+        elif "ground_truth" not in roles and (mention := pattern("third_image").search(self.plain)):
+            why = f'only {" and ".join(roles)} have a place, but the text says "{mention.group()}"'
         if why:
             self._ask("images", why, "--image ROLE, repeated in their order")
         else:
-            self._note("images", ", ".join(found), _marks_for(found, slots))
-        return found
+            self._note("images", ", ".join(roles), _marks_for(roles, slots))
+        return roles
 
     def _texts(self, slots: list[Slot]) -> tuple[Any, ...]:
         if self.hints.texts and (wrong := [role for role in self.hints.texts if _known_role(role) in IMAGE_ROLES]):
@@ -222,9 +222,9 @@ class _Importer:
         pictures = {*IMAGE_ROLES, *self.hints.images}
         wanted = [role for role in (*(slot.role for slot in slots), *(self.hints.texts or ())) if role not in pictures]
         texts = tuple(dict.fromkeys([*(role for role in TEXT_ROLES if role in wanted), *wanted]))
-        said = pattern("instruction").search(self.plain)
-        if said and "instruction" not in texts and self.hints.texts is None:
-            why = f'the text says "{said.group()}", but no placeholder says where it stands'
+        mention = pattern("instruction").search(self.plain)
+        if mention and "instruction" not in texts and self.hints.texts is None:
+            why = f'the text says "{mention.group()}", but no placeholder says where it stands'
             self._ask("texts", why, "--text instruction to show it beside the text, or --text none")
         self._note("texts", ", ".join(texts) or "none", _marks_for(texts, slots) or "no placeholder")
         return texts
@@ -232,18 +232,18 @@ class _Importer:
     # --- answer
 
     def _answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
-        found = self._example()
-        self._example_found = bool(found)
+        shown_examples = self._example()
+        self._example_found = bool(shown_examples)
         if any(ask.about == "answer" for ask in self.asks):
             return AnswerFormat(), ()
-        if not found:
+        if not shown_examples:
             return self._answer_without_example()
         try:
-            shape = examples.shape_of(found[0], self.hints.factors)
+            shape = examples.shape_of(shown_examples[0], self.hints.factors)
         except Unclear as unclear:
             self._ask(unclear.about, unclear.why, unclear.option)
             return AnswerFormat(), ()
-        factors = self._factors(shape, found)
+        factors = self._factors(shape, shown_examples)
         has_reasons = shape.reason_key or shape.texts or any(reason for _, reason in shape.paths.values())
         sections = _sections(self.plain)
         if sections:
@@ -299,8 +299,10 @@ class _Importer:
         if not self.hints.add_format:
             if answer := self._lines_answer():
                 return answer
-            if said := pattern("format").search(self.plain):
-                why = f'the text says "{said.group().strip()}", but shows neither JSON nor labelled lines with scores'
+            if mention := pattern("format").search(self.plain):
+                why = (
+                    f'the text says "{mention.group().strip()}", but shows neither JSON nor labelled lines with scores'
+                )
                 options = '--line "LABEL" for each line that holds a score, or --add-format to put our JSON below it'
                 self._ask("answer", why, options)
         if not self.hints.factors:
@@ -316,27 +318,27 @@ class _Importer:
 
     def _example(self) -> list[dict[str, Example]]:
         """The JSON examples of the answer, the one that describes its values best first."""
-        found = [example for _, _, example in self.blocks if not isinstance(example, NotAnExample)]
+        shown_examples = [example for _, _, example in self.blocks if not isinstance(example, NotAnExample)]
         chosen = self.hints.example
         if chosen is not None:
-            if not 0 <= chosen <= len(found):
-                raise RubricError(f"--example {chosen}: the prompt has {len(found)} JSON examples")
-            return [found[chosen - 1]] if chosen else []
+            if not 0 <= chosen <= len(shown_examples):
+                raise RubricError(f"--example {chosen}: the prompt has {len(shown_examples)} JSON examples")
+            return [shown_examples[chosen - 1]] if chosen else []
         for start, end, example in self.blocks:
             if isinstance(example, NotAnExample):
                 block = " ".join(self.plain[start:end].split())[:40]
-                self._ask("answer", f'"{block}" looks like JSON, but {example}', _choose(len(found)))
-        if len({examples.outline(example) for example in found}) > 1:
-            keys = "; ".join(f"{number}: {', '.join(example)}" for number, example in enumerate(found, 1))
+                self._ask("answer", f'"{block}" looks like JSON, but {example}', _choose(len(shown_examples)))
+        if len({examples.outline(example) for example in shown_examples}) > 1:
+            keys = "; ".join(f"{number}: {', '.join(example)}" for number, example in enumerate(shown_examples, 1))
             self._ask("answer", f"the JSON examples differ ({keys})", "--example NUMBER")
-        return sorted(found, key=_described, reverse=True)
+        return sorted(shown_examples, key=_described, reverse=True)
 
-    def _factors(self, shape: ExampleShape, found: list[dict[str, Example]]) -> tuple[Factor, ...]:
+    def _factors(self, shape: ExampleShape, shown_examples: list[dict[str, Example]]) -> tuple[Factor, ...]:
         keys = self._factor_keys(shape)
         self._note("factors", ", ".join(keys), "JSON example" if shape.factors else "--factor")
         described = dict(zip(keys, shape.described.values(), strict=False)) if shape.form == "list" else shape.described
         named = {values_of(text) for text in described.values()}
-        for other in found[1:]:
+        for other in shown_examples[1:]:
             self._compare(described, other)
         scales = {key: self._scale(key, described.get(key, ""), named) for key in keys}
         paths = {key: shape.paths.get(key, ("", "")) for key in keys}
@@ -376,18 +378,18 @@ class _Importer:
 
     def _scale(self, key: str, described: str, named: set[tuple[int, ...]] | None = None) -> Values:
         """The scores of a factor; nothing, and a question, where example and text leave room for doubt."""
-        if said := self.hints.scales.get(key) or self.hints.scale:
-            return said
+        if given := self.hints.scales.get(key) or self.hints.scale:
+            return given
         stated = set(ranges_in(self.plain))
         if listed := _enumerated(self.plain):
             stated.add(listed)
         values = values_of(described)
         why = ""
         if decimals := _decimals(self.plain) or re.search(r"float|decimal|\d\.\d", described, re.IGNORECASE):
-            shown = decimals if isinstance(decimals, str) else described
-            why = f'the prompt speaks of decimals ("{shown}"); say which ones count'
+            mention = decimals if isinstance(decimals, str) else described
+            why = f'the prompt speaks of decimals ("{mention}"); say which ones count'
         elif values:
-            others = [found for found in stated if not any(set(found) == set(one) for one in named or {values})]
+            others = [one for one in stated if not any(set(one) == set(known) for known in named or {values})]
             if others:
                 why = f'the example gives "{key}" {_said(values)}, the text also says {_said(min(others))}'
         elif len(stated) != 1:
@@ -406,21 +408,21 @@ class _Importer:
     def _words(self, texts: tuple[str, ...] = ()) -> tuple[int, int] | None:
         if self.hints.words or self.hints.no_words:
             return self.hints.words
-        found = set(word_limits_in(self.plain))
-        if len(found) > 1:
-            limits = ", ".join(f"{low}-{high}" for low, high in sorted(found))
+        stated = set(word_limits_in(self.plain))
+        if len(stated) > 1:
+            limits = ", ".join(f"{low}-{high}" for low, high in sorted(stated))
             self._ask("words", f"the text names several limits: {limits}", "--words LEAST-MOST")
-        elif not found and (other := pattern("other_words").search(self.plain)):
+        elif not stated and (other := pattern("other_words").search(self.plain)):
             why = f'the text says "{other.group()}", which may be a limit for the reasons'
             self._ask("words", why, "--words LEAST-MOST, or --words none")
-        elif found and len(texts) > 1:
-            low, high = next(iter(found))
+        elif stated and len(texts) > 1:
+            low, high = next(iter(stated))
             several = f'the answer has several texts; "{texts[0]}" counts as the reason'
             why = f"the text says {low}-{high} words, and {several}"
             self._ask("words", why, "--words LEAST-MOST, or --words none")
-        if len(found) != 1:
+        if len(stated) != 1:
             return None
-        limit = found.pop()
+        limit = stated.pop()
         self._note("words", f"{limit[0]} to {limit[1]}", "text")
         return limit
 

@@ -91,9 +91,9 @@ def _placeholders(rubric: Rubric) -> Iterator[LintFinding]:
     for where, text in [pair for pair in _texts(rubric) if pair[0] != "template.text"] + words:
         for mark in placeholders_in(text):
             yield LintFinding("unfilled_placeholder", where, f"no input fills {mark}")
-    shown = {*rubric.images, *rubric.texts}
+    inputs = {*rubric.images, *rubric.texts}
     for slot in rubric.template.slots if rubric.template else ():
-        if slot.role not in shown:
+        if slot.role not in inputs:
             kind = "images" if slot.role in IMAGE_ROLES else "texts"
             message = f"{slot.mark} wants {slot.role}, which {kind} does not list"
             yield LintFinding("unfilled_placeholder", "template.slots", message)

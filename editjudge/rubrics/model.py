@@ -577,10 +577,10 @@ _IDENTITY = ("id", "model", "model_a", "model_b", "group")
 
 
 def _check_names(kind: str, wanted: tuple[str, ...], usual: tuple[str, ...], others: tuple[str, ...]) -> None:
-    for shown in wanted:
-        name = shown if kind == "texts" else shown.partition("@")[0]
-        if not (_INPUT_NAME if kind == "images" else _DOTTED).fullmatch(shown):
-            raise ValueError(f"{kind} list {shown!r:.80}; expected a column of the manifest, such as references")
+    for wanted_name in wanted:
+        name = wanted_name if kind == "texts" else wanted_name.partition("@")[0]
+        if not (_INPUT_NAME if kind == "images" else _DOTTED).fullmatch(wanted_name):
+            raise ValueError(f"{kind} list {wanted_name!r:.80}; expected a column of the manifest, such as references")
         if name in others:
             raise ValueError(f'{kind} list "{name}", which belongs under {"texts" if kind == "images" else "images"}')
         if name in _IDENTITY:

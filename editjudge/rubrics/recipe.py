@@ -360,10 +360,10 @@ class _Python:
         return self._assigned(self._scope(path), last, f"{self._name}")
 
     def _assigned(self, body: Sequence[ast.stmt], name: str, where: str) -> ast.expr:
-        found = list(_assignments(body))
-        values = [value for known, value in found if known == name]
+        assignments = list(_assignments(body))
+        values = [value for known, value in assignments if known == name]
         if len(values) != 1:
-            hint = near_miss(name, {known for known, _ in found}) if not values else "."
+            hint = near_miss(name, {known for known, _ in assignments}) if not values else "."
             lines = ", ".join(str(value.lineno) for value in values)
             why = f"assigned {len(values)} times, on lines {lines}" if values else "not there"
             raise RubricError(f'{where}: the constant "{name}" was expected once and is {why}{hint}')

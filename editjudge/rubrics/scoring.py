@@ -225,8 +225,8 @@ def _skipped(codes: Codes) -> Any:
 
 def _joint(codes: Codes) -> Any:
     """Of each row: the worst code of what was asked; where nothing was, why."""
-    asked = np.where(_skipped(codes), OK, codes).max(axis=1)
-    return np.where(_skipped(codes).all(axis=1), codes.max(axis=1), asked)
+    worst = np.where(_skipped(codes), OK, codes).max(axis=1)
+    return np.where(_skipped(codes).all(axis=1), codes.max(axis=1), worst)
 
 
 def _reduced(op: str, cells: Cells) -> Cells:
