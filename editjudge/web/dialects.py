@@ -243,7 +243,7 @@ def _unirl(values: Any, factors: Factors) -> Sent:
         history = _list(_dict(request, where), "history")
         turns = [_dict(turn, f"{where}.history.{n}") for n, turn in enumerate(history)]
         for name in _list(request, "required_rewards"):
-            if name != REWARD and name not in factors:
+            if not isinstance(name, str) or (name != REWARD and name not in factors):
                 what = f"{str(name)[:80]} is not offered; there are {', '.join((REWARD, *factors))}"
                 raise _refuse(f"{where}.required_rewards", what)
         pictures = [turn.get("image_b64") for turn in turns]

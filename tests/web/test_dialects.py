@@ -115,6 +115,27 @@ def test_unirl_lists_its_rewards_and_refuses_others(served: Served) -> None:
     assert served.client.get(f"{served.url}/rewards").json() == {"rewards": ["editjudge", "effect_score"]}
     answer = post(served, "/score", unirl([0], "pickscore"))
     assert answer.status_code == 422 and "pickscore is not offered" in answer.json()["error"]
+    request = unirl([0])
+    for name in ({"a": 1}, [], None, 5):
+        request["requests"][0]["required_rewards"] = [name]
+        assert post(served, "/score", request).status_code == 422
+
+
+@pytest.mark.parametrize("value", [None, 5, "x", {}, {"a": 1}, [], [None], [[]], [[[]]], [{}], [5], ["x"], [["x"]]])
+def test_a_field_of_another_kind_is_refused_by_every_dialect(served: Served, value: Any) -> None:
+    """Each field in turn holds what it should not; never an error of the server's own."""
+    pickled = {"/mode/x": edit_r1(1), "/": edit_r1(1)}
+    pickled["/d/editscore/"] = {"input_images": SOURCES[:1], "output_image": OUTPUTS[:1], "meta_datas": ["{}"]}
+    for path, request in ({"/compute": flow_factory(1), "/score": unirl([0])} | pickled).items():
+        for name in request:
+            changed = request | {name: value}
+            body = pickle.dumps(changed) if path in pickled else changed
+            answer = post(served, path, body)
+            assert answer.status_code in (200, 422), (path, name, answer.text)
+    for name in ("history", "required_rewards", "metadata"):
+        changed = unirl([0])
+        changed["requests"][0][name] = value
+        assert post(served, "/score", changed).status_code in (200, 422)
 
 
 def test_an_edit_of_unirl_without_a_source_is_an_error_of_that_edit(served: Served) -> None:
