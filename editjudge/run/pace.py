@@ -12,11 +12,11 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from editjudge.errors import JudgeError
 from editjudge.judges.messages import CallFailed
@@ -169,9 +169,15 @@ class Persistence(ABC):
         self.retry = retry or Retry()
         self._chance = random.Random(seed)  # noqa: S311  (spreads retries, guards nothing)
 
+    @property
+    def refused_by_chance(self) -> bool:
+        """Whether 429s were found not to answer to the pace."""
+        return False
+
     async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
         """The reply, and how many sends brought none."""
         failures = spent = billable = 0
+        streaks: Counter[str] = Counter()
         while True:
             async with self.turn(tokens) as turn:
                 try:
@@ -186,7 +192,10 @@ class Persistence(ABC):
             billable += problem.may_be_billed
             if not problem.passing or spent >= self.retry.tries or billable > self.retry.billable:
                 raise problem
-            pause = self.retry.pause(problem, failures, self._chance)
+            streaks[problem.kind] += 1
+            # A 429 that comes at any pace says nothing about the next one.
+            again = 1 if problem.kind == "rate limit" and self.refused_by_chance else streaks[problem.kind]
+            pause = self.retry.pause(problem, again, self._chance)
             if pause > self.retry.patience:
                 why = f"{self.judge} wants to be left alone for {pause:.0f} s: {problem}. {_NOTHING_LOST}"
                 raise await self.end(why)
@@ -233,6 +242,9 @@ class Pace(Persistence):
         self._calm = 0
         """Successes to come before the limit grows again."""
         self._shrunk = -1.0
+        self._trial = _Trial()
+        self._limit_before = self.limit
+        """What to go back to where slowing down was in vain."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
         self._brake = _Brake()
@@ -246,7 +258,7 @@ class Pace(Persistence):
         async with self.circuit.passage():
             yield turn
         if turn.problem is None:
-            self._praise()
+            self._praise(turn.started)
         else:
             self._heed(turn.problem, turn.started)
         turn.down = self.circuit.open
@@ -284,9 +296,14 @@ class Pace(Persistence):
                 turn.set_result(None)
                 self.in_flight += 1
 
-    def _praise(self) -> None:
+    @property
+    def refused_by_chance(self) -> bool:
+        return self._trial.by_chance
+
+    def _praise(self, started: float) -> None:
         self.circuit.succeeded()
         self._has_answered = True
+        self._outcome(started, refused=False)
         self._brake.answered()
         self._refused -= self._refused * _MEMORY
         self._calm -= 1
@@ -299,11 +316,7 @@ class Pace(Persistence):
         if problem.kind == "rate limit":
             self.rate_limited += 1
             self._refused += (1 - self._refused) * _MEMORY
-            if started > self._shrunk:  # those sent before the last cut say nothing about the rate since
-                self._shrunk = time.monotonic()
-                self._shrink()
-                self._brake.refused(self.in_flight)
-            self._grows_fast = False
+            self._heed_429(started, problem.retry_after)
         elif problem.passing:
             # For a round trip. For a time instead, a steady 10 % of 5xx would never let it grow again, and with 20 %
             # of 429 beside it one request would be left in flight (8 answers a second where there are 20 now).
@@ -316,6 +329,31 @@ class Pace(Persistence):
             self.circuit.end(f"{self.judge}: {problem}")
         elif not self._last_few():
             self.circuit.failed(problem, self.in_flight)
+
+    def _outcome(self, started: float, *, refused: bool) -> None:
+        """Conclude the trial, should this outcome decide it."""
+        verdict = self._trial.outcome(started, refused=refused)
+        if verdict is None:
+            return
+        self._brake.resume()
+        if verdict == "by chance":  # slowing down was in vain
+            self._brake.release()
+            self.limit, self._grows_fast = max(self.limit, self._limit_before), True
+            self._wake()
+
+    def _heed_429(self, started: float, retry_after: float | None) -> None:
+        self._outcome(started, refused=True)
+        if self._trial.by_chance or self._trial.running:
+            return
+        if started > self._shrunk:  # those sent before the last cut say nothing about the rate since
+            self._shrunk = time.monotonic()
+            if self._brake.rate == math.inf:
+                self._limit_before = max(self.limit, self._limit_before)
+            self._shrink()
+            braked = self._brake.refused(self.in_flight)
+            if braked and self._trial.begin(self._shrunk, retry_after, in_vain=self._brake.in_vain):
+                self._brake.share = _Trial.PACE
+        self._grows_fast = False
 
     def _shrink(self) -> None:
         """By half the share that was refused, as DCTCP does with marked packets: a limit that is nearly kept is
@@ -331,6 +369,78 @@ class Pace(Persistence):
         return self._has_answered and self.in_flight < START and not self._waiting
 
 
+class _Trial:
+    """Whether 429s answer to the pace: for a moment half of what was answered is sent, and the share of 429s among it
+    is held against the share before.
+
+    A limit on the rate refuses nothing of that; what refuses at random refuses as many as before. The likelihoods of
+    the two are compared answer by answer (Wald's sequential test).
+    """
+
+    PACE = 0.5
+    """Of what was answered a second, which answers that come in waves make seem higher than it is."""
+    _SURE = 4.0
+    """Log likelihood ratio at which one of the two is taken for true: one in fifty is wrong."""
+    _LEAST = 16
+    """Answers at least: refusals come in bursts where there is a limit."""
+    _WORTH = 5
+    """429s among the latest at least: fewer cost less than finding out."""
+    _MOST = 0.5
+    """A server that refuses more than this by chance is not known; one that is asked far too fast does."""
+    _RISE = 0.2
+    """On the share that was found to be by chance: with more than that at the higher pace, there is a limit."""
+    _WINDOW = 96
+    _APART = 100
+    """Outcomes between two trials, twice as many after each that found a limit."""
+    _SETTLE = 1.0
+    """Seconds until what was sent before the cut has left a server's window, unless it says how long that takes."""
+
+    def __init__(self) -> None:
+        self.by_chance = False
+        self._begun: float | None = None
+        self._recent: deque[bool] = deque(maxlen=self._WINDOW)
+        """Whether each of the latest was refused."""
+        self._before = self._evidence = 0.0
+        self._counted = self._refused = self._rest = 0
+        self._apart = self._APART
+
+    @property
+    def running(self) -> bool:
+        return self._begun is not None
+
+    def begin(self, at: float, retry_after: float | None, *, in_vain: bool) -> bool:
+        """Whether it is worth a trial now, as where the rate was cut again and again; what is sent once the server has
+        settled is counted."""
+        self._before = (sum(self._recent) + 0.5) / (len(self._recent) + 1)
+        worth = in_vain or sum(self._recent) >= self._WORTH
+        if self._rest <= 0 and worth and self._before <= self._MOST:
+            self._begun = at + (self._SETTLE if retry_after is None else retry_after)
+            self._evidence, self._counted, self._refused = 0.0, 0, 0
+        return self.running
+
+    def outcome(self, started: float, *, refused: bool) -> Literal["by chance", "a limit"] | None:
+        """What the trial found, once it has."""
+        self._recent.append(refused)
+        self._rest -= 1
+        if self.by_chance and len(self._recent) == self._WINDOW:
+            self.by_chance = sum(self._recent) / self._WINDOW <= self._before + self._RISE
+        if self._begun is None or started <= self._begun:
+            return None
+        self._counted += 1
+        self._refused += refused
+        after = self._before / 8
+        self._evidence += math.log(self._before / after if refused else (1 - self._before) / (1 - after))
+        if abs(self._evidence) < self._SURE or self._counted < self._LEAST:
+            return None
+        # Where more is refused than before, what was answered seemed far more than it is.
+        as_before = self._refused / self._counted <= self._before + self._RISE
+        self.by_chance, self._begun = self._evidence > 0 and as_before, None
+        self._rest = self._apart
+        self._apart = self._APART if self.by_chance else 2 * self._apart
+        self._recent.clear()
+        return "by chance" if self.by_chance else "a limit"
+
+
 class _Brake:
     """How many a second a judge was found to answer: known from the first 429, and then a little less than that many
     are sent, evenly, and slowly more until the next 429.
@@ -343,23 +453,20 @@ class _Brake:
     """Answers at least whose times tell the rate."""
     _SOON = 10
     """Answers at least until a cut shows: what is refused before says nothing about it."""
-    _FIRST = 5
-    """Cuts until the rate is found: in a burst of answers it seems higher than it is."""
-    _IN_VAIN = 0.6
-    """Of the rate that was found: what is refused below that is refused at any rate, as by chance."""
-    _IGNORED = 4000
-    """Answers after which it is tried again; twice as many each time."""
+    _IN_VAIN = 0.7
     _CUT, _GROWTH = 0.97, 1 / 5000
     """Off the rate at a 429, and on it at each answer: some 300 answers from one 429 to the next."""
 
     def __init__(self) -> None:
         self.rate = math.inf
+        self.share = 1.0
+        """Of the rate, that is sent."""
+        self._first = math.inf
+        """The rate that was found first, or when it was found that there is a limit."""
         self._line = asyncio.Lock()
         self._next = 0.0
         self._times: deque[float] = deque(maxlen=2 * CEILING)
-        self._found = math.inf
-        self._since = self._ignored = self._cuts = 0
-        self._pause = self._IGNORED
+        self._since = 0
         self._met = False
         """Whether there was a 429 yet."""
 
@@ -368,34 +475,44 @@ class _Brake:
             return
         async with self._line:  # one after the other, so that a new rate holds from the next one on
             await rest(self._next - time.monotonic())
-            self._next = max(self._next, time.monotonic()) + 1 / self.rate
+            self._next = max(self._next, time.monotonic()) + 1 / (self.rate * self.share)
+
+    def resume(self) -> None:
+        """The whole rate again. What was answered at a share of it says nothing about how many can be."""
+        self.share, self._first = 1.0, self.rate
+        self._times.clear()
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether the rate fell far below what was answered once."""
+        return self.rate < self._IN_VAIN * self._first
+
+    def release(self) -> None:
+        """What is refused is refused at any rate: the rate is found anew, should a limit be met later."""
+        self.rate = self._first = math.inf
+        self._since = 0
 
     def answered(self) -> None:
         self._times.append(time.monotonic())
         self._since += 1
-        self._ignored -= 1
         # Faster after long without a 429: the limit may have been raised, or was never met.
-        self.rate *= 1 + self._GROWTH * max(1.0, (self._since / 200) ** 2)
+        self.rate *= 1 + self._GROWTH * max(1.0, (self._since / 140) ** 2)
 
-    def refused(self, in_flight: int) -> None:
-        """A 429 to what was sent since the last one that counted."""
+    def refused(self, in_flight: int) -> bool:
+        """A 429 to what was sent since the last one that counted; whether less is sent since."""
         if not self._met:  # what was answered until now was asked when there was room
             self._met = True
             self._times.clear()
         # Answers come in waves as wide as what is in flight: a rate is one of whole waves.
         known, soon = max(self._KNOWN, 2 * in_flight), max(self._SOON, in_flight)
-        if len(self._times) < known or self._ignored > 0 or self._since < soon:
-            return
+        if len(self._times) < known or self._since < soon:
+            return False
         seconds = self._times[-1] - self._times[-known]
         if seconds > 0:
             self.rate = self._CUT * min(self.rate, (known - 1) / seconds)
-            self._cuts += 1
-        if self._cuts <= self._FIRST:
-            self._found = self.rate
-        elif self.rate < self._IN_VAIN * self._found:
-            self.rate, self._cuts, self._ignored = math.inf, 0, self._pause
-            self._pause *= 2
+            self._first = self.rate if self._first == math.inf else self._first
         self._since = 0
+        return self.rate < math.inf
 
 
 class _Meter:
