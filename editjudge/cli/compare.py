@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @click.command(epilog="\b\nExample: editjudge compare mine --a old --b new")
 @run_argument
 @click.argument("other", required=False, metavar="[RUN_B]", shell_complete=completion.runs)
-@click.option("--a", help="The model (or judge, or rubric) to compare with.")
-@click.option("--b", help="The one that is compared; without --a and --b, every pair.")
+@click.option("--a", help="The model (or judge, or rubric) that is one side.")
+@click.option("--b", help="The other side; without --a and --b, every pair is compared.")
 @click.option(
     "--by",
     type=click.Choice(["model", "judge", "rubric"]),
@@ -44,31 +44,32 @@ def command(
     store_place: str,
     as_json: bool,
 ) -> None:
-    """Paired differences, b minus a, with intervals and corrected p-values.
+    """Paired differences, b minus a, with 95 % CI, Holm-corrected p and MDE.
 
-    Models are paired by source image and instruction, judges and rubrics by edit. Says so where there is no evidence
-    of a difference, and how small a difference this many edits could have shown. P-values, the verdict and that
-    smallest difference are corrected for all that is compared together; an interval is for its row alone.
+    The conclusion comes first, then the table. Models are paired by source image and instruction, judges and rubrics by
+    edit. p is a paired permutation test clustered by source image. p, the verdict and the MDE (minimum detectable
+    effect at 80 % power) are corrected for everything that is compared together; a CI is for its row alone. The row
+    `overall` is not part of that correction.
 
     With RUN_B each run's edits are one side, paired by input and instruction (and ground truth and mask) whatever their
-    ids: within a model that both runs have, else whoever made them; several edits of one side count as their mean. How
-    many have no counterpart is said. `overall` stands apart and is not part of the correction.
+    ids: within a model that both runs have, else across models; several edits of one side count as their mean.
+    Unmatched edits are counted.
     """
     if other is not None:
         if a is not None or b is not None:
-            raise UsageError("--a and --b are of one run; RUN_B is a side of its own")
+            raise UsageError("--a and --b name sides of one run; with RUN_B each run is a side")
         first, second = (load_run(store_place, name, pairing=True, of=of) for name in (run, other))
         _runs(first, second, factors, as_json)
         return
     judged = load_run(store_place, run, of=of)
     from editjudge.report.comparison import compare_tables, comparison_document, conclusions, differences
 
-    found = differences(judged, by, a, b, factors=factors)
+    comparisons = differences(judged, by, a, b, factors=factors)
     if as_json:
-        emit(comparison_document(judged, by, found))
+        emit(comparison_document(judged, by, comparisons))
         return
-    show([*conclusions(found), *judged.lead()], compare_tables(found, by))
-    if not found:
+    show([*conclusions(comparisons), *judged.lead()], compare_tables(comparisons, by))
+    if not comparisons:
         click.echo(
             f"\nnothing to compare: no two of them have scores on the same {'rubric' if by == 'judge' else 'factor'}"
         )
@@ -77,9 +78,9 @@ def command(
 def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None:
     from editjudge.report.comparison import compare_tables, conclusions, run_differences, runs_document
 
-    found, match = run_differences(a, b, factors=factors)
+    comparisons, match = run_differences(a, b, factors=factors)
     if as_json:
-        emit(runs_document(a, b, match, found))
+        emit(runs_document(a, b, match, comparisons))
         return
-    lead = [*conclusions(found), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
-    show(lead, compare_tables(found, "run"))
+    lead = [*conclusions(comparisons), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
+    show(lead, compare_tables(comparisons, "run"))

@@ -17,12 +17,11 @@ from editjudge.cli.reading import load_run, show
 @store_option
 @json_option
 def command(run: str, against: str, against_store: str | None, store_place: str, as_json: bool) -> None:
-    """What moved beyond noise between two runs over the same edits.
+    """Score changes between two runs over the same edits, tested against noise.
 
-    Edits are the same where input, output and instruction are, whatever their ids. How many lack a counterpart is said;
-    where none has one there is no answer, and that is an error. What changed about the judging (rubric, server model,
-    preparation, settings) is told first. Answers that both runs share from the store were not asked twice, and are
-    counted.
+    Edits are matched by input, output and instruction, whatever their ids. Unmatched edits are counted; if nothing
+    matches, that is an error. Changes of the judging itself (rubric, server model, image preparation, settings) are
+    listed first. Answers that both runs share from the store were asked once, and are counted.
     """
     now, then = (
         load_run(place, word, pairing=True)
@@ -30,8 +29,8 @@ def command(run: str, against: str, against_store: str | None, store_place: str,
     )
     from editjudge.report.comparison import drift_tables, drifted
 
-    found = drifted(now, then)
+    report = drifted(now, then)
     if as_json:
-        emit(found.as_json())
+        emit(report.as_json())
     else:
-        show(found.lead(), drift_tables(found))
+        show(report.lead(), drift_tables(report))

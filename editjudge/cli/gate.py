@@ -1,4 +1,4 @@
-"""`editjudge gate`: pass, fail, or not enough evidence."""
+"""`editjudge gate`: pass, fail or inconclusive."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FAILED = 100
     "minima",
     multiple=True,
     metavar="FACTOR=VALUE",
-    help="Least mean of a factor, or the highest where lower is better; repeatable.",
+    help="Lowest allowed mean of a factor, or the highest where lower is better; repeatable.",
 )
 @click.option(
     "--max",
     "maxima",
     multiple=True,
     metavar="FACTOR=VALUE",
-    help="Largest mean of a factor of which lower is better, such as l1; repeatable.",
+    help="Highest allowed mean of a factor where lower is better, such as l1; repeatable.",
 )
 @click.option(
     "--baseline",
@@ -46,7 +46,7 @@ FAILED = 100
     metavar="[FACTOR=]VALUE",
     help="How far each factor, or this one alone, may get worse than the baseline [0]; repeatable.",
 )
-@click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="Exit as if passed [default] or failed.")
+@click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="How an inconclusive check exits [pass].")
 @click.option("--model", help="Only edits of this model.")
 @click.option("--judge", help="Only scores of this judge; needed where the run has several.")
 @click.option(
@@ -54,7 +54,7 @@ FAILED = 100
     type=click.FloatRange(0, 0.5, min_open=True),
     default=0.05,
     show_default=True,
-    help="Chance that a run which exactly meets every threshold fails, over all checks.",
+    help="False alarm rate: the chance that a run which exactly meets every threshold fails, over all checks.",
 )
 @click.option(
     "--max-failures",
@@ -62,7 +62,7 @@ FAILED = 100
     default=0.0,
     show_default=True,
     metavar="P",
-    help="Largest share of failed judgements, of those that the checks rest on; more fail the gate.",
+    help="Largest allowed share of failed judgements; more fail the gate.",
 )
 @store_option
 @json_option
@@ -81,20 +81,19 @@ def command(
     store_place: str,
     as_json: bool,
 ) -> None:
-    """Exit with 100 where the evidence says worse, and not where noise does.
+    """Pass or fail a run against thresholds, or against a baseline run; exit 100 on failure.
 
-    Where lower is better (reports mark such factors), the limit is a ceiling, --max or --min, and a drop is a rise.
+    A check fails only if its whole confidence interval is on the wrong side of the threshold, and passes only if it is
+    on the right side. Otherwise it is inconclusive, and exits as --if-unsure says. Where lower is better (reports mark
+    such factors), the threshold is an upper limit and a drop is a rise.
 
-    A check fails only if its whole interval is on the wrong side, and passes only if it is on the right one. Anything
-    else is not enough evidence, which exits as --if-unsure says. More failed judgements than --max-failures fail the
-    gate, whatever the others scored; a check says what its failures could change at the ends of the scale. A check
-    without a single score to decide on is an error, unless the gate fails or --if-unsure says what to make of it.
-    Factors that no edit has a score of on both sides are not held against a baseline, and are named; those whose
-    judging failed are.
+    More failed judgements than --max-failures fail the gate. Each check reports whether its failed judgements, at the
+    ends of the scale, could overturn it. A check without any score is an error, unless the gate fails anyway or
+    --if-unsure is given. Factors without a score on both sides are not compared with the baseline, and are listed.
 
-    An edit is held against the baseline's edits of the same input and instruction (and ground truth and mask), whatever
-    their ids: of the same model where both runs have one in common, else of whoever made them. How many have no
-    counterpart is said; where none has one there is nothing to hold against, and that is an error.
+    Edits are paired with the baseline's edits of the same input and instruction (and ground truth and mask), whatever
+    their ids: within a model that both runs have, else across models. Unmatched edits are counted; if nothing matches,
+    that is an error.
     """
     drops = _drops(max_drops)
     if max_drops and baseline is None:
@@ -104,15 +103,15 @@ def command(
     from editjudge.report.gating import gate_run
 
     limits = {"minimum": _limits("--min", minima), "maximum": _limits("--max", maxima)}
-    found = gate_run(
+    report = gate_run(
         judged, before, **limits, max_drop=drops, model=model, judge=judge, alpha=alpha, max_failures=max_failures
     )
-    worse = found.outcome == "fail" or (found.outcome != "pass" and if_unsure == "fail")
-    error = found.undecidable if not worse and if_unsure is None else None
+    worse = report.outcome == "fail" or (report.outcome != "pass" and if_unsure == "fail")
+    error = report.undecidable if not worse and if_unsure is None else None
     if as_json:
-        emit(found.as_json() | {"error": error})
+        emit(report.as_json() | {"error": error})
     else:
-        show(found.lead(), [found.table()])
+        show(report.lead(), [report.table()])
     if error:
         click.echo(f"editjudge: {safe(error)}; --if-unsure says what to make of that", err=True)
         sys.exit(1)
@@ -120,16 +119,16 @@ def command(
 
 
 def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for text in given:
         factor, equals, value = text.rpartition("=")
         number = _number(value)
         if not factor or not equals or number is None:
             raise UsageError(f'{option} "{text}": expected FACTOR=VALUE, such as alignment=5')
-        if factor in found:
+        if factor in limits:
             raise UsageError(f"{option} names {factor} twice")
-        found[factor] = number
-    return found
+        limits[factor] = number
+    return limits
 
 
 def _drops(given: tuple[str, ...]) -> float | dict[str, float]:

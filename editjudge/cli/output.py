@@ -1,4 +1,4 @@
-"""What verbs print: JSON for programs, words for people, and never a stranger's escape sequences."""
+"""What verbs print: JSON for programs, text for people, without escape sequences from untrusted input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 
 def emit(document: Any) -> None:
-    """ASCII, so that no terminal and no encoding can come between."""
+    """ASCII, so that it does not depend on the terminal's encoding."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
@@ -32,12 +32,12 @@ def tell(as_json: bool, document: Any, words: str) -> None:
 
 
 def safe(text: str) -> str:
-    """A stranger's text as it may be shown on a terminal."""
+    """Untrusted text as it may be shown on a terminal."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def one_line(text: str) -> str:
-    """A stranger's text where the next line is ours: it cannot begin one of its own."""
+    """Untrusted text on one line, so that it cannot imitate a line of ours."""
     return safe(" ".join(text.split()))
 
 
@@ -59,10 +59,10 @@ def read_text(path: str, most: int) -> str:
 
 
 def agreed(question: str) -> bool:
-    """Whether somebody who is there says yes."""
+    """Ask for confirmation."""
     try:
         return click.confirm(question, err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise UsageError("nobody is there to say yes, and nothing was removed: give --yes") from None
+        raise UsageError("no terminal to confirm on, so nothing was removed: repeat the command with --yes") from None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from editjudge.cli.options import NewFile, open_store, run_argument, store_option
-from editjudge.cli.output import emit, json_option, safe
+from editjudge.cli.output import json_option, safe, tell
 from editjudge.cli.reading import as_option, load_pair_run, load_run, names_folder, of_option, show
 from editjudge.errors import UsageError
 
@@ -28,11 +28,11 @@ FORMS = ("html", "fragment", "md", "latex", "csv", "json")
     type=click.Choice(FORMS),
     help="Default: by the file's name. fragment: HTML to put into another page or a notebook.",
 )
-@click.option("--by", multiple=True, metavar="NAME", help="Slice by this metadata field as well; repeatable.")
+@click.option("--by", multiple=True, metavar="NAME", help="Also group by this metadata field; repeatable.")
 @click.option(
     "--width",
     type=click.FloatRange(min=0, min_open=True),
-    help="Also say how many edits or repeats would narrow a mean's interval to this width.",
+    help="Also report how many edits or repeats would narrow the CI of a mean to this width.",
 )
 @as_option
 @of_option
@@ -49,14 +49,14 @@ def command(
     store_place: str,
     as_json: bool,
 ) -> None:
-    """Means with intervals per model, factor and edit type, and what failed.
+    """Means with 95 % CI per model, factor and edit type, and what failed.
 
-    HTML, Markdown and LaTeX begin with what models differ in, the terminal with coverage and failures. Tables for
-    people are rounded to what the intervals support; CSV and JSON have full precision. HTML is one file with charts
-    and the edits worth looking at, and compares judges with the ratings of the store, as `agree` does. Two to four
-    models are also compared pair by pair, as `compare` does, in every format but CSV and the terminal.
+    HTML, Markdown and LaTeX begin with one verdict for each pair of models (two to four), as `compare` reaches it; JSON
+    has the comparisons. HTML is one file with a forest plot, a leaderboard, distributions, heat maps and galleries of
+    edits, and compares judges with the ratings in the store, as `agree` does. Tables for people are rounded to what
+    the intervals support; CSV and JSON have full precision.
 
-    Of a run of pairs: verdicts over both orders, how many flipped with the order, win rates, strengths of models.
+    For a run of pairs: verdicts over both orders, how many flipped with the order, win rates, strengths of models.
     """
     form = _form(output, form, as_json)
     is_page = form in ("html", "fragment")
@@ -83,34 +83,27 @@ def command(
             text = rendered(means, form, store, called)
     else:
         text = rendered(means, form)
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    output.write_text(text, "utf-8", newline="")
-    if as_json:
-        emit(document(means) | {"written": str(output)})
-    else:
-        click.echo(f"wrote {safe(str(output))}")
+    _deliver(text, output, document(means) if as_json else {}, as_json)
 
 
 def _report_pairs(pairs: PairRun, output: Path | None, form: str | None, by: tuple[str, ...], as_json: bool) -> None:
     from editjudge.report.pairwise import measure_pairs, rendered_pairs, tables
 
     if by:
-        raise UsageError("--by slices scores; a run of pairs has none")
-    found = measure_pairs(pairs)
+        raise UsageError("--by groups scores; a run of pairs has none")
+    report = measure_pairs(pairs)
     if form is None:
-        show(found.lead(), tables(found))
+        show(report.lead(), tables(report))
         return
-    text = rendered_pairs(found, form)
+    _deliver(rendered_pairs(report, form), output, report.as_json() if as_json else {}, as_json)
+
+
+def _deliver(text: str, output: Path | None, document: dict[str, Any], as_json: bool) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
     output.write_text(text, "utf-8", newline="")
-    if as_json:
-        emit(found.as_json() | {"written": str(output)})
-    else:
-        click.echo(f"wrote {safe(str(output))}")
+    tell(as_json, document | {"written": str(output)}, f"wrote {output}")
 
 
 def _form(output: Path | None, form: str | None, as_json: bool) -> str | None:

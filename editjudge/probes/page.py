@@ -142,4 +142,5 @@ def html(result: ProbeResult) -> str:
         if cells:
             charts.append(SlopeMap(f"Points that each factor loses with a dose of each defect, {how}", cells))
     shown = [table for table in tables(result) if not table.caption.startswith("Heat map")]
-    return render("probes.html", judge=result.judge, lead=lead(result), charts=charts, tables=shown)
+    title = f"Probes of {result.judge}"
+    return render("figures.html", kicker="editjudge probe", title=title, lead=lead(result), charts=charts, tables=shown)

@@ -46,16 +46,16 @@ class AgreementReport:
     estimates: Mapping[str, Mapping[str, Mapping[str, PoweredEstimate]]] | None
 
     def as_json(self) -> dict[str, Any]:
-        found = self.factors.as_json()
+        document = self.factors.as_json()
         if self.groups:
-            found["groups"] = self.groups.as_json()
+            document["groups"] = self.groups.as_json()
         if self.with_guessed:
-            found["with_guessed"] = plain(self.with_guessed.factors)
+            document["with_guessed"] = plain(self.with_guessed.factors)
         if self.calibration is not None:
-            found["calibration"] = plain(self.calibration)
+            document["calibration"] = plain(self.calibration)
         if self.estimates is not None:
-            found["estimates"] = plain(self.estimates)
-        return found
+            document["estimates"] = plain(self.estimates)
+        return document
 
 
 def agreed(
@@ -124,13 +124,13 @@ class _Joint:
         rated = self.human[np.isfinite(self.human)]
         if ends and len(rated) and not ends[0] <= rated.min() <= rated.max() <= ends[1]:
             ends = None
-        found = {}
+        estimates = {}
         for model in dict.fromkeys(self.model):
             rows = [i for i, name in enumerate(self.model) if name == model]
-            found[model] = powered_mean(
+            estimates[model] = powered_mean(
                 self.judge[rows], self.human[rows], group=[self.group[i] for i in rows], ends=ends
             )
-        return found
+        return estimates
 
 
 def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
@@ -152,26 +152,26 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
 # --- tables ---------------------------------------------------------------------------------------------------
 
 
-def tables(found: AgreementReport) -> list[Table]:
-    judges = {judge.partition("@")[0] for by in found.factors.factors.values() for judge in by}
+def tables(report: AgreementReport) -> list[Table]:
+    judges = {judge.partition("@")[0] for by in report.factors.factors.values() for judge in by}
     notes = (FITTED,) if "measured" in judges else ()
-    shown = [_agreement(found.factors, "Agreement with people's mean rating, one pair per item", notes)]
-    shown += [_guesses(found)] if found.with_guessed else []
-    shown += [_agreement(found.groups, "The same for the mean of each group of factors")] if found.groups else []
-    shown += [*_errors(found.factors), _ceilings(found.factors.humans), _treated(found.factors.humans)]
-    shown += [_raters(found.factors.humans)]
-    shown += [_calibrations(found.calibration)] if found.calibration else []
-    shown += [_estimates(found.estimates)] if found.estimates else []
-    return [*shown, _halo(found.factors)]
+    parts = [_agreement(report.factors, "Agreement with people's mean rating, one pair per item", notes)]
+    parts += [_guesses(report)] if report.with_guessed else []
+    parts += [_agreement(report.groups, "The same for the mean of each group of factors")] if report.groups else []
+    parts += [*_errors(report.factors), _ceilings(report.factors.humans), _treated(report.factors.humans)]
+    parts += [_raters(report.factors.humans)]
+    parts += [_calibrations(report.calibration)] if report.calibration else []
+    parts += [_estimates(report.estimates)] if report.estimates else []
+    return [*parts, _halo(report.factors)]
 
 
-def _agreement(found: Agreement, caption: str, more: tuple[str, ...] = ()) -> Table:
+def _agreement(agreement: Agreement, caption: str, more: tuple[str, ...] = ()) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for factor, human in found.humans.items():
+    for factor, human in agreement.humans.items():
         ci = human.ci.get("loo_spearman")
         loo = Figure(human.loo_spearman, ci)
         rows.append((factor, PEOPLE, human.items, None, loo, None, human.loo_pearson, None, None, None, None))
-        rows += [(factor, judge, *_correlations(one)) for judge, one in found.factors.get(factor, {}).items()]
+        rows += [(factor, judge, *_correlations(one)) for judge, one in agreement.factors.get(factor, {}).items()]
     columns = (
         "factor",
         "judge",
@@ -186,7 +186,7 @@ def _agreement(found: Agreement, caption: str, more: tuple[str, ...] = ()) -> Ta
         "bounds",
     )
     notes = [f"{PEOPLE}: each rater against the mean of the others, the ceiling that a judge is read against"]
-    if unrated := [factor for factor in found.factors if factor not in found.humans]:
+    if unrated := [factor for factor in agreement.factors if factor not in agreement.humans]:
         notes.append(f"nobody rated {', '.join(unrated)}")
     legend = {
         "no score": "rated items that the judge has no score of: it failed, abstained, or was not asked",
@@ -196,8 +196,8 @@ def _agreement(found: Agreement, caption: str, more: tuple[str, ...] = ()) -> Ta
         "bounds": "Spearman with failed scores filled in to lower it most and to raise it most; others may reach "
         "further where --json says that not every fill was tried",
     }
-    several = any(one.within_model.models > 1 for judges in found.factors.values() for one in judges.values())
-    table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*more, *notes, *_notes(found)), stub=2,
+    several = any(one.within_model.models > 1 for judges in agreement.factors.values() for one in judges.values())
+    table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*more, *notes, *_notes(agreement)), stub=2,
                      spare=("Kendall", "Pearson", "system"), legend=legend)  # fmt: skip
     return (table if several else table.without("within model")).trimmed("no score", "ceiling", "system", "bounds")
 
@@ -212,7 +212,7 @@ def _correlations(one: JudgeAgreement) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def _notes(found: Agreement) -> Iterable[str]:
+def _notes(agreement: Agreement) -> Iterable[str]:
     return noted({
         f"{factor} by {judge}": (
             *(note for note in one.notes if not note.startswith(OTHER_SCALE)),
@@ -220,16 +220,16 @@ def _notes(found: Agreement) -> Iterable[str]:
             *((f"{one.failed} failed scores could overturn this",) if one.overturnable else ()),
             *(one.within_model.notes if one.within_model.models > 1 else ()),
         )
-        for factor, judges in found.factors.items()
-        if factor in found.humans
+        for factor, judges in agreement.factors.items()
+        if factor in agreement.humans
         for judge, one in judges.items()
     })  # fmt: skip
 
 
-def _errors(found: Agreement) -> list[Table]:
+def _errors(agreement: Agreement) -> list[Table]:
     """How far off, where judge and people use the same scale; elsewhere that is not a question."""
     rows: list[tuple[Cell, ...]] = []
-    for factor, judges in found.factors.items():
+    for factor, judges in agreement.factors.items():
         for judge, one in judges.items():
             if one.n and not any(note.startswith(OTHER_SCALE) for note in one.notes):
                 mae, bias = Figure(one.mae, one.ci.get("mae")), Figure(one.bias, one.ci.get("bias"), sign=True)
@@ -292,12 +292,12 @@ def _raters(humans: Mapping[str, Ceiling]) -> Table:
     return Table.of(columns, rows, "Raters, least agreeing first", notes=tuple(notes), stub=2).trimmed("")
 
 
-def _guesses(found: AgreementReport) -> Table:
+def _guesses(report: AgreementReport) -> Table:
     """What the scores that the source made up would change."""
     rows: list[tuple[Cell, ...]] = []
-    for factor, judges in (found.with_guessed.factors if found.with_guessed else {}).items():
+    for factor, judges in (report.with_guessed.factors if report.with_guessed else {}).items():
         for judge, other in judges.items():
-            one = found.factors.factors[factor][judge]
+            one = report.factors.factors[factor][judge]
             if other.n != one.n:
                 change = None
                 if one.spearman is not None and other.spearman is not None:
@@ -309,35 +309,35 @@ def _guesses(found: AgreementReport) -> Table:
     return Table.of(columns, rows, caption, stub=2)
 
 
-def _calibrations(found: Mapping[str, Mapping[str, ScaleCalibration]]) -> Table:
+def _calibrations(calibrations: Mapping[str, Mapping[str, ScaleCalibration]]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             factor, judge, c.n, c.groups, c.mae_raw, c.mae_calibrated, c.mae_constant,
             Figure(c.bias_raw, sign=True), Figure(c.bias_calibrated, sign=True),
         )
-        for factor, judges in found.items()
+        for factor, judges in calibrations.items()
         for judge, c in judges.items()
     ]  # fmt: skip
     columns = ("factor", "judge", "n", "images", "MAE raw", "MAE mapped", "MAE constant", "bias raw", "bias mapped")
-    notes = [f"{f} by {j}: {note}" for f, judges in found.items() for j, c in judges.items() for note in c.notes]
+    notes = [f"{f} by {j}: {note}" for f, judges in calibrations.items() for j, c in judges.items() for note in c.notes]
     notes.append("mapped: a non-decreasing map onto people's scale, errors on source images that it has not seen; "
                  "one that does not beat the constant knows nothing. --json has the maps")  # fmt: skip
     return Table.of(columns, rows, "Calibration onto people's scale", notes=tuple(notes), stub=2, spare=("images",))
 
 
-def _estimates(found: Mapping[str, Mapping[str, Mapping[str, PoweredEstimate]]]) -> Table:
+def _estimates(estimates: Mapping[str, Mapping[str, Mapping[str, PoweredEstimate]]]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             factor, judge, model, p.rated, p.scored_only, Figure(p.human_mean, p.human_ci), Figure(p.mean, p.ci),
             Figure(p.saved, text=None if p.saved is None else f"{p.saved:.0f}"),
         )
-        for factor, judges in found.items()
+        for factor, judges in estimates.items()
         for judge, models in judges.items()
         for model, p in models.items()
         if p.scored_only
     ]  # fmt: skip
     columns = ("factor", "judge", "model", "rated", "unrated", "people alone", "with the judge", "saved")
-    told = dict.fromkeys(note for judges in found.values() for models in judges.values() for p in models.values()
+    told = dict.fromkeys(note for judges in estimates.values() for models in judges.values() for p in models.values()
                          for note in (*p.notes, *((p.ci_reason,) if p.ci_reason else ())))  # fmt: skip
     saved = "saved: ratings that people alone would have needed beyond those they gave, for as short an interval"
     caption = "People's mean, estimated from few ratings and many scores"
@@ -345,7 +345,7 @@ def _estimates(found: Mapping[str, Mapping[str, Mapping[str, PoweredEstimate]]])
     return table.folded("judge", "model") if rows else table
 
 
-def _halo(found: Agreement) -> Table:
-    rows = [("people", found.halo.people), *found.halo.judges.items()]
+def _halo(agreement: Agreement) -> Table:
+    rows = [("people", agreement.halo.people), *agreement.halo.judges.items()]
     caption = "Halo: mean Spearman between factors; near 1, all factors are one impression"
     return Table.of(("who", "between factors"), rows, caption)

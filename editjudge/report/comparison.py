@@ -61,19 +61,19 @@ def differences(
     scores, scales = _chosen(judged, factors), judged.all_scales()
     names, within, on = _sides(scores, by)
     pairs = _pairs(names.present(), by, a, b)
-    found = []
+    rows = []
     for context in within.present():
         for pair in pairs:
             a_side, b_side = (scores.take(names.where(name) & within.where(context)) for name in pair)
             if len(a_side) and len(b_side):
-                found += [(context, d) for d in compare(a_side, b_side, names=pair, on=on, scales=scales)]
-    return _families(found, judged)
+                rows += [(context, d) for d in compare(a_side, b_side, names=pair, on=on, scales=scales)]
+    return _families(rows, judged)
 
 
-def _families(found: Sequence[tuple[str, Difference]], judged: RunData) -> list[ComparisonReport]:
+def _families(rows: Sequence[tuple[str, Difference]], judged: RunData) -> list[ComparisonReport]:
     sums = judged.set_scores | {OVERALL}
-    factors = [one for one in found if one[1].factor not in sums]
-    apart = [one for one in found if one[1].factor in sums]
+    factors = [one for one in rows if one[1].factor not in sums]
+    apart = [one for one in rows if one[1].factor in sums]
     return [
         _falling(context, d) if d.factor in judged.falling else ComparisonReport(context, d)
         for family in (factors, apart)
@@ -88,9 +88,9 @@ def _falling(context: str, d: Difference) -> ComparisonReport:
 def run_differences(a: RunData, b: RunData, *, factors: Sequence[str] = ()) -> tuple[list[ComparisonReport], Match]:
     """B minus A on what both had to edit. `overall` stands apart: it is not corrected for with the factors."""
     judges = common_judges(a, b)
-    a_scores, b_scores, found = pair_runs(a, b, "task")
+    a_scores, b_scores, match = pair_runs(a, b, "task")
     a, b = replace(a, scores=shared(a_scores)), replace(b, scores=shared(b_scores))
-    return _families(_between(a, b, judges, factors), b), found
+    return _families(_between(a, b, judges, factors), b), match
 
 
 def _between(a: RunData, b: RunData, judges: Mapping[str, str], factors: Sequence[str]) -> list[tuple[str, Difference]]:
@@ -156,31 +156,31 @@ def _pairs(names: Sequence[str], by: By, a: str | None, b: str | None) -> list[t
     return list(itertools.combinations(names, 2))
 
 
-def compare_tables(found: Sequence[ComparisonReport], by: By) -> list[Table]:
+def compare_tables(comparisons: Sequence[ComparisonReport], by: By) -> list[Table]:
     """One table for each judge, or what else both sides share."""
     tables = []
-    for context in dict.fromkeys(one.within for one in found):
-        here = [_marked(one) for one in found if one.within == context]
+    for context in dict.fromkeys(one.within for one in comparisons):
+        here = [_marked(one) for one in comparisons if one.within == context]
         rows = [d for d in here if d.n or _failed(d)] or here
-        falls = [FALLS_NOTE] if any(one.direction == "down" for one in found if one.within == context) else []
+        falls = [FALLS_NOTE] if any(one.direction == "down" for one in comparisons if one.within == context) else []
         shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[by]
         caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
-        tests = _tests([one.difference for one in found])
+        tests = _tests([one.difference for one in comparisons])
         tables.append(_table(rows, caption, (*falls, *_notes(here, tests)), tests))
     return tables
 
 
-def comparison_document(judged: RunData, by: By, found: Sequence[ComparisonReport]) -> dict[str, object]:
+def comparison_document(judged: RunData, by: By, comparisons: Sequence[ComparisonReport]) -> dict[str, object]:
     """For programs: differences inside one run."""
     about = {"run": judged.run.name, "by": by, "of": judged.of, "pending": judged.pending}
-    return {**about, "comparisons": [one.as_json() for one in found]}
+    return {**about, "comparisons": [one.as_json() for one in comparisons]}
 
 
-def runs_document(a: RunData, b: RunData, match: Match, found: Sequence[ComparisonReport]) -> dict[str, object]:
+def runs_document(a: RunData, b: RunData, match: Match, comparisons: Sequence[ComparisonReport]) -> dict[str, object]:
     """For programs: one run's edits against another's."""
     names = {"run_a": a.run.name, "run_b": b.run.name, "by": "run", "of": a.of}
     pending = {"pending": a.pending + b.pending, "pending_a": a.pending, "pending_b": b.pending}
-    return {**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in found]}
+    return {**names, **match.counts(), **pending, "comparisons": [one.as_json() for one in comparisons]}
 
 
 @dataclass(frozen=True)
@@ -200,34 +200,32 @@ class PairVerdict:
         return words if self.claims else f"{self.a} and {self.b}: {words}"
 
 
-def conclusions(found: Sequence[ComparisonReport]) -> list[str]:
+def conclusions(comparisons: Sequence[ComparisonReport]) -> list[str]:
     """A sentence for each pair, with the judge's name where there are several."""
-    several = len({one.within for one in found}) > 1
-    return [f"{one.within}: {one}" if several else str(one) for one in pair_verdicts(found)]
+    several = len({one.within for one in comparisons}) > 1
+    return [f"{one.within}: {one}" if several else str(one) for one in pair_verdicts(comparisons)]
 
 
-def pair_verdicts(found: Sequence[ComparisonReport]) -> list[PairVerdict]:
+def pair_verdicts(comparisons: Sequence[ComparisonReport]) -> list[PairVerdict]:
     pairs: dict[tuple[str, str, str], list[Difference]] = {}
-    for one in found:
+    for one in comparisons:
         pairs.setdefault((one.within, one.difference.a, one.difference.b), []).append(_marked(one))
     return [_pair_verdict(*pair, some) for pair, some in pairs.items()]
 
 
-def _pair_verdict(within: str, a: str, b: str, found: Sequence[Difference]) -> PairVerdict:
-    found = sorted(found, key=lambda d: d.factor != OVERALL)
+def _pair_verdict(within: str, a: str, b: str, rows: Sequence[Difference]) -> PairVerdict:
+    rows = sorted(rows, key=lambda d: d.factor != OVERALL)
     claims = [
         f"{b} scores {side} than {a} on {', '.join(map(_sized, some))}"
         for side, sign in (("higher", 1), ("lower", -1))
-        if (some := [d for d in found if _evident(d) and sign * (d.difference or 0) > 0])
+        if (some := [d for d in rows if _evident(d) and sign * (d.difference or 0) > 0])
     ]
-    never = [d.factor for d in found if d.difference is None]
-    unclear = [d for d in found if d.detectable is not None and not _evident(d)]
+    never = [d.factor for d in rows if d.difference is None]
+    unclear = [d for d in rows if d.detectable is not None and not _evident(d)]
     few = [
-        f"{d.factor} (n = {d.n})"
-        for d in found
-        if d.difference is not None and d.detectable is None and not _evident(d)
+        f"{d.factor} (n = {d.n})" for d in rows if d.difference is not None and d.detectable is None and not _evident(d)
     ]
-    overturnable = [d.factor for d in found if d.overturnable and d.difference is not None]
+    overturnable = [d.factor for d in rows if d.overturnable and d.difference is not None]
     doubts = [f"no evidence on {_detectable(unclear)}"] if unclear else []
     doubts += [f"no evidence and no MDE on {', '.join(few)}"] if few else []
     doubts += [f"not compared, since no edit has scores of both: {', '.join(never)}"] if never else []
@@ -245,13 +243,13 @@ def _sized(d: Difference) -> str:
     return f"{d.factor} by {size}{p}"
 
 
-def _detectable(found: Sequence[Difference]) -> str:
+def _detectable(rows: Sequence[Difference]) -> str:
     """`image_quality: n = 40 could show 1.3 (MDE, 80 % power)`."""
-    sizes = sorted({d.n for d in found})
+    sizes = sorted({d.n for d in rows})
     n = f"n = {sizes[0]}" if len(sizes) == 1 else f"n = {sizes[0]} to {sizes[-1]}"
-    if len(found) == 1:
-        return f"{found[0].factor}: {n} could show {_mde(found[0])} (MDE, 80 % power)"
-    names = ", ".join(f"{d.factor} ({_mde(d)})" for d in found)
+    if len(rows) == 1:
+        return f"{rows[0].factor}: {n} could show {_mde(rows[0])} (MDE, 80 % power)"
+    names = ", ".join(f"{d.factor} ({_mde(d)})" for d in rows)
     return f"{names}: {n} could show the size in brackets (MDE, 80 % power)"
 
 
@@ -259,10 +257,10 @@ FOREST_PAIRS = 6
 """Pairs of models in one forest plot: more cannot be told apart."""
 
 
-def forests(found: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotChart]]:
+def forests(comparisons: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotChart]]:
     """A forest plot for each judge: every paired difference that has a 95 % CI, on one axis around zero."""
-    for context in dict.fromkeys(one.within for one in found):
-        here = [_marked(one) for one in found if one.within == context and one.difference.ci is not None]
+    for context in dict.fromkeys(one.within for one in comparisons):
+        here = [_marked(one) for one in comparisons if one.within == context and one.difference.ci is not None]
         pairs = list(dict.fromkeys((d.a, d.b) for d in here))[:FOREST_PAIRS]
         drawn = [d for d in here if (d.a, d.b) in pairs]
         if not drawn:
@@ -290,10 +288,10 @@ def _marked(one: ComparisonReport) -> Difference:
     return replace(d, factor=f"{d.factor} {FALLS}") if one.direction == "down" else d
 
 
-def _table(found: Sequence[Difference], caption: str, notes: Sequence[str], tests: int) -> Table:
+def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str], tests: int) -> Table:
     columns = ("a", "b", "factor", "edits", "failed", "mean a", "mean b", "b - a", "bounds", "p", "d", "w/t/l", "MDE")
-    digits = in_line(d.ci for d in found)  # all of them are told as the differences are
-    own = {f: in_line(d.ci for d in found if d.factor == f) for f in {d.factor for d in found}}
+    digits = in_line(d.ci for d in shifts)  # all of them are told as the differences are
+    own = {f: in_line(d.ci for d in shifts if d.factor == f) for f in {d.factor for d in shifts}}
     if max(own.values(), default=0) - min(own.values(), default=0) < 2:  # else they are on scales of different width
         own = {}
     rows: list[tuple[Cell, ...]] = [
@@ -305,14 +303,14 @@ def _table(found: Sequence[Difference], caption: str, notes: Sequence[str], test
             p_value(d.p_holm), Figure(d.effect, sign=True),
             Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}"), _rounded(d.detectable, own.get(d.factor, digits)),
         )
-        for d in found
+        for d in shifts
     ]  # fmt: skip
     legend = {
         "d": "the difference over its standard deviation between edits",
-        "w/t/l": "edits on which b scores higher, the same, lower",
+        "w/t/l": "wins, ties, losses: edits on which b scores higher, the same, lower",
         "MDE": "minimum detectable effect at 80 % power" + (", after the correction" if tests > 1 else ""),
         "failed": "judgements of a and of b that failed",
-        "bounds": "b - a with all that failed at the ends of the scale, against b and for it",
+        "bounds": "b - a with every failed judgement at the end of the scale against b, and in favour of b",
     }
     spare = ("d", ("mean a", "mean b"), "w/t/l")
     table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=legend)
@@ -335,22 +333,22 @@ def _evident(d: Difference) -> bool:
     return d.p_holm is not None and d.p_holm < ALPHA
 
 
-def _tests(found: Sequence[Difference]) -> int:
-    return sum(d.p is not None for d in found if d.factor != OVERALL)
+def _tests(shifts: Sequence[Difference]) -> int:
+    return sum(d.p is not None for d in shifts if d.factor != OVERALL)
 
 
-def _notes(found: Sequence[Difference], tests: int) -> list[str]:
+def _notes(shifts: Sequence[Difference], tests: int) -> list[str]:
     """`tests` are those that p is corrected for: of every table, if there are several."""
-    pairs = {(d.a, d.b) for d in found}
-    about = {d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": d.notes for d in found}
+    pairs = {(d.a, d.b) for d in shifts}
+    about = {d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": d.notes for d in shifts}
     test = "p: paired permutation test clustered by source image"
     limits = "b - a: 95 % CI (Gaffke's bound), each for one comparison alone"
-    lost = {d.abstained_a + d.abstained_b for d in found}
-    silent = ["bounds leave out what was abstained from: they are about edits that can be scored"]
-    notes = [*noted(about), *(silent if max(lost) and any(map(_failed, found)) else [])]
+    lost = {d.abstained_a + d.abstained_b for d in shifts}
+    silent = ["bounds exclude abstentions: they are about edits that can be scored"]
+    notes = [*noted(about), *(silent if max(lost) and any(map(_failed, shifts)) else [])]
     if tests < 2:
         return [*notes, test, limits]
-    apart = f"; {OVERALL} stands apart" if any(d.factor == OVERALL for d in found) else ""
+    apart = f"; {OVERALL} stands apart" if any(d.factor == OVERALL for d in shifts) else ""
     return [
         *notes,
         f"{test}, Holm-corrected for all {tests} that are compared here{apart}",
@@ -397,8 +395,8 @@ class DriftReport:
         lines += self.match.words(self.run, self.against)
         if self.same_answers:
             share = f"{self.same_answers:,} of {self.judgements:,} judgements are the same stored answers in both runs"
-            lines.append(f"{share}: they were not asked again and cannot have moved")
-        return lines + [f"{self.who(judge)}: {found.verdict}" for judge, found in self.judges.items()]
+            lines.append(f"{share}: they were not asked again, so they show no drift")
+        return lines + [f"{self.who(judge)}: {drift.verdict}" for judge, drift in self.judges.items()]
 
     def who(self, judge: str) -> str:
         return judge if self.earlier[judge] == judge else f"{judge} (b) against {self.earlier[judge]} (a)"
@@ -414,7 +412,7 @@ def drifted(now: RunData, then: RunData) -> DriftReport:
         raise UsageError(
             f"no judge is in both runs: {', '.join(mine) or 'none'} now, {', '.join(theirs) or 'none'} then"
         )
-    after, before, found = pair_runs(now, then, "edit")
+    after, before, match = pair_runs(now, then, "edit")
     drifts = [
         drift(
             shared(before.where(judge=old)),
@@ -429,15 +427,15 @@ def drifted(now: RunData, then: RunData) -> DriftReport:
     changed = next(iter(judges.values())).changed
     same = len(now.keys & then.keys)
     pending = now.pending + then.pending
-    return DriftReport(now.run.name, then.run.name, changed, same, len(now.keys), pending, judges, dict(pairs), found)
+    return DriftReport(now.run.name, then.run.name, changed, same, len(now.keys), pending, judges, dict(pairs), match)
 
 
-def drift_tables(found: DriftReport) -> list[Table]:
+def drift_tables(report: DriftReport) -> list[Table]:
     tables = []
-    for judge, one in found.judges.items():
-        lost = [f"{factor}: {found.against} alone has it" for factor in one.only_then]
-        lost += [f"{factor}: {found.run} alone has it" for factor in one.only_now]
-        caption = f"Shift from {found.against} (a) to {found.run} (b); judge {found.who(judge)}"
-        tests = _tests([shift for each in found.judges.values() for shift in each.shifts])
+    for judge, one in report.judges.items():
+        lost = [f"{factor}: only {report.against} has it" for factor in one.only_then]
+        lost += [f"{factor}: only {report.run} has it" for factor in one.only_now]
+        caption = f"Shift from {report.against} (a) to {report.run} (b); judge {report.who(judge)}"
+        tests = _tests([shift for each in report.judges.values() for shift in each.shifts])
         tables.append(_table(one.shifts, caption, (*_notes(one.shifts, tests), *lost), tests))
     return tables

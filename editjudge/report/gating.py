@@ -15,7 +15,7 @@ from editjudge.stats.gate import UNSURE, Gate, gate
 from editjudge.stats.summary import aggregate
 
 MANY = 4
-"""So many checks that are undecided in the same way are told in one line."""
+"""So many checks that are undecided in the same way are reported in one line."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,21 @@ class GateReport:
         return self.match.words(self.judged.run.name, self.before.run.name) if self.match and self.before else []
 
     def table(self) -> Table:
-        found, mine, theirs = self.gate, self.judge, self.baseline_judge
+        gate, mine, theirs = self.gate, self.judge, self.baseline_judge
         rows = []
-        for c in found.checks:
+        for c in gate.checks:
             failed, sign = c.failed + c.failed_baseline or None, "by at most" in c.rule
             bounds = between(c.bounds, in_line([c.ci]), sign=sign) if failed else None
             rows.append((c.outcome, c.rule, c.n, c.groups, failed, Figure(c.estimate, c.ci, sign=sign), bounds))
-        level = 1 - 2 * found.alpha / len(found.checks)
-        limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * found.alpha:.3g} % over all checks"
+        level = 1 - 2 * gate.alpha / len(gate.checks)
+        limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * gate.alpha:.3g} % over all checks"
         caption = f"Checks by {mine}: {limits}"
-        notes = [*_failures(found), *_notes(found), *self._paired()]
-        if found.left_out:
-            left = ", ".join(found.left_out)
-            notes.append(f"not held against the baseline, since no edit has a score on both sides: {left}")
+        notes = [*_failures(gate), *_notes(gate), *self._paired()]
+        if gate.left_out:
+            left = ", ".join(gate.left_out)
+            notes.append(f"not compared with the baseline, since no edit has a score on both sides: {left}")
         if theirs != mine:
-            notes.append(f"the baseline is judged by {theirs}: whether that is the same judge is for you to know")
+            notes.append(f"the baseline is judged by {theirs}, a recorded file: check that it is the same judge")
         if len(self.models) > 1:
             notes.append(f"{len(self.models)} models are pooled; --model names one: {', '.join(self.models)}")
         columns = ("outcome", "check", "scores", "images", "failed", "estimate", "bounds")
@@ -104,8 +104,8 @@ def gate_run(
     if before is not None:
         scores, base, match = pair_runs(judged, before, "task")
         judged, base = replace(judged, scores=scores), shared(base.where(judge=theirs))
-    found = _gate(judged, base, mine, dict(minimum or {}), dict(maximum or {}), max_drop, alpha, max_failures)
-    return GateReport(judged, before, found, mine, theirs, models, match)
+    result = _gate(judged, base, mine, dict(minimum or {}), dict(maximum or {}), max_drop, alpha, max_failures)
+    return GateReport(judged, before, result, mine, theirs, models, match)
 
 
 def _gate(
@@ -167,30 +167,30 @@ def _known(kind: str, name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _failures(found: Gate) -> list[str]:
+def _failures(result: Gate) -> list[str]:
     """What failed, and which checks that could overturn."""
-    lost, notes = found.failures, []
+    lost, notes = result.failures, []
     if lost.failed:
         pending = f" ({lost.pending:,} of them pending)" if lost.pending else ""
         share = f"{lost.failed:,} of {lost.judgements:,} judgements failed{pending}"
         more = f"more than --max-failures {lost.allowed:g} allows, so the gate fails"
         notes.append(f"{share}, {more if lost.too_many else f'which --max-failures {lost.allowed:g} allows'}")
-    doubtful = ", ".join(c.rule for c in found.checks if c.overturnable)
+    doubtful = ", ".join(c.rule for c in result.checks if c.overturnable)
     if doubtful:
         notes.append(f"failed judgements at an end of the scale could overturn: {doubtful}")
     return notes
 
 
-def _notes(found: Gate) -> list[str]:
+def _notes(result: Gate) -> list[str]:
     """Why each check did not pass; where many wait for more images, in one line, since the table has their figures."""
-    waiting = [c for c in found.checks if c.outcome == UNSURE and c.ci]
+    waiting = [c for c in result.checks if c.outcome == UNSURE and c.ci]
     if len(waiting) < MANY:
         waiting = []
-    notes = [f"{c.rule}: {c.reason}" for c in found.checks if c.outcome != "pass" and c not in waiting]
+    notes = [f"{c.rule}: {c.reason}" for c in result.checks if c.outcome != "pass" and c not in waiting]
     if waiting:
         more = ", ".join(f"{c.rule} about {c.needed:,}" for c in waiting if c.needed)
         near = ", ".join(c.rule for c in waiting if not c.needed)
-        told = [f"source images that would decide: {more}"] if more else []
-        told += [f"inconclusive at any practical number: {near}"] if near else []
-        notes.append(f"{len(waiting)} checks are inconclusive, their CI contains the limit; {'; '.join(told)}")
+        parts = [f"source images that would decide: {more}"] if more else []
+        parts += [f"inconclusive at any practical number: {near}"] if near else []
+        notes.append(f"{len(waiting)} checks are inconclusive, their CI contains the limit; {'; '.join(parts)}")
     return notes

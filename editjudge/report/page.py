@@ -49,6 +49,7 @@ def page(
         omitted.append(f"rows of tables beyond the first {ROWS}")
     example = next((item for gallery in galleries for item in gallery.items), None)
     item = next(store.items(judged.run, example), None)
+    verdicts, plots = _by_judge(pair_verdicts(means.compared)), dict(forests(means.compared))
     return render(
         "report.html",
         run=judged.run,
@@ -60,8 +61,8 @@ def page(
         scores=[replace(table, notes=tuple(n for n in table.notes if n not in means.formulas)) for table in scores],
         formulas=means.formulas,
         compared=compare_tables(means.compared, "model"),
-        verdicts=_by_judge(pair_verdicts(means.compared)),
-        forests=list(forests(means.compared)),
+        verdicts=verdicts,
+        forests=[(judge, plots.get(judge)) for judge in verdicts],
         unmatched=unmatched,
         people=[table for table in agreement.tables(agreed) if table.rows] if agreed else [],
         people_chart=_people_chart(agreed) if agreed else None,

@@ -66,10 +66,10 @@ class PairRun:
     def lead(self) -> list[str]:
         """What became of the run, before any figure."""
         counts = Counter(status for pair in self.answers for some in pair.statuses.values() for status in some)
-        told = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
+        outcome = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
         run = self.run
         sizes = f"{len(self.origins):,} pairs, {counts.total():,} judgements"
-        lines = [f"run {run.name} ({run.id}), {run.state}: {sizes}: {told}"]
+        lines = [f"run {run.name} ({run.id}), {run.state}: {sizes}: {outcome}"]
         if counts[PENDING]:
             again = f"editjudge runs again {shlex.quote(run.name)}"
             lines.append(
@@ -133,12 +133,12 @@ def measure_pairs(pairs: PairRun) -> PairReport:
 
 def tables(report: PairReport, *, full: bool = False) -> list[Table]:
     """Flips first, since they say what the rest is worth; then models, and two by two. `full`: of every factor."""
-    shown = [_verdicts(report)]
+    parts = [_verdicts(report)]
     for judge, factors in report.summaries.items():
         for factor, summary in list(factors.items())[: None if full else 1]:
-            shown.append(_strengths(judge, factor, summary))
-            shown.append(_matrix(judge, factor, summary))
-    return [table for table in shown if table.rows]
+            parts.append(_strengths(judge, factor, summary))
+            parts.append(_matrix(judge, factor, summary))
+    return [table for table in parts if table.rows]
 
 
 def _verdicts(report: PairReport) -> Table:
@@ -150,8 +150,8 @@ def _verdicts(report: PairReport) -> Table:
                 judge, factor, covered(one.n - one.failed, one.n), one.decided, one.ties, one.half, one.flipped,
                 _figure(one.flips), _figure(one.position, sign=True),
             ))  # fmt: skip
-            told = (*one.notes, *((f"useless: {one.useless}",) if one.useless else ()))
-            notes[f"{factor} by {judge}"] = told
+            lines = (*one.notes, *((f"useless: {one.useless}",) if one.useless else ()))
+            notes[f"{factor} by {judge}"] = lines
     columns = ("judge", "factor", "verdicts", "decided", "ties", "half", "flipped", "flip rate", "first place")
     legend = {
         "verdicts": "pairs with an answer in every order that was asked, of all",
@@ -265,13 +265,16 @@ def rendered_pairs(report: PairReport, form: str) -> str:
         return long_table(report).csv()
     if form == "json":
         return json.dumps(report.as_json(), indent=2, allow_nan=False) + "\n"
-    shown = tables(report, full=True)
+    parts = tables(report, full=True)
     title = f"Run {report.pairs.run.name}"
     if form in ("html", "fragment"):
         from editjudge.report.templating import render
 
-        return render("pairs.html", title=title, lead=report.lead(), charts=list(_charts(report)), tables=shown)
-    return PROSE[form](title, report.lead(), shown)
+        charts = list(_charts(report))
+        return render(
+            "figures.html", kicker="editjudge report", title=title, lead=report.lead(), charts=charts, tables=parts
+        )
+    return PROSE[form](title, report.lead(), parts)
 
 
 def _charts(report: PairReport) -> Iterator[DotChart]:

@@ -131,8 +131,9 @@ class RunData:
         counts = Counter[str]()
         for (*_, status), n in self.statuses.items():
             counts[status] += n
-        told = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
-        lines = [f"run {self.run.name} ({self.run.id}), {self.run.state}: {sum(counts.values()):,} judgements: {told}"]
+        outcome = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
+        total = f"{counts.total():,} judgements"
+        lines = [f"run {self.run.name} ({self.run.id}), {self.run.state}: {total}: {outcome}"]
         if self.pending:
             again = f"editjudge runs again {shlex.quote(self.run.name)}"
             how = f"`{again}`, with the same --store" if "asked_for" in self.run.spec else "the command that began it"
@@ -196,18 +197,18 @@ def load(
     )
 
 
-def _as_factors(found: Sequence[SetScore], edits: Mapping[str, Mapping[str, Any]], by: Sequence[str]) -> Scores:
+def _as_factors(values: Sequence[SetScore], edits: Mapping[str, Mapping[str, Any]], by: Sequence[str]) -> Scores:
     """Set scores as rows, with the edit's own model, group and slices."""
-    rows = [edits[one.item] for one in found]
+    rows = [edits[one.item] for one in values]
     groups = [str(row["group"] or row["item"]) for row in rows]
-    judges = Column.of(one.judge for one in found)
+    judges = Column.of(one.judge for one in values)
     slices: dict[str, Any] = {name: [row[name] for row in rows] for name in (*OWN, *by)}
     return Scores.of(
-        [one.item for one in found], [one.name for one in found], [one.value for one in found],
-        judge=judges, status=[one.reason for one in found], model=[row["model"] or "" for row in rows], group=groups,
+        [one.item for one in values], [one.name for one in values], [one.value for one in values],
+        judge=judges, status=[one.reason for one in values], model=[row["model"] or "" for row in rows], group=groups,
         pair=[f"{group}\x1f{row['instruction']}" for group, row in zip(groups, rows, strict=True)],
-        repeat=[one.repeat for one in found],
-        slices=slices | {"rubric": Column.constant("", len(found)), SPEC: judges},
+        repeat=[one.repeat for one in values],
+        slices=slices | {"rubric": Column.constant("", len(values)), SPEC: judges},
     )  # fmt: skip
 
 
@@ -241,21 +242,21 @@ def common_judges(a: RunData, b: RunData) -> dict[str, str]:
     if not same:
         raise UsageError(
             f"run {a.run.name} is judged by {', '.join(mine)}, run {b.run.name} by {', '.join(theirs)}: "
-            "a difference of judges is no difference of edits. Judge both runs with one judge"
+            "scores of different judges cannot be compared. Judge both runs with the same judge"
         )
     return same
 
 
 def pair_runs(a: RunData, b: RunData, same: Same) -> tuple[Scores, Scores, Match]:
     """The scores of both runs with the content that they share in the column `pair`, empty where they share none."""
-    found = match(a.side, b.side, same)
-    if not found.matched:
+    pairing = match(a.side, b.side, same)
+    if not pairing.matched:
         what = "input, output and instruction" if same == "edit" else "input and instruction"
-        counted = f"{found.unmatched_a:,} edits of {a.run.name} and {found.unmatched_b:,} of {b.run.name}"
+        counted = f"{pairing.unmatched_a:,} edits of {a.run.name} and {pairing.unmatched_b:,} of {b.run.name}"
         raise InputError(
             f"no edit is in both runs: {counted}, none with the same {what}. Ids do not count: judge the same edits"
         )
-    return _paired(a.scores, found.a), _paired(b.scores, found.b), found
+    return _paired(a.scores, pairing.a), _paired(b.scores, pairing.b), pairing
 
 
 def _paired(scores: Scores, keys: Mapping[str, str]) -> Scores:
@@ -319,10 +320,10 @@ def _overall(
     """All factors in one number, three ways. A judge told apart by rubric has a part only, and that part's name."""
     same = [name for name, group in groups.items() if set(group) == set(factors) and "@" in judge]
     name = same[0] if same else OVERALL
-    found = [Aggregate(name, factors), Aggregate(f"{name}_minimum", factors, "minimum")]
+    overall = [Aggregate(name, factors), Aggregate(f"{name}_minimum", factors, "minimum")]
     if min(scale) >= 0:
-        found.insert(1, Aggregate(f"{name}_geometric", factors, "geometric"))
-    return found
+        overall.insert(1, Aggregate(f"{name}_geometric", factors, "geometric"))
+    return overall
 
 
 def _check_slices(metadata: set[str], by: Sequence[str]) -> None:

@@ -131,20 +131,20 @@ def not_scored(means: SummaryReport) -> str:
 
 def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
     """For people; `full` adds what is too long for a terminal: distributions, and every factor of every slice."""
-    found = [coverage(means.judged)]
+    parts = [coverage(means.judged)]
     if means.aggregates:
-        found.append(_means(means.judged, means.aggregates, "Aggregates", notes=means.formulas, ranks=means.ranks))
-    found.append(_means(means.judged, means.factors, "Scores by factor"))
-    found += [_passes(means.passes)] if means.passes else []
+        parts.append(_means(means.judged, means.aggregates, "Aggregates", notes=means.formulas, ranks=means.ranks))
+    parts.append(_means(means.judged, means.factors, "Scores by factor"))
+    parts += [_passes(means.passes)] if means.passes else []
     for name, cells in means.slices.items():
-        shown = cells if full else [c for c in cells if (c.judge, c.factor) in means.headline]
-        found.append(_means(means.judged, shown, f"Scores by {name}", slice_name=name))
-    found += [_noise(means)] if means.noise else []
-    found += [contradicted(means.judged)] if means.judged.contradictions else []
+        chosen = cells if full else [c for c in cells if (c.judge, c.factor) in means.headline]
+        parts.append(_means(means.judged, chosen, f"Scores by {name}", slice_name=name))
+    parts += [_noise(means)] if means.noise else []
+    parts += [contradicted(means.judged)] if means.judged.contradictions else []
     if full:
-        found += [_ranks(means.ranks)] if means.ranks else []
-        found += _distributions(means.factors)
-    return found
+        parts += [_ranks(means.ranks)] if means.ranks else []
+        parts += _distributions(means.factors)
+    return parts
 
 
 def document(means: SummaryReport) -> dict[str, Any]:
@@ -182,16 +182,16 @@ def long(means: SummaryReport) -> Table:
     """One row for each judge, model, factor or aggregate, and value of a slice: what CSV holds."""
     cells = [*means.factors, *means.aggregates]
     rows: list[tuple[str, Cell]] = [("", cell) for cell in cells]
-    rows += [(name, cell) for name, found in means.slices.items() for cell in found]
+    rows += [(name, cell) for name, sliced in means.slices.items() for cell in sliced]
     kinds = sorted({kind for _, cell in rows for kind in cell.failed})
     head = ("judge", "model", "factor", "slice_by", "slice", "n", "ok", "abstained")
-    held = _held(means.judged)
+    checks = _held(means.judged)
     records: list[tuple[Shown, ...]] = [
         (
             c.judge, c.model, c.factor, name, c.slice or "", c.n, c.ok, c.abstained,
             *(c.failed.get(kind, 0) for kind in kinds),
             c.worst_case, c.best_case, Figure(c.mean, c.ci), c.median, c.groups,
-            *(held.get((c.judge, c.model, c.factor), (None, None)) if not name else (None, None)),
+            *(checks.get((c.judge, c.model, c.factor), (None, None)) if not name else (None, None)),
         )
         for name, c in rows
     ]  # fmt: skip
@@ -232,10 +232,10 @@ def _effective_images(judged: RunData, place: tuple[str, ...], checked: int) -> 
     """Kish's effective number of source images. Where only some verdicts were checked, the fewest images that they can
     be of: which ones is not recorded."""
     (judge, rubric, factor), scores = place, judged.scores
-    spec, asked = scores.slices[SPEC], scores.slices["rubric"]
-    if judge not in spec.labels or rubric not in asked.labels or factor not in scores.factor.labels:
+    spec, rubrics = scores.slices[SPEC], scores.slices["rubric"]
+    if judge not in spec.labels or rubric not in rubrics.labels or factor not in scores.factor.labels:
         return 0.0
-    here = scores.ok & spec.where(judge) & asked.where(rubric) & scores.factor.where(factor)
+    here = scores.ok & spec.where(judge) & rubrics.where(rubric) & scores.factor.where(factor)
     sizes = np.bincount(scores.group.codes[here])
     return evenly(sizes) * min(1.0, checked / max(1, int(here.sum())))
 
@@ -318,11 +318,11 @@ def _half(median: float | None, digits: int | None = None) -> Figure:
     return Figure(median, text="-" if median is None else f"{median:g}" if median == round(median, 2) else None)
 
 
-def _rank(found: Rank | None) -> Figure:
-    if found is None:
+def _rank(place: Rank | None) -> Figure:
+    if place is None:
         return Figure(None)
-    span = f" [{found.ci[0]}, {found.ci[1]}]" if found.ci else ""
-    return Figure(found.rank, text=f"{found.rank}{span}")
+    span = f" [{place.ci[0]}, {place.ci[1]}]" if place.ci else ""
+    return Figure(place.rank, text=f"{place.rank}{span}")
 
 
 def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
@@ -330,14 +330,14 @@ def _notes(cells: Sequence[Cell], more: Sequence[str]) -> tuple[str, ...]:
     alike: dict[str, list[str]] = {}
     for note in (note for cell in cells for note in cell.notes):
         alike.setdefault(re.sub(r"\d+", "#", note, count=1), []).append(note)
-    told = []
+    lines = []
     for notes in alike.values():
         numbers = sorted({int(number) for note in notes for number in re.findall(r"\d+", note)[:1]})
         note = re.sub(r"\d+", f"{numbers[0]} to {numbers[-1]}", notes[0], count=1) if len(numbers) > 1 else notes[0]
-        told.append(f"{note} ({len(notes)} of {len(cells)} rows)" if len(notes) < len(cells) else note)
+        lines.append(f"{note} ({len(notes)} of {len(cells)} rows)" if len(notes) < len(cells) else note)
     if any(cell.failed for cell in cells):
-        told.insert(0, "bounds: the mean if every failed judgement had the worst score of the scale, and the best")
-    return (*more, *told)
+        lines.insert(0, "bounds: the mean if every failed judgement had the worst score of the scale, and the best")
+    return (*more, *lines)
 
 
 def _headlines(
@@ -345,23 +345,23 @@ def _headlines(
 ) -> frozenset[tuple[str, str]]:
     """For each judge the published scores of its sets, or the mean of most factors that half of its edits have, or else
     every factor that has scores."""
-    asked, scored = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    counts, ok = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for cell in cells:
-        asked[cell.judge, cell.factor] += cell.n
-        scored[cell.judge, cell.factor] += cell.ok
-    found = set()
+        counts[cell.judge, cell.factor] += cell.n
+        ok[cell.judge, cell.factor] += cell.ok
+    headline = set()
     for judge, wanted in added.items():
-        means = [one for one in wanted if one.how == "mean" and 2 * scored[judge, one.name] >= asked[judge, one.name]]
+        means = [one for one in wanted if one.how == "mean" and 2 * ok[judge, one.name] >= counts[judge, one.name]]
         names = {one.name for one in wanted}
-        factors = [place for place in asked if place[0] == judge and place[1] not in names]
+        factors = [place for place in counts if place[0] == judge and place[1] not in names]
         widest = [(judge, max(means, key=lambda one: len(one.factors)).name)] if means else []
-        widest += [place for place in asked if place[0] == judge and place[1] in published]
-        found.update(widest or [place for place in factors if scored[place]] or factors)
-    return frozenset(found)
+        widest += [place for place in counts if place[0] == judge and place[1] in published]
+        headline.update(widest or [place for place in factors if ok[place]] or factors)
+    return frozenset(headline)
 
 
-def _passes(found: Sequence[PassRate]) -> Table:
-    rows = [(p.rule, p.judge, p.model, covered(p.ok, p.n), p.passed, Figure(p.rate, p.ci)) for p in found]
+def _passes(rates: Sequence[PassRate]) -> Table:
+    rows = [(p.rule, p.judge, p.model, covered(p.ok, p.n), p.passed, Figure(p.rate, p.ci)) for p in rates]
     columns = ("rule", "judge", "model", "ok/n", "passed", "rate")
     table = Table.of(
         columns,
@@ -372,8 +372,8 @@ def _passes(found: Sequence[PassRate]) -> Table:
     return table.folded("judge", "model")
 
 
-def _ranks(found: Sequence[Rank]) -> Table:
-    rows = [(r.factor, r.judge, r.model, r.mean, _rank(r)) for r in found]
+def _ranks(ranks: Sequence[Rank]) -> Table:
+    rows = [(r.factor, r.judge, r.model, r.mean, _rank(r)) for r in ranks]
     caption = "Ranks: 1 is best; 95 % CI from paired permutation tests of all pairs of models, Holm-corrected"
     return Table.of(("factor", "judge", "model", "mean", "rank"), rows, caption, stub=3).folded("judge")
 
@@ -385,13 +385,13 @@ def _distributions(cells: Sequence[Cell]) -> list[Table]:
         if len(cell.distribution) > MOST_VALUES:  # decimals: each occurs about once
             continue
         scales.setdefault(tuple(cell.distribution), []).append(cell)
-    found = []
+    parts = []
     for values, alike in scales.items():
         rows: list[tuple[Shown, ...]] = [(c.factor, c.judge, c.model, *c.distribution.values()) for c in alike]
         caption = "Distribution: ok judgements with each score"
         table = Table.of(("factor", "judge", "model", *values), rows, caption, stub=3)
-        found.append(table.folded("judge", "model"))
-    return found
+        parts.append(table.folded("judge", "model"))
+    return parts
 
 
 def _noise(means: SummaryReport) -> Table:

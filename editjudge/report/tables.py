@@ -69,15 +69,15 @@ def between(bounds: FailureBounds | None, digits: int, *, sign: bool = False) ->
 
 def in_line(intervals: Iterable[Interval | None]) -> int:
     """The decimals of a whole column: those that its typical interval supports; one without width supports none."""
-    found = [decimals(one) for one in intervals if one and one.hi > one.lo]
-    return statistics.median_low(found) if found else 2
+    digits = [decimals(one) for one in intervals if one and one.hi > one.lo]
+    return statistics.median_low(digits) if digits else 2
 
 
 def noted(notes: Mapping[str, Iterable[str]]) -> Iterable[str]:
     """Each note once, with whom it is about where that is not everybody."""
     about: dict[str, list[str]] = {}
-    for cell, told in notes.items():
-        for note in told:
+    for cell, lines in notes.items():
+        for note in lines:
             about.setdefault(note, []).append(cell)
     for note, cells in about.items():
         some = f"{', '.join(cells[:3])}{' ...' if len(cells) > 3 else ''}: "
@@ -108,25 +108,25 @@ class Table:
 
     def folded(self, *names: str) -> Table:
         """Without those columns that say the same in every row: the caption says it once."""
-        found = self
+        table = self
         for name in names:
-            at = found.columns.index(name)
-            values = {row[at] for row in found.rows}
+            at = table.columns.index(name)
+            values = {row[at] for row in table.rows}
             if len(values) != 1:
                 continue
             value = str(values.pop())
-            caption = f"{found.caption}; {name} {value}" if value not in ("", "-") else found.caption
-            found = replace(found.without(name), caption=caption)
-        return found
+            caption = f"{table.caption}; {name} {value}" if value not in ("", "-") else table.caption
+            table = replace(table.without(name), caption=caption)
+        return table
 
     def trimmed(self, *names: str) -> Table:
         """Without those columns that have nothing to say: every row is empty or zero."""
-        found = self
+        table = self
         for name in names:
-            at = found.columns.index(name)
-            if all(str(row[at]) in ("", "-", "0", "None") for row in found.rows):
-                found = found.without(name)
-        return found
+            at = table.columns.index(name)
+            if all(str(row[at]) in ("", "-", "0", "None") for row in table.rows):
+                table = table.without(name)
+        return table
 
     def without(self, name: str) -> Table:
         at = self.columns.index(name)
@@ -161,12 +161,12 @@ class Table:
         from rich.table import Table as Grid
         from rich.text import Text
 
-        shown = self._fitting(width)
+        table = self._fitting(width)
         parts: list[RenderableType] = [Text(clean(self.caption), style="bold")] if self.caption else []
-        parts += [shown._grid(width)] if self.rows else []
-        left_out = [name for name in self.columns if name not in shown.columns]
+        parts += [table._grid(width)] if self.rows else []
+        left_out = [name for name in self.columns if name not in table.columns]
         notes = [
-            *shown.footnotes,
+            *table.footnotes,
             *([f"left out for width: {', '.join(left_out)}; --json has all"] if left_out else []),
         ]
         if notes:
@@ -244,11 +244,11 @@ class Table:
             return f"| {' | '.join(cells)} |"
 
         marks = [":--" if self._is_text(n) else "--:" for n in range(len(self.columns))]
-        shown = [line(map(_markdown, row)) for row in self._shown()]
+        rows = [line(map(_markdown, row)) for row in self._shown()]
         head = [line(map(_markdown, self.columns)), line(marks)] if self.rows else []
         caption = [f"**{_markdown(clean(self.caption))}**", ""] if self.caption else []
         notes = ["", *(f"- {_markdown(clean(note))}" for note in self.footnotes)] if self.footnotes else []
-        return "\n".join([*caption, *head, *shown, *notes])
+        return "\n".join([*caption, *head, *rows, *notes])
 
     def latex(self) -> str:
         r"""A `table` with booktabs rules: the document needs `\usepackage{booktabs}`."""

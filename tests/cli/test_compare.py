@@ -47,7 +47,10 @@ def test_what_is_corrected_and_what_is_not_is_said(call: Call, store: Path) -> N
     assert "Holm-corrected for all 3 that are compared here; overall stands apart" in told
     assert "95 % CI (Gaffke's bound), each for one comparison alone" in told
     assert "at 80 % power, after the correction" in told
-    assert "d: the difference over its standard deviation" in told and "w/t/l: edits on which b scores higher" in told
+    assert (
+        "d: the difference over its standard deviation" in told
+        and "w/t/l: wins, ties, losses: edits on which b scores higher" in told
+    )
     one = " ".join(call("compare", "r", "--factor", "overall", "--store", store).out.split())
     assert "orrect" not in one
 

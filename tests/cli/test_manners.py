@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import pty
@@ -21,6 +22,7 @@ from run.made import COMMAND, SPECS, edits, environment, stub
 
 from bench.stub import Behaviour
 from editjudge.cli import VERBS, app
+from editjudge.cli.progress import edits_in
 
 from .stores import Call, Spec, call, made
 
@@ -262,6 +264,23 @@ def test_a_terminal_sees_rate_time_left_cost_and_failures(folder: Path) -> None:
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     assert re.search(r"\d+/36 \d+\.\d/s, 0:00:\d\d left, \$\d\.\d\d, failed: [123] missing_output", drawn), drawn
     assert document["statuses"] == {"ok": 33, "missing_output": 3}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_the_total_counts_the_edits_of_the_models_that_are_judged(form: str, tmp_path: Path) -> None:
+    rows = [{"id": str(n), "made_by": "a" if n % 3 else "b", "instruction": "x, \n y"} for n in range(9)]
+    manifest = tmp_path / f"edits.{form}"
+    with manifest.open("w", newline="") as file:
+        if form == "csv":
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+        else:
+            file.writelines(f"{json.dumps(row)}\n" for row in rows)
+    assert edits_in(manifest, ["a"], {"model": "made_by"}) == 6 and edits_in(manifest, ["a", "b"], {}) == 0
+    assert edits_in(manifest, ["a", "b"], {"model": "made_by"}) == 9
+    manifest.write_text("{broken")
+    assert form == "csv" or edits_in(manifest, ["a"]) is None, "the reader says what is wrong, not the progress bar"
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}])
