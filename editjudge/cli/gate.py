@@ -113,7 +113,7 @@ def command(
     else:
         show(report.lead(), [report.table()])
     if error:
-        click.echo(f"editjudge: {safe(error)}; --if-unsure says what to make of that", err=True)
+        click.echo(f"editjudge: {safe(error)}; --if-unsure sets the outcome", err=True)
         sys.exit(1)
     sys.exit(FAILED if worse else 0)
 
