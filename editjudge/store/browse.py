@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,6 +29,7 @@ from editjudge.store.schema import (
     tasks,
     unescaped,
 )
+from editjudge.store.set_scores import scorer_of
 from editjudge.store.store import PENDING, Item, RunRecord, Store
 
 _SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
@@ -66,8 +68,8 @@ class EditSummary:
 
     scores: dict[str, list[float]] = field(default_factory=dict)
     """All scores of judges, by the id of a column."""
-    extremes: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """The lowest and the highest score of people, where it is on the scale of the column."""
+    people: dict[str, list[float]] = field(default_factory=dict)
+    """All scores of people, by their factor."""
     statuses: set[str] = field(default_factory=set)
     violations: dict[str, None] = field(default_factory=dict)
 
@@ -75,7 +77,8 @@ class EditSummary:
         """The widest disagreement of any factor among judges, repeats and people, as a share of its scale."""
         widths = [0.0]
         for column in columns:
-            values = [*self.scores.get(column.id, ()), *self.extremes.get(column.id, ())]
+            rated = (x for x in self.people.get(column.factor, ()) if column.lowest <= x <= column.highest)
+            values = [*self.scores.get(column.id, ()), *rated]
             widths += [(max(values) - min(values)) / column.width] if values else []
         return max(widths)
 
@@ -96,6 +99,24 @@ def columns_of(store: Store, run: RunRecord) -> list[FactorColumn]:
         column if keys.count(column.factor) == 1 else replace(column, id=f"{column.id}@{column.rubric}")
         for column in columns
     ]
+
+
+def overall_of(store: Store, run: RunRecord, columns: Sequence[FactorColumn]) -> list[FactorColumn]:
+    """The factors whose mean is `overall`, as a report has it: those on the most common scale. None where fewer than
+    two, or where two rubrics share a factor."""
+    rubrics = store.rubrics()
+    scorer = scorer_of(run.spec, rubrics)
+    formulas = {key for formula in scorer.formulas for _, key in formula.refs} if scorer else set()
+    hashes = dict(run.spec.get("rubrics", {}))
+    own = [
+        column
+        for column in columns
+        if not (column.factor in formulas or rubrics[hashes[column.rubric]]["content"].get("computed_by"))
+        and math.isfinite(column.width)
+    ]
+    scales = Counter((column.lowest, column.highest) for column in own)
+    alike = [c for c in own if (c.lowest, c.highest) == scales.most_common(1)[0][0] and c.direction == "up"]
+    return alike if len(alike) > 1 and not any("@" in column.id for column in columns) else []
 
 
 def keep_caches_small(store: Store) -> None:
@@ -177,14 +198,9 @@ def summaries(
         for column in by_factor.get(factor, ()):
             if column.rubric == rubric:
                 edits[item].scores.setdefault(column.id, []).append(score)
-    query = sa.select(items.c.item, ratings.c.factor, ratings.c.score).distinct()
-    for item, factor, score in store._stream(
-        query.select_from(_rated()).where(items.c.run_id == run.id, items.c.item.in_(list(names)), _asked(store, run))
-    ):
-        for column in by_factor.get(factor, ()):
-            if column.lowest <= score <= column.highest:
-                low, high = edits[item].extremes.get(column.id, (score, score))
-                edits[item].extremes[column.id] = (min(low, score), max(high, score))
+    query = sa.select(items.c.item, ratings.c.factor, ratings.c.score).select_from(_rated())
+    for item, factor, score in store._stream(query.where(*_ratings(store, run), items.c.item.in_(list(names)))):
+        edits[item].people.setdefault(factor, []).append(score)
     return edits
 
 
@@ -245,7 +261,7 @@ def width_rows(store: Store, run: RunRecord, judge: str, column: FactorColumn) -
     People's scores count where they are on the scale of the column."""
     rated = sa.select(items.c.position, ratings.c.score).select_from(_rated())
     on_scale = ratings.c.score.between(column.lowest, column.highest)
-    rated = rated.where(items.c.run_id == run.id, ratings.c.factor == column.factor, _asked(store, run), on_scale)
+    rated = rated.where(*_ratings(store, run), ratings.c.factor == column.factor, on_scale)
     every = sa.union_all(_scores(run, judge, column), rated).subquery()
     low, high = sa.func.min(every.c.score), sa.func.max(every.c.score)
     return _rows(store, sa.select(every.c.position, high - low).group_by(every.c.position).having(high > low))
@@ -256,6 +272,18 @@ def _scores(run: RunRecord, judge: str, column: FactorColumn) -> sa.Select[Any]:
     # Not by the index of factors, which has the scores of all runs.
     factor = scores.c.factor.concat("") == column.factor
     return query.where(tasks.c.run_id == run.id, tasks.c.rubric == column.rubric, factor, *_of_judge(judge))
+
+
+def people_factors(store: Store, run: RunRecord) -> list[str]:
+    """The factors on which people rated edits of the run, in alphabetical order."""
+    query = sa.select(ratings.c.factor).select_from(_rated()).where(*_ratings(store, run), ratings.c.choice.is_(None))
+    return sorted(factor for (factor,) in store._stream(query.distinct()))
+
+
+def people_rows(store: Store, run: RunRecord, factor: str) -> Rows:
+    """Position and score of every rating of the factor."""
+    query = sa.select(items.c.position, ratings.c.score).select_from(_rated())
+    return _rows(store, query.where(*_ratings(store, run), ratings.c.factor == factor))
 
 
 def _rows(store: Store, query: Any) -> Rows:
@@ -270,8 +298,8 @@ def _rated() -> sa.Join:
     return items.join(ratings, ratings.c.content == items.c.content)
 
 
-def _asked(store: Store, run: RunRecord) -> sa.ColumnElement[bool]:
-    return ratings.c.rubric.in_(["", *rubrics_alike(store, run)])
+def _ratings(store: Store, run: RunRecord) -> list[sa.ColumnElement[bool]]:
+    return [items.c.run_id == run.id, ratings.c.rubric.in_(["", *rubrics_alike(store, run)])]
 
 
 @functools.lru_cache(maxsize=4096)

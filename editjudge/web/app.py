@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -20,6 +22,7 @@ from editjudge.errors import EditjudgeError
 from editjudge.web import filters as wording
 from editjudge.web import guard, rating, review, service
 from editjudge.web.fields import form_fields, register_convertors
+from editjudge.web.listing import Browser
 from editjudge.web.site import FOLDER, Site
 
 _log = logging.getLogger("editjudge.web")
@@ -28,8 +31,10 @@ _log = logging.getLogger("editjudge.web")
 def create(site: Site) -> Starlette:
     """The application."""
     register_convertors()
-    routes: list[BaseRoute] = [*review.routes(site), *rating.routes(site), *service.routes(site)]
+    browser = Browser(site.store)
+    routes: list[BaseRoute] = [*review.routes(site, browser), *rating.routes(site, browser), *service.routes(site)]
     routes += [
+        Route("/docs", partial(_docs, describe=_endpoint(routes, "/openapi.json"))),
         Route(guard.SIGN_IN, _sign_in, methods=["GET", "POST"]),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]
@@ -53,6 +58,16 @@ def create(site: Site) -> Starlette:
     )
     app.state.site = site
     return app
+
+
+def _endpoint(routes: list[BaseRoute], path: str) -> Callable[[Request], Awaitable[Response]]:
+    return next(route.endpoint for route in routes if isinstance(route, Route) and route.path == path)
+
+
+async def _docs(request: Request, describe: Callable[[Request], Awaitable[Response]]) -> Response:
+    """The HTTP API for people: what /openapi.json says, as a page of our own."""
+    site: Site = request.app.state.site
+    return HTMLResponse(site.page("docs.html", api=json.loads(bytes((await describe(request)).body))))
 
 
 def _wants_page(request: Request) -> bool:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from editjudge.rubrics.model import Anchor, Factor
 
-__all__ = ["day", "edit_url", "legend", "number", "pretty", "score", "titled"]
+__all__ = ["day", "edit_url", "legend", "number", "pretty", "scale_ends", "score", "titled"]
 
 
 def whole(value: Any) -> Any:
@@ -61,6 +61,16 @@ def legend(factor: Factor) -> tuple[dict[float, str], list[Anchor]]:
             said[value] = said[value].replace(pointing, " ".join(anchor.when))
             rest.remove(anchor)
     return {value: words.replace("the anchor for ", "") for value, words in said.items()}, rest
+
+
+def scale_ends(factor: Factor) -> list[tuple[float, str]]:
+    """The lowest and the highest score with their meaning in the rubric; nothing where neither has one."""
+    labels, anchors = legend(factor)
+    ends = []
+    for value in factor.scale.steps[:1] + factor.scale.steps[-1:]:
+        when = next((anchor.when for anchor in anchors if value in anchor.scores), ())
+        ends.append((value, labels.get(value) or "; ".join(when)))
+    return ends if any(words for _, words in ends) else []
 
 
 def pretty(value: Any) -> str:

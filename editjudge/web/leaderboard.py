@@ -1,14 +1,16 @@
-"""Models of a run of pairs by strength, as a page shows them."""
+"""Models of a run as pages rank them: by strength where pairs were judged, else by their scores."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from editjudge.report.pairwise import PairRun, load_pairs
+from editjudge.report.run_data import OVERALL, RunData, load
 from editjudge.stats.pairwise import ModelRecord, PairwiseSummary
+from editjudge.stats.summary import Cell, summarise
 from editjudge.store.store import RunRecord, Store
+from editjudge.web.background import BackgroundCache
 
 _KEPT = 16
 """Leaderboards that are kept: each takes a second, and is looked at more often than its run changes."""
@@ -35,26 +37,55 @@ class Board:
         return ", ".join(map(str, model.groups))
 
 
+@dataclass(frozen=True)
+class ScoreBoard:
+    """What one judge's scores say of the models: overall, and by rubric where an edit has all of its factors."""
+
+    judge: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell | None]]]
+    """Models, the best overall first where all have one, else in alphabetical order."""
+
+
 class Leaderboards:
     """Works them out once for each state of a run."""
 
-    def __init__(self) -> None:
-        self._boards: dict[tuple[object, ...], Board] = {}
-        self._lock = threading.Lock()
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pairs, self._scores = BackgroundCache(_KEPT, fresh=3600), BackgroundCache(4 * _KEPT, fresh=3600)
 
-    def of(self, store: Store, run: RunRecord, judge: str, factor: str) -> Board:
-        key = (run.id, run.updated, run.state, judge, factor)
-        with self._lock:
-            if key not in self._boards:
-                pairs = load_pairs(store, str(run.id))
-                assert pairs is not None  # noqa: S101  (the page has looked)
-                while len(self._boards) >= _KEPT:
-                    del self._boards[next(iter(self._boards))]
-                board = _board(pairs, judge, factor)
-                if run.state == "running":  # its verdicts grow
-                    return board
-                self._boards[key] = board
-            return self._boards[key]
+    def of_pairs(self, run: RunRecord, judge: str, factor: str) -> Board:
+        """Raises `NotReady` while it is worked out."""
+
+        def make() -> Board:
+            pairs = load_pairs(self._store, str(run.id))
+            assert pairs is not None  # noqa: S101  (the page has looked)
+            return _board(pairs, judge, factor)
+
+        return self._pairs.get((run.id, judge, factor), (run,), make, 5.0)
+
+    def of_scores(self, run: RunRecord, patience: float) -> list[ScoreBoard]:
+        """One for each judge. Raises `NotReady` while they are worked out."""
+        return self._scores.get(run.id, (run,), lambda: score_boards(load(self._store, str(run.id))), patience)
+
+
+def score_boards(judged: RunData) -> list[ScoreBoard]:
+    scores, sums = judged.with_aggregates()
+    boards = []
+    for judge in scores.judge.present():
+        names = [one.name for one in sums.get(judge, ()) if one.how == "mean"]
+        names = [*sorted(judged.set_scores), OVERALL, *(n for n in names if n != OVERALL)]
+        present = [name for name in names if name in scores.factor.present()]
+        cells = summarise(scores.where(judge=judge, factor=present), scales=judged.all_scales())
+        by_place = {(cell.model, cell.factor): cell for cell in cells if cell.mean is not None}
+        columns = [name for name in names if any(name == factor for _, factor in by_place)]
+        models = sorted({cell.model for cell in cells})
+        if columns and all((model, columns[0]) in by_place for model in models):
+            models.sort(key=lambda model: -(by_place[model, columns[0]].mean or 0.0))
+        rows = [(model, [by_place.get((model, name)) for name in columns]) for model in models]
+        if columns:
+            boards.append(ScoreBoard(judge, columns, rows))
+    return boards
 
 
 def _board(pairs: PairRun, judge: str, factor: str) -> Board:

@@ -6,40 +6,48 @@ kept. Pages without either are read by position at once.
 
 from __future__ import annotations
 
+import hashlib
 import math
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import numpy as np
 
+from editjudge.content import Content
 from editjudge.judgement import DONE, STATUSES
 from editjudge.run.contradicting import held_against_evidence
 from editjudge.store import browse
+from editjudge.store.annotations import Annotation, annotations_of, tag_rows, tags_of
 from editjudge.store.browse import EditSummary, FactorColumn
 from editjudge.store.store import PENDING, Item, RunRecord, Store
+from editjudge.web.background import FRESH, BackgroundCache, NotReady
 from editjudge.web.fields import whole_number
 
 Array = np.ndarray[Any, Any]
+T = TypeVar("T")
 
 ALL_STATUSES = (*STATUSES, PENDING)
 DISPUTED = 1 / 3
 """Of a scale's range between the lowest and the highest score of one factor: two points on 1 to 7."""
 PAGE = 50
-_KEPT = 64
+OVERALL = "overall"
+PEOPLE = "people:"
+"""Opens the id of a column of people's ratings."""
+_COLUMNS = 64
 """Columns held at a time; of a million edits, one takes 1 to 4 MB."""
 _ORDERS = 8
 """Sorted results held at a time, so that turning a page does not sort again."""
-_FRESH = 5.0
-"""Seconds after which what was read is read again: people may have rated meanwhile."""
-_PATIENCE = 0.1
+PATIENCE = 0.1
 """Seconds that a page waits for a column before it shows what there is."""
 _SMALL, _LONGER = 10_000, 3.0
 """A run of no more edits is waited for so long: its columns take a tenth of that on a machine that is not busy."""
+_EXPORT = 300.0
+"""Seconds that an export waits for each column."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +62,14 @@ class Query:
     most: str = ""
     status: str = ""
     violation: str = ""
+    tag: str = ""
     contradicted: str = ""
     disputed: str = ""
     q: str = ""
     sort: str = ""
     """A column's id, `model`, `edit_type`, `spread`, `position`; a minus before it begins with the highest."""
+    look: str = ""
+    """`grid`: large pictures in the place of rows."""
     page: str = ""
 
     @classmethod
@@ -71,6 +82,11 @@ class Query:
         given = {name: str(value) for name, value in values.items() if value not in ("", None)}
         return "?" + urlencode(given, errors="surrogatepass") if given else ""
 
+    def selection(self) -> dict[str, str]:
+        """The filters alone, by name, without order, page and look."""
+        apart = ("page", "sort", "look")
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart and getattr(self, f.name)}
+
     @property
     def number(self) -> int:
         return max(1, whole_number(self.page) or 1)
@@ -78,7 +94,7 @@ class Query:
     @property
     def plain(self) -> bool:
         """Whether every edit is wanted, in the order of the manifest."""
-        return not any(getattr(self, f.name) for f in fields(self) if f.name not in ("page", "judge"))
+        return not (self.sort or self.selection().keys() - {"judge"})
 
 
 @dataclass(frozen=True)
@@ -88,17 +104,18 @@ class ListedEdit:
     item: Item
     scores: list[float]
     """The mean of each column; NaN where there is no score."""
-    statuses: list[str]
-    violations: list[str]
-    contradicted: bool
-    spread: float
+    overall: float
+    people: list[float]
+    """The mean of people's ratings by column."""
+    statuses: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    contradicted: bool = False
+    spread: float = 0.0
+    annotation: Annotation = field(default_factory=Annotation)
 
-    @classmethod
-    def of(cls, item: Item, summary: EditSummary, columns: list[FactorColumn], contradicted: bool) -> ListedEdit:
-        values = [summary.scores.get(column.id) for column in columns]
-        means = [math.fsum(scores) / len(scores) if scores else math.nan for scores in values]
-        statuses = [status for status in ALL_STATUSES if status in summary.statuses]
-        return cls(item, means, statuses, [*summary.violations], contradicted, summary.spread(columns))
+    @property
+    def scored_overall(self) -> bool:
+        return not math.isnan(self.overall)
 
     @property
     def abstained(self) -> str:
@@ -128,12 +145,28 @@ class Choices:
     models: list[str]
     edit_types: list[str]
     violations: list[str]
+    tags: list[str]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a table shows of each edit."""
+
+    factors: list[FactorColumn]
+    overall: FactorColumn | None
+    """The mean of `parts`, where all of them have a score."""
+    parts: list[FactorColumn]
+    people: list[FactorColumn]
+
+    def find(self, name: str) -> FactorColumn | None:
+        every = (*self.factors, *self.people, *([self.overall] if self.overall else ()))
+        return next((column for column in every if column.id == name), None)
 
 
 @dataclass(frozen=True)
 class Page:
     rows: list[ListedEdit]
-    columns: list[FactorColumn]
+    columns: Columns
     total: int
     """Edits that the query wants."""
     listing: Choices | None
@@ -151,41 +184,39 @@ class Neighbours:
     total: int = 0
 
 
-class Unread(Exception):
-    """A column that a page needs is not read yet."""
-
-
 class Browser:
     """Pages of the runs of one store; columns are read in the background, one at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self._columns: OrderedDict[tuple[object, ...], _Background] = OrderedDict()
+        self._cache = BackgroundCache(_COLUMNS)
         self._orders: OrderedDict[tuple[object, ...], tuple[Array, float]] = OrderedDict()
 
-    def page(self, run: RunRecord, query: Query) -> Page:
-        total, first = browse.count_edits(self._store, run), PAGE * (query.number - 1)
-        patience = _LONGER if total <= _SMALL else _PATIENCE
-        columns, ready, edits = browse.columns_of(self._store, run), True, list[Item]()
+    def page(self, run: RunRecord, query: Query, size: int = PAGE) -> Page:
+        total, first = browse.count_edits(self._store, run), size * (query.number - 1)
+        patience, ready, edits = _patience(total), True, list[Item]()
         try:
             order = self.order(run, query, total, patience)
             total = len(order)
-            edits = self.items(run, order[first : first + PAGE])
-        except Unread:
+            edits = self.items(run, order[first : first + size])
+        except NotReady:
             total, ready = 0, False
-        names = [item.item for item in edits]
-        summaries = browse.summaries(self._store, run, query.judge, names, columns)
-        contradicted = {verdict.item for verdict, held in held_against_evidence(self._store, run, names) if held}
-        rows = [ListedEdit.of(i, summaries[i.item], columns, i.item in contradicted) for i in edits]
-        return Page(rows, columns, total, self._choices(run, query.judge, patience), ready)
+        columns = self.columns(run, patience)
+        return Page(self._rows(run, query, edits, columns), columns, total, self._choices(run, query, patience), ready)
+
+    def every(self, run: RunRecord, query: Query) -> tuple[Columns, Iterator[ListedEdit]]:
+        """All edits of a query, however many, for an export."""
+        columns = self.columns(run, _EXPORT)
+        order = self.order(run, query, browse.count_edits(self._store, run), _EXPORT)
+        some = (self.items(run, order[first : first + 500]) for first in range(0, len(order), 500))
+        return columns, (row for edits in some for row in self._rows(run, query, edits, columns))
 
     def neighbours(self, run: RunRecord, query: Query, item: str) -> Neighbours:
         """What comes before and after an edit in the order that is looked at."""
         position, total = browse.position_of(self._store, run, item), browse.count_edits(self._store, run)
         try:
-            order = self.order(run, query, total, _PATIENCE)
-        except Unread:
+            order = self.order(run, query, total, PATIENCE)
+        except NotReady:
             return Neighbours()
         here = np.flatnonzero(order == (-1 if position is None else position))
         if not len(here):
@@ -197,14 +228,25 @@ class Browser:
         before, after, later = (edits[n][0].item if n in edits else None for n in positions)
         return Neighbours(before, after, later, place + 1, len(order))
 
-    def order(self, run: RunRecord, query: Query, total: int, patience: float) -> Array:
-        """The positions of the edits that are wanted, in order. Raises `Unread` where a column has to be read first."""
+    def siblings(self, run: RunRecord, item: Item) -> list[Item]:
+        """The edits of the same input and instruction, this one too, in the order of the manifest; none where they are
+        not known yet."""
+        position, total = browse.position_of(self._store, run, item.item), browse.count_edits(self._store, run)
+        try:
+            keys = self.task_keys(run, _patience(total))
+        except NotReady:
+            return []
+        if position is None or position >= len(keys):
+            return []
+        return self.items(run, np.flatnonzero(keys == keys[position])[:PAGE])
+
+    def order(self, run: RunRecord, query: Query, total: int, patience: float = PATIENCE) -> Array:
+        """The positions of the edits that are wanted, in order. Raises `NotReady` where a column has to be read."""
         if query.plain:
             return np.arange(total)
-        key = (run.id, run.updated, total, query.address(page=None))
-        with self._lock:
-            order, made = self._orders.get(key, (None, 0.0))
-        if order is not None and time.monotonic() < made + _FRESH:
+        key = (run.id, run.updated, total, query.address(page=None, look=None))
+        order, made = self._orders.get(key, (None, 0.0))
+        if order is not None and time.monotonic() < made + FRESH:
             return order
         masks = [fitted(mask, total, fill=False) for mask in self._filters(run, query, patience)]
         values = self._sort_values(run, query, patience)
@@ -215,41 +257,83 @@ class Browser:
             rows = rows[np.argsort(-keys if query.sort.startswith("-") else keys, kind="stable")]
         elif query.sort == "-position":
             rows = rows[::-1]
-        rows = rows.astype(np.int32)
-        with self._lock:
-            self._orders[key] = rows, time.monotonic()
-            while len(self._orders) > _ORDERS:
-                self._orders.popitem(last=False)
+        self._orders[key] = rows.astype(np.int32), time.monotonic()
+        while len(self._orders) > _ORDERS:
+            self._orders.popitem(last=False)
         return rows
 
     def items(self, run: RunRecord, positions: Array) -> list[Item]:
         edits = browse.items_at(self._store, run, [int(n) for n in positions])
         return [item for n in positions for item in edits.get(int(n), ())]
 
+    def _rows(self, run: RunRecord, query: Query, edits: Sequence[Item], columns: Columns) -> list[ListedEdit]:
+        names = [item.item for item in edits]
+        summaries = browse.summaries(self._store, run, query.judge, names, columns.factors)
+        contradicted = {verdict.item for verdict, held in held_against_evidence(self._store, run, names) if held}
+        annotated = annotations_of(self._store, run, names)
+        return [
+            _listed(item, summaries[item.item], columns, item.item in contradicted, annotated.get(item.item))
+            for item in edits
+        ]
+
     # --- columns --------------------------------------------------------------------------------------------------
 
-    def labels(self, run: RunRecord, patience: float) -> Labels:
+    def columns(self, run: RunRecord, patience: float = PATIENCE) -> Columns:
+        factors = browse.columns_of(self._store, run)
+        parts = browse.overall_of(self._store, run, factors)
+        overall = replace(parts[0], id=OVERALL, rubric="", factor=OVERALL) if parts else None
+        try:
+            rated = self._read(run, ("people",), partial(browse.people_factors, self._store, run), patience)
+        except NotReady:
+            rated = []
+        ends = {column.factor: (column.lowest, column.highest) for column in factors}
+        people = [FactorColumn(PEOPLE + name, "people", name, *ends.get(name, (-math.inf, math.inf))) for name in rated]
+        return Columns(factors, overall, parts, people)
+
+    def labels(self, run: RunRecord, patience: float = PATIENCE) -> Labels:
         def read() -> Labels:
             rows = list(browse.label_rows(self._store, run))
             at = np.array([row[0] for row in rows], np.int64)
             models, kinds = ([row[n] or "" for row in rows] for n in (1, 2))
             return Labels(*_numbered(at, models), *_numbered(at, kinds))
 
-        labels: Labels = self._read((run.id, "labels"), run, read, patience)
-        return labels
+        return self._read(run, ("labels",), read, patience)
 
-    def means(self, run: RunRecord, judge: str, column: FactorColumn, patience: float) -> Array:
-        """The mean score of each edit; NaN where there is none."""
+    def task_keys(self, run: RunRecord, patience: float = PATIENCE) -> Array:
+        """64 bits of what each edit had to do: input, instruction, ground truth and mask."""
 
         def read() -> Array:
-            at, values = _arrays(browse.score_rows(self._store, run, judge, column))
+            keys = np.zeros(browse.count_edits(self._store, run), np.int64)
+            for position, item in browse.item_rows(self._store, run):
+                if position < len(keys):  # the run may go on
+                    text = Content.of(item).key("task").encode("utf-8", "surrogatepass")
+                    digest = hashlib.blake2b(text, digest_size=8).digest()
+                    keys[position] = int.from_bytes(digest, "big", signed=True)
+            return keys
+
+        return self._read(run, ("tasks",), read, patience)
+
+    def means(self, run: RunRecord, judge: str, column: FactorColumn, patience: float = PATIENCE) -> Array:
+        """The mean score of each edit; NaN where there is none."""
+        if column.id == OVERALL:
+            parts = [self.means(run, judge, part, patience) for part in self.columns(run, patience).parts]
+            total = max(map(len, parts))
+            overall: Array = np.mean([fitted(part, total, fill=np.nan) for part in parts], axis=0)
+            return overall
+        if column.id.startswith(PEOPLE):
+            rows = partial(browse.people_rows, self._store, run, column.factor)
+            judge = ""
+        else:
+            rows = partial(browse.score_rows, self._store, run, judge, column)
+
+        def read() -> Array:
+            at, values = _arrays(rows())
             count = np.bincount(at)
             with np.errstate(invalid="ignore"):
                 means: Array = (np.bincount(at, values) / count).astype(np.float32)
             return means
 
-        means: Array = self._read((run.id, judge, "mean", column.id), run, read, patience)
-        return means
+        return self._read(run, (judge, "mean", column.id), read, patience)
 
     def spread(self, run: RunRecord, judge: str, patience: float) -> Array:
         """The widest disagreement of any factor among judges, repeats and people, as a share of its scale."""
@@ -262,11 +346,10 @@ class Browser:
                 np.maximum.at(spread, at[known], (widths[known] / column.width).astype(np.float32))
             return spread
 
-        spread: Array = self._read((run.id, judge, "spread"), run, read, patience)
-        return spread
+        return self._read(run, (judge, "spread"), read, patience)
 
     def _mask(
-        self, run: RunRecord, key: tuple[object, ...], rows: Callable[[], Iterable[tuple[Any, ...]]], patience: float
+        self, run: RunRecord, key: tuple[str, ...], rows: Callable[[], Iterable[tuple[Any, ...]]], patience: float
     ) -> Array:
         def read() -> Array:
             at = np.fromiter((row[0] for row in rows()), np.int64)
@@ -274,14 +357,13 @@ class Browser:
             mask[at] = True
             return mask
 
-        mask: Array = self._read((run.id, *key), run, read, patience)
-        return mask
+        return self._read(run, key, read, patience)
 
     def _contradicted(self, run: RunRecord, patience: float) -> Array:
-        def rows() -> Iterable[tuple[Any, ...]]:
-            return ((verdict.position,) for verdict, held in held_against_evidence(self._store, run) if held)
-
-        return self._mask(run, ("contradicted",), rows, patience)
+        held = partial(held_against_evidence, self._store, run)
+        return self._mask(
+            run, ("contradicted",), lambda: ((verdict.position,) for verdict, against in held() if against), patience
+        )
 
     def _filters(self, run: RunRecord, query: Query, patience: float) -> list[Array]:
         """A mark for each edit, for each condition of the query."""
@@ -292,17 +374,14 @@ class Browser:
                 masks.append(labels.model == _index(labels.models, query.model))
             if query.edit_type:
                 masks.append(labels.edit_type == _index(labels.edit_types, query.edit_type))
-        if query.status:
-            failed = [status for status in STATUSES if status not in DONE]
-            statuses = failed if query.status == "failed" else [query.status]
-            rows = lambda: browse.status_rows(store, run, judge, statuses)  # noqa: E731
-            masks.append(self._mask(run, (judge, "status", query.status), rows, patience))
-        if query.violation:
-            violated = lambda: browse.violation_rows(store, run, judge, query.violation)  # noqa: E731
-            masks.append(self._mask(run, (judge, "violation", query.violation), violated, patience))
-        if query.q:
-            matching = lambda: browse.search_rows(store, run, query.q)  # noqa: E731
-            masks.append(self._mask(run, ("q", query.q), matching, patience))
+        statuses = [s for s in STATUSES if s not in DONE] if query.status == "failed" else [query.status]
+        rows = {
+            (judge, "status", query.status): partial(browse.status_rows, store, run, judge, statuses),
+            (judge, "violation", query.violation): partial(browse.violation_rows, store, run, judge, query.violation),
+            ("", "q", query.q): partial(browse.search_rows, store, run, query.q),
+            ("", "tag", query.tag): partial(tag_rows, store, run, query.tag),
+        }
+        masks += [self._mask(run, key, read, patience) for key, read in rows.items() if key[-1]]
         if query.contradicted:
             masks.append(self._contradicted(run, patience))
         if query.disputed:
@@ -314,8 +393,10 @@ class Browser:
     def _scored(self, run: RunRecord, query: Query, patience: float) -> Array:
         """Edits whose score of one factor, or of any, is in a range."""
         low, high = _float(query.least, -np.inf), _float(query.most, np.inf)
-        columns = [c for c in browse.columns_of(self._store, run) if query.factor in ("", c.id)]
-        means = [self.means(run, query.judge, column, patience) for column in columns]
+        columns = self.columns(run, patience)
+        named = columns.find(query.factor)
+        chosen = columns.factors if not query.factor else [named] if named else []
+        means = [self.means(run, query.judge, column, patience) for column in chosen]
         total = max(map(len, means), default=0)
         fits = [fitted((mean >= low) & (mean <= high), total, fill=False) for mean in means]
         mask: Array = np.logical_or.reduce(fits) if fits else np.zeros(0, np.bool_)
@@ -328,80 +409,60 @@ class Browser:
             return (labels.model if name == "model" else labels.edit_type).astype(np.float32)
         if name == "spread":
             return self.spread(run, query.judge, patience)
-        columns = [column for column in browse.columns_of(self._store, run) if column.id == name]
-        return self.means(run, query.judge, columns[0], patience) if columns else None
+        column = self.columns(run, patience).find(name)
+        return self.means(run, query.judge, column, patience) if column else None
 
     def _disagreement(self, run: RunRecord, judge: str, order: Array, place: int) -> int | None:
         """The next place in an order where judges, repeats or people disagree, or evidence contradicts."""
         try:
-            spread, contradicted = self.spread(run, judge, _PATIENCE), self._contradicted(run, _PATIENCE)
-        except Unread:
+            spread, contradicted = self.spread(run, judge, PATIENCE), self._contradicted(run, PATIENCE)
+        except NotReady:
             return None
         total = max(len(spread), len(contradicted), int(order.max(initial=-1)) + 1)
         disputed = fitted(spread >= DISPUTED, total, fill=False) | fitted(contradicted, total, fill=False)
         later = np.flatnonzero(disputed[order[place + 1 :]])
         return place + 1 + int(later[0]) if len(later) else None
 
-    def _choices(self, run: RunRecord, judge: str, patience: float) -> Choices | None:
+    def _choices(self, run: RunRecord, query: Query, patience: float) -> Choices | None:
+        codes = partial(browse.violation_codes, self._store, run, query.judge)
         try:
             labels = self.labels(run, patience)
-            codes = lambda: browse.violation_codes(self._store, run, judge)  # noqa: E731
-            return Choices(labels.models, labels.edit_types, self._read((run.id, judge, "codes"), run, codes, patience))
-        except Unread:
+            return Choices(
+                labels.models,
+                labels.edit_types,
+                self._read(run, (query.judge, "codes"), codes, patience),
+                self._read(run, ("tags",), partial(tags_of, self._store, run), patience),
+            )
+        except NotReady:
             return None
 
-    def _read(self, key: tuple[object, ...], run: RunRecord, read: Callable[[], Any], patience: float) -> Any:
-        with self._lock:
-            column = self._columns.get(key)
-            if column is None or column.stale(run):
-                column = self._columns[key] = _Background(read, run, column)
-            self._columns.move_to_end(key)
-            while len(self._columns) > _KEPT:
-                self._columns.popitem(last=False)
-        return column.wait(patience)
+    def _read(self, run: RunRecord, key: tuple[str, ...], read: Callable[[], T], patience: float) -> T:
+        return self._cache.get((run.id, *key), (run,), read, patience)
 
 
-_TURN = threading.Lock()
-"""Columns are read one after the other: two at once would only be slower."""
+def _patience(total: int) -> float:
+    return _LONGER if total <= _SMALL else PATIENCE
 
 
-class _Background:
-    """A value that is being read in a thread; until then, the value from before."""
+def _listed(
+    item: Item, summary: EditSummary, columns: Columns, contradicted: bool, annotation: Annotation | None
+) -> ListedEdit:
+    means = {column.id: _mean(summary.scores.get(column.id)) for column in columns.factors}
+    return ListedEdit(
+        item,
+        list(means.values()),
+        _mean([means[part.id] for part in columns.parts]),
+        [_mean(summary.people.get(column.factor)) for column in columns.people],
+        [status for status in ALL_STATUSES if status in summary.statuses],
+        [*summary.violations],
+        contradicted,
+        summary.spread(columns.factors),
+        annotation or Annotation(),
+    )
 
-    def __init__(self, read: Callable[[], Any], run: RunRecord, earlier: _Background | None) -> None:
-        self._read, self._updated, self._begun = read, run.updated, time.monotonic()
-        self._seconds = 0.0
-        self._value: Any = earlier._value if earlier else None
-        self._error: Exception | None = None
-        self._done = threading.Event()
-        threading.Thread(target=self._work, name="editjudge-listing", daemon=True).start()
 
-    def _work(self) -> None:
-        try:
-            with _TURN:
-                begun = time.monotonic()
-                self._value = self._read()
-                self._seconds = time.monotonic() - begun
-        except Exception as error:  # raised in the thread of the request that waits
-            self._error = error
-        finally:
-            self._done.set()
-
-    def wait(self, seconds: float) -> Any:
-        self._done.wait(seconds if self._value is None else 0)
-        if self._error:
-            raise self._error
-        if self._value is None:
-            raise Unread
-        return self._value
-
-    def stale(self, run: RunRecord) -> bool:
-        """Whether the run may have gone on, or people rated. Reading again takes a twentieth of the time at most."""
-        if not self._done.is_set():
-            return False
-        age = time.monotonic() - self._begun
-        changed = run.updated != self._updated or self._error is not None
-        return age > 20 * self._seconds and (changed or age > _FRESH)
+def _mean(values: Sequence[float] | None) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
 
 
 def _arrays(rows: Iterable[tuple[Any, ...]]) -> tuple[Array, Array]:

@@ -1,25 +1,28 @@
-"""Two runs, or two models of one run, edit by edit."""
+"""Two runs, or two models of one run, by one judge: what the paired test says, and the edits side by side."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import urlencode
 
 import numpy as np
 
-from editjudge.content import Content
-from editjudge.errors import UsageError
+from editjudge.errors import EditjudgeError, UsageError
+from editjudge.report.comparison import ComparisonReport, compare_tables, conclusions, differences, run_differences
+from editjudge.report.run_data import RunData, load
+from editjudge.report.tables import Table
 from editjudge.store import browse
 from editjudge.store.browse import FactorColumn
 from editjudge.store.store import Item, RunRecord, Store
+from editjudge.web.background import BackgroundCache, NotReady
 from editjudge.web.fields import whole_number
-from editjudge.web.listing import PAGE, Array, Browser, Labels, Query, Unread, fitted
+from editjudge.web.listing import PAGE, Array, Browser, Query, fitted
 
-_PATIENCE = 0.1
-"""Seconds that a page waits for each column of a run that is not read yet."""
+LARGEST = 50_000
+"""Edits of a run that is tested here: reading more takes a minute and gigabytes, which the terminal may have."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +43,27 @@ class EditPair:
 
 
 @dataclass(frozen=True)
+class PairTest:
+    """What `editjudge compare` says, by this judge."""
+
+    command: str
+    conclusions: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    problem: str = ""
+    ready: bool = True
+
+
+@dataclass(frozen=True)
 class RunComparison:
     sides: tuple[PairSide, PairSide]
+    judges: list[str]
+    judge: str
     columns: list[FactorColumn]
     pairs: list[EditPair]
     total: int
     alone: tuple[int, int]
     """Edits of each side that the other has no counterpart of."""
-    counts: list[tuple[int, int, int]]
-    """By column: where A is higher, where both are equal, where B is higher."""
+    test: PairTest
     sort: str
     page: int
     last: int
@@ -56,7 +71,7 @@ class RunComparison:
 
     def address(self, **changes: object) -> str:
         a, b = self.sides
-        values = {"a": a.run.id, "b": b.run.id, "a_model": a.model, "b_model": b.model}
+        values = {"a": a.run.id, "b": b.run.id, "a_model": a.model, "b_model": b.model, "judge": self.judge}
         values |= {"sort": self.sort, "page": self.page}
         return "/compare?" + urlencode({k: v for k, v in (values | changes).items() if v not in ("", None)})
 
@@ -64,82 +79,112 @@ class RunComparison:
 class Pairing:
     def __init__(self, store: Store, browser: Browser) -> None:
         self._store, self._browser = store, browser
-        self._last: tuple[Any, tuple[Array, Array]] = ((), (np.zeros(0), np.zeros(0)))
-        """The pairs that were looked at last: turning a page does not pair again."""
+        self._tests = BackgroundCache(16, fresh=3600)
 
     def page(self, a: RunRecord, b: RunRecord, parameters: Mapping[str, str]) -> RunComparison:
         models, sort = (parameters.get("a_model", ""), parameters.get("b_model", "")), parameters.get("sort", "")
-        columns = [c for c in browse.columns_of(self._store, a) if c in browse.columns_of(self._store, b)]
-        try:
-            labels = [self._browser.labels(run, _PATIENCE) for run in (a, b)]
-            orders = [self._order(run, model) for run, model in zip((a, b), models, strict=True)]
-            means = [[self._browser.means(run, "", column, _PATIENCE) for column in columns] for run in (a, b)]
-        except Unread:
-            sides = (PairSide(a, models[0], []), PairSide(b, models[1], []))
-            return RunComparison(sides, [], [], 0, (0, 0), [], sort, 1, 1, ready=False)
-        sides = (PairSide(a, models[0], labels[0].models), PairSide(b, models[1], labels[1].models))
         if a.id == b.id and models[0] == models[1]:
             raise UsageError("Choose two runs, or two models of one run: here both sides are the same.")
-        rows_a, rows_b = self._matched(sides, labels, orders)
+        judges = [judge for judge in a.spec.get("judges", ()) if judge in b.spec.get("judges", ())]
+        judge = next((name for name in (parameters.get("judge"), *judges) if name in judges), "")
+        columns = self._columns(a, b)
+        sides = (PairSide(a, models[0], []), PairSide(b, models[1], []))
+        try:
+            labels = [self._browser.labels(run) for run in (a, b)]
+            orders = [self._order(run, model) for run, model in zip((a, b), models, strict=True)]
+            means = [[self._browser.means(run, judge, column) for column in columns] for run in (a, b)]
+            by_model = not any(models) and bool({*labels[0].models} & {*labels[1].models})
+            keys = [self._keys(run, order, by_model) for run, order in zip((a, b), orders, strict=True)]
+        except NotReady:
+            return RunComparison(
+                sides, judges, judge, [], [], 0, (0, 0), PairTest("", ready=False), sort, 1, 1, ready=False
+            )
+        sides = (replace(sides[0], models=labels[0].models), replace(sides[1], models=labels[1].models))
+        rows_a, rows_b = _matched(orders, keys)
         scores_a, scores_b = (
             np.array([fitted(mean, int(rows.max(initial=-1)) + 1, fill=np.nan)[rows] for mean in side]).reshape(
                 len(columns), len(rows)
             )
             for side, rows in zip(means, (rows_a, rows_b), strict=True)
         )
-        gap = scores_a - scores_b
-        counts = [(int((g > 0).sum()), int((g == 0).sum()), int((g < 0).sum())) for g in gap]
-        order = _sorted(gap, columns, sort)
+        order = _sorted(scores_a - scores_b, columns, sort)
         last = max(1, -(-len(order) // PAGE))
         page = min(last, max(1, whole_number(parameters.get("page", "")) or 1))
         here = order[PAGE * (page - 1) : PAGE * page]
+        edits = (self._browser.items(a, rows_a[here]), self._browser.items(b, rows_b[here]))
         pairs = [
             EditPair((left, right), (scores_a[:, n].tolist(), scores_b[:, n].tolist()))
-            for n, left, right in zip(here, self._edits(a, rows_a[here]), self._edits(b, rows_b[here]), strict=True)
+            for n, left, right in zip(here, *edits, strict=True)
         ]
         alone = (len(orders[0]) - len(rows_a), len(orders[1]) - len(rows_b))
-        return RunComparison(sides, columns, pairs, len(order), alone, counts, sort, page, last, ready=True)
+        test = self.test(sides, judge)
+        return RunComparison(
+            sides, judges, judge, columns, pairs, len(order), alone, test, sort, page, last, ready=True
+        )
+
+    def _columns(self, a: RunRecord, b: RunRecord) -> list[FactorColumn]:
+        mine, theirs = (self._browser.columns(run) for run in (a, b))
+        both = [column for column in mine.factors if column in theirs.factors]
+        return both + ([mine.overall] if mine.overall and mine.parts == theirs.parts else [])
 
     def _order(self, run: RunRecord, model: str) -> Array:
-        return self._browser.order(run, Query(model=model), browse.count_edits(self._store, run), _PATIENCE)
+        return self._browser.order(run, Query(model=model), browse.count_edits(self._store, run))
 
-    def _edits(self, run: RunRecord, positions: Array) -> list[Item]:
-        edits = browse.items_at(self._store, run, positions.tolist())
-        return [edits[n][0] for n in positions.tolist()]
+    def _keys(self, run: RunRecord, order: Array, by_model: bool) -> Array:
+        """What each edit is paired by, as `compare` does: what was to be edited, within a model that both have."""
+        keys = fitted(self._browser.task_keys(run), int(order.max(initial=-1)) + 1, fill=0)[order]
+        if by_model:
+            labels = self._browser.labels(run)
+            marks = np.array([hash(name) for name in labels.models], np.int64)
+            keys = keys ^ marks[labels.model[order]]
+        return keys
 
-    def _matched(
-        self, sides: tuple[PairSide, PairSide], labels: list[Labels], orders: list[Array]
-    ) -> tuple[Array, Array]:
-        """The positions of the edits of each pair, paired as `compare` does: by what was to be edited, within a model
-        that both sides have."""
+    # --- the test -------------------------------------------------------------------------------------------------
+
+    def test(self, sides: tuple[PairSide, PairSide], judge: str) -> PairTest:
         a, b = sides
-        what = (a.run.id, a.run.updated, a.model, len(orders[0]), b.run.id, b.run.updated, b.model, len(orders[1]))
-        if self._last[0] != what:
-            by_model = a.run.id != b.run.id and not (a.model or b.model)
-            by_model = by_model and bool({*labels[0].models} & {*labels[1].models})
-            keys = (self._keys(side.run, order, by_model) for side, order in zip(sides, orders, strict=True))
-            self._last = (what, _matched(*keys))
-        return self._last[1]
+        command = _command(a, b)
+        if max(browse.count_edits(self._store, side.run) for side in sides) > LARGEST:
+            return PairTest(command, problem=f"Runs of more than {LARGEST:,} edits are tested in the terminal.")
+        key = (a.run.id, a.model, b.run.id, b.model)
+        try:
+            reports = self._tests.get(key, (a.run, b.run), partial(self._compare, a, b), 3.0)
+        except NotReady:
+            return PairTest(command, ready=False)
+        except EditjudgeError as error:
+            return PairTest(command, problem=f"No test: {error}")
+        # A judge that scores a factor under two rubrics is told apart there as JUDGE@RUBRIC.
+        mine = [report for report in reports if report.within.partition("@")[0] == judge]
+        contexts = dict.fromkeys(report.within for report in reports)
+        tables = zip(contexts, compare_tables(reports, "model" if a.run.id == b.run.id else "run"), strict=True)
+        here = [table for context, table in tables if context.partition("@")[0] == judge]
+        return PairTest(command, conclusions(mine, sizes=True), here, "" if mine else "No test: nothing was paired.")
 
-    def _keys(self, run: RunRecord, order: Array, by_model: bool) -> tuple[Array, Array]:
-        """Each position, and 64 bits of what it is paired by."""
-        wanted = np.zeros(int(order.max(initial=-1)) + 1, np.bool_)
-        wanted[order] = True
-        positions, keys = [], []
-        for position, item in browse.item_rows(self._store, run):
-            if position < len(wanted) and wanted[position]:
-                content = Content.of(item)
-                text = f"{content.key('task')} {content.model if by_model else ''}".encode("utf-8", "surrogatepass")
-                positions.append(position)
-                keys.append(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True))
-        return np.array(positions, np.int64), np.array(keys, np.int64)
+    def _compare(self, a: PairSide, b: PairSide) -> list[ComparisonReport]:
+        if a.run.id == b.run.id:
+            return differences(load(self._store, str(a.run.id)), "model", a.model, b.model)
+        return run_differences(*(_only(load(self._store, str(s.run.id), pairing=True), s.model) for s in (a, b)))[0]
 
 
-def _matched(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-    """The rows that have the same key, in the order of the first; a key that comes twice is paired once."""
-    _, at_a, at_b = np.intersect1d(a[1], b[1], return_indices=True)
+def _only(judged: RunData, model: str) -> RunData:
+    if not model:
+        return judged
+    return replace(judged, scores=judged.scores.where(model=model), side=judged.side.only(model))
+
+
+def _command(a: PairSide, b: PairSide) -> str:
+    if a.run.id == b.run.id:
+        words = ["editjudge", "compare", a.run.name, "--a", a.model, "--b", b.model]
+    else:
+        words = ["editjudge", "compare", a.run.name, b.run.name]
+    return shlex.join(words)
+
+
+def _matched(orders: Sequence[Array], keys: Sequence[Array]) -> tuple[Array, Array]:
+    """The positions that have the same key, in the order of the first; a key that comes twice is paired once."""
+    _, at_a, at_b = np.intersect1d(keys[0], keys[1], return_indices=True)
     order = np.argsort(at_a)
-    return a[0][at_a[order]], b[0][at_b[order]]
+    return orders[0][at_a[order]], orders[1][at_b[order]]
 
 
 def _sorted(gap: Array, columns: list[FactorColumn], sort: str) -> Array:

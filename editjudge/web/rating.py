@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
+import numpy as np
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,6 +24,8 @@ from editjudge.rubrics.files import PAIRWISE, SETS, resolve
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.picture_sources import picture_of
+from editjudge.store.annotations import views_of
+from editjudge.store.browse import count_edits
 from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
 from editjudge.store.ratings import csv_lines, read_choices, read_scoped
 from editjudge.store.store import Item, RunRecord
@@ -31,6 +34,7 @@ from editjudge.store.studies import (
     FilledForm,
     Needs,
     Study,
+    close_study,
     create_study,
     fill_in,
     filled_in,
@@ -41,21 +45,25 @@ from editjudge.store.studies import (
     raters,
 )
 from editjudge.web import pictures as frames
+from editjudge.web.background import NotReady
 from editjudge.web.blind import blind
 from editjudge.web.fields import form_fields, whole_number
 from editjudge.web.guard import cookie_values
+from editjudge.web.listing import Browser, Query
 from editjudge.web.questions import rubric_of
 from editjudge.web.site import Site
 
 COOKIE = "rater"
 _REASON = 2_000
 _EXTRA = "controls are made with an extra that is not installed here: pip install 'editjudge[probes]'"
+_WAIT = 30.0
+"""Seconds for each column of a run that a study's filter needs."""
 _DRAWS = 200
 """Resamples of the live agreement: a page that is looked at often; `agree` takes its time."""
 
 
-def routes(site: Site) -> list[BaseRoute]:
-    desk = _RatingPages(site)
+def routes(site: Site, browser: Browser) -> list[BaseRoute]:
+    desk = _RatingPages(site, browser)
     return [
         Route("/rate", desk.studies),
         Route("/rate/name", desk.sign_in, methods=["POST"]),
@@ -64,6 +72,7 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/rate/{study:number}/progress", desk.progress),
         Route("/rate/{study:number}/invite", desk.invite, methods=["POST"]),
         Route("/rate/{study:number}/revoke", desk.revoke, methods=["POST"]),
+        Route("/rate/{study:number}/close", desk.close, methods=["POST"]),
         Route("/rate/{study:number}/{number:number}", desk.form, methods=["GET", "POST"]),
         Route("/rate/{study:number}/{number:number}/images/{role}", desk.image),
         Route("/rate/{code:join_code}", desk.go_on),
@@ -120,8 +129,8 @@ def _is_turned(study: Study, rater: str, place: Assignment) -> bool:
 
 
 class _RatingPages:
-    def __init__(self, site: Site) -> None:
-        self._site, self._store = site, site.store
+    def __init__(self, site: Site, browser: Browser) -> None:
+        self._site, self._store, self._browser = site, site.store, browser
 
     def _page(self, name: str, status: int = 200, **values: Any) -> Response:
         return HTMLResponse(self._site.page(name, **values), status)
@@ -180,9 +189,10 @@ class _RatingPages:
 
     async def new(self, request: Request) -> Response:
         given = await form_fields(request) if request.method == "POST" else {}
-        return await run_in_threadpool(self._new, given)
+        return await run_in_threadpool(self._new, given, request.query_params)
 
-    def _new(self, given: Mapping[str, str]) -> Response:
+    def _new(self, given: Mapping[str, str], chosen: Mapping[str, str]) -> Response:
+        """The form; `chosen` by the address: a run, and perhaps the filter of its table."""
         problem = ""
         if given:
             try:
@@ -192,9 +202,18 @@ class _RatingPages:
                 problem = str(error)
         words = [*SETS, *PAIRWISE, *sorted({rubric["name"] for rubric in self._store.rubrics().values()})]
         choices = list(dict.fromkeys(words))
-        status = 400 if problem else 200
+        status, runs = 400 if problem else 200, self._store.runs()[::-1]
+        word = given.get("run") or chosen.get("run")
+        run = next((run for run in runs if str(run.id) == word), runs[0] if runs else None)
+        query = Query.of(dict(parse_qsl((given.get("query") or chosen.get("query", "")).removeprefix("?"))))
+        try:
+            models = self._browser.labels(run, 3.0).models if run else []
+        except NotReady:
+            models = []
         return self._page(
-            "study.html", status, runs=self._store.runs()[::-1], rubrics=choices, given=given, problem=problem,
+            "study.html", status, runs=runs, run=run, rubrics=choices, given=given, problem=problem,
+            models=[model for model in models if model] if len(models) > 1 else [],
+            query=query, views=views_of(self._store, run) if run else [],
             no_controls="" if _can_make_controls() else _EXTRA,
         )  # fmt: skip
 
@@ -214,6 +233,11 @@ class _RatingPages:
         controls = _whole(given, "controls", 0, 14)
         if controls and not _can_make_controls():  # said to who sets it up, not to the first rater
             raise UsageError(f"controls: {_EXTRA}; set none, or install it")
+        query = Query.of(dict(parse_qsl(given.get("query", "").removeprefix("?"), max_num_fields=50)))
+        models = [name.removeprefix("model:") for name in given if name.startswith("model:")]
+        view = query.address(page=None, look=None, sort=None)
+        if not len(self._positions(run, models, view) if models or view else [0]):
+            raise UsageError(f"no edit of the run {run.name} is by these models and matches this filter: widen it")
         self._store.add_rubrics(rubrics)
         return create_study(
             self._store,
@@ -223,7 +247,23 @@ class _RatingPages:
             overlap=_whole(given, "overlap", 1, 100),
             quota=_whole(given, "quota", 1, 10_000),
             controls=controls,
+            models=models,
+            query=view,
         )
+
+    def _positions(self, run: RunRecord, models: Sequence[str], view: str) -> Sequence[int]:
+        """The edits that a study is limited to: those of its models that match its filter, as things stand now."""
+        total = count_edits(self._store, run)
+        query = Query.of(dict(parse_qsl(view.removeprefix("?"))))
+        try:
+            order = self._browser.order(run, query, total, _WAIT)
+            if models:
+                labels = self._browser.labels(run, _WAIT)
+                wanted = [number for number, name in enumerate(labels.models) if name in models]
+                order = order[np.isin(labels.model[order], wanted)]
+        except NotReady:
+            raise HTTPException(503, "The run is still being read. Try again in a minute.") from None
+        return list(map(int, order))
 
     def _asked(self, run: RunRecord, word: str) -> list[Rubric]:
         """Those of the run by preference: they are what its judges were asked."""
@@ -241,14 +281,23 @@ class _RatingPages:
         study, rater = visitor.study, visitor.rater
         if not rater:
             return RedirectResponse("/rate", 303)
+        if study.closed:
+            return self._closed(visitor)
         rubrics = self._rubrics(study)
-        mine = join(self._store, study, rater, _controls(rubrics) if study.controls else (), _needs(rubrics))
+        limited = (
+            self._positions(self._run(study), study.models or (), study.query or "") if _is_limited(study) else None
+        )
+        mine = join(self._store, study, rater, _controls(rubrics) if study.controls else (), _needs(rubrics), limited)
         done = _done(rubrics, filled_in(self._store, study, rater), rater, mine)
         there = self._store.item_ids(study.run_id)
         for place in mine:  # an edit that left the manifest since is not waited for
             if place.number not in done and (place.control or place.item in there):
                 return RedirectResponse(f"{visitor.home}/{place.number}", 303)
         return self._page("rated.html", visitor=visitor, study=study, rater=rater, total=len(mine))
+
+    def _closed(self, visitor: _Visitor) -> Response:
+        mine = places(self._store, visitor.study, visitor.rater)
+        return self._page("rated.html", visitor=visitor, study=visitor.study, rater=visitor.rater, total=len(mine))
 
     # --- one edit -------------------------------------------------------------------------------------------------
 
@@ -261,6 +310,10 @@ class _RatingPages:
         self, request: Request, visitor: _Visitor, place: Assignment, total: int, given: Mapping[str, str]
     ) -> Response:
         study, rater = visitor.study, visitor.rater
+        if study.closed and request.method == "GET":
+            return self._closed(visitor)
+        if study.closed:
+            raise HTTPException(409, "This study is closed: the answer was not saved.")
         rubrics = self._rubrics(study)
         if request.method == "POST":
             self._keep(study, rater, place, rubrics, given)
@@ -353,6 +406,13 @@ class _RatingPages:
         await run_in_threadpool(revoke, self._store, study, rater)
         return RedirectResponse(f"/rate/{study.id}/progress", 303)
 
+    async def close(self, request: Request) -> Response:
+        """End a study, or open it again."""
+        closed = "open" not in await form_fields(request)
+        study = await run_in_threadpool(self._study, request)
+        await run_in_threadpool(functools.partial(close_study, self._store, study, closed=closed))
+        return RedirectResponse(f"/rate/{study.id}/progress", 303)
+
     def progress(self, request: Request) -> Response:
         return self._progress(self._study(request))
 
@@ -387,6 +447,10 @@ class _RatingPages:
         return StreamingResponse(
             csv_lines(read_scoped(self._store), read_choices(self._store)), media_type="text/csv", headers=headers
         )
+
+
+def _is_limited(study: Study) -> bool:
+    return bool(study.models or study.query)
 
 
 def _agreement(rubrics: list[Rubric], rated: list[Rating]) -> Iterator[tuple[str, Any]]:

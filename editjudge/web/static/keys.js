@@ -1,4 +1,4 @@
-// Keys that do something, told in the help; they can be switched off, and rest while somebody types.
+// Keyboard shortcuts, listed in a dialog; they can be switched off, and do nothing while somebody types.
 
 const stored = "editjudge.keys";
 const bound = new Map();
@@ -39,7 +39,7 @@ if (dialog) {
   on.checked = localStorage.getItem(stored) !== "off";
   on.addEventListener("change", () => localStorage.setItem(stored, on.checked ? "on" : "off"));
   document.getElementById("help").addEventListener("click", help);
-  keys([[["?"], "these keys", help]]);
+  keys([[["?"], "list the keyboard shortcuts", help]]);
 }
 
 document.addEventListener("keydown", (event) => {

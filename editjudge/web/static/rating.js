@@ -93,11 +93,11 @@ keys([
   [["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"], pairwise ? "left, tie, right, both bad for the marked question" : "this score for the marked question", (event) => choose(event.key)],
   [["c"], "can’t tell", () => choose("")],
   [["ArrowDown", "j"], "next question", () => turnTo(current + 1)],
-  [["ArrowUp", "k"], "question before", () => turnTo(current - 1)],
+  [["ArrowUp", "k"], "previous question", () => turnTo(current - 1)],
   [["r"], "write a reason (Escape leaves it)", () => questions[current].querySelector("textarea").focus()],
   [["b"], "blink between the pictures", blinking],
   [["Enter", "n"], "next edit", next],
-  [["p"], "edit before", follow("previous")],
+  [["p"], "previous edit", follow("previous")],
 ]);
 const first = questions.findIndex((question) => !answered(question));
 turnTo(first < 0 ? 0 : first);

@@ -1,13 +1,15 @@
-// A table of edits by keyboard: from row to row, and from page to page.
+// A table of edits: filters that apply as they are typed, and keyboard shortcuts from row to row and page to page.
 
 import { follow, keys } from "./keys.js";
 
-const links = [...document.querySelectorAll(".edits tbody th a, .pairs h2 a")];
+const PAUSE = 300; // milliseconds without a key before filters apply
+const links = () => [...document.querySelectorAll(".edits tbody th a, .card h2 a, .pairs h2 a")];
 
 function step(by) {
   return () => {
-    const here = links.indexOf(document.activeElement);
-    const there = links[Math.min(links.length - 1, Math.max(0, here < 0 ? 0 : here + by))];
+    const all = links();
+    const here = all.indexOf(document.activeElement);
+    const there = all[Math.min(all.length - 1, Math.max(0, here < 0 ? 0 : here + by))];
     there?.focus();
     there?.scrollIntoView({ block: "nearest" });
   };
@@ -22,8 +24,38 @@ keys([
 ]);
 
 // What is empty is left out of the address, so that it stays short enough to send.
-for (const form of document.querySelectorAll("form[action]")) {
+for (const form of document.querySelectorAll("form[action]:not([method=post])")) {
   form.addEventListener("formdata", ({ formData }) => {
     for (const [name, value] of [...formData]) if (value === "") formData.delete(name);
   });
+}
+
+const filters = document.getElementById("filters");
+let timer = 0;
+let latest = 0;
+
+async function apply() {
+  const mine = ++latest;
+  const query = new URLSearchParams(new FormData(filters)).toString();
+  const address = filters.action + (query ? `?${query}` : "");
+  try {
+    const answer = await fetch(address, { headers: { accept: "text/html" } });
+    if (!answer.ok) throw new Error(answer.statusText);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("results");
+    if (mine !== latest) return; // another key was pressed meanwhile
+    document.getElementById("results").replaceWith(fresh);
+    history.replaceState(null, "", address);
+    for (const field of document.querySelectorAll(".views input[name=query]")) field.value = fresh.dataset.query;
+    if (fresh.dataset.ready === "false") timer = setTimeout(apply, 1000);
+  } catch {
+    location.assign(address); // the server says itself what is wrong
+  }
+}
+
+if (filters) {
+  document.getElementById("apply").hidden = true; // needed where scripts do not run
+  for (const kind of ["input", "change"]) {
+    filters.addEventListener(kind, () => { clearTimeout(timer); timer = setTimeout(apply, kind === "input" ? PAUSE : 0); });
+  }
+  filters.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); apply(); });
 }

@@ -2,6 +2,7 @@
 // pictures of different sizes show the same place. The address keeps the view.
 
 import { follow, keys } from "./keys.js";
+import { Zoom } from "./zoom.js";
 
 const viewer = document.getElementById("viewer");
 const stage = document.getElementById("stage");
@@ -17,7 +18,8 @@ const MODES = ["side", "wipe", "blink", "heat", "evidence"];
 const RIM = 12; // pixels
 const LABEL = 32; // pixels; the stylesheet moves pictures down by half of it
 const BLINK = 600; // milliseconds each: well under three flashes a second
-const state = { mode: "side", zoom: 1, x: 0.5, y: 0.5, blinking: false, second: false };
+const state = { mode: "side", blinking: false, second: false };
+const view = new Zoom(draw);
 let timer = 0;
 
 const pictures = new Map([...panes].flatMap(([role, pane]) => [...pane.querySelectorAll("img")].map((image) => [role, image])));
@@ -30,17 +32,14 @@ const size = (image) => [image.naturalWidth || image.width || 1, image.naturalHe
 function remember() {
   const parts = new URLSearchParams();
   if (state.mode !== "side") parts.set("view", state.mode);
-  if (state.zoom !== 1) for (const key of ["zoom", "x", "y"]) parts.set(key, state[key].toFixed(3));
+  if (view.zoom !== 1) for (const key of ["zoom", "x", "y"]) parts.set(key, view[key].toFixed(3));
   for (const choice of [a, b, evidence]) {
     const initial = [...choice.options].find((option) => option.defaultSelected) ?? choice.options[0];
     if (initial && choice.value !== initial.value) parts.set(choice.id, choice.value);
   }
-  const view = parts.size ? `#${parts}` : "";
-  history.replaceState(null, "", location.pathname + location.search + view);
-  for (const id of ["previous", "next", "disagreement"]) {
-    const link = document.getElementById(id);
-    if (link) link.hash = view;
-  }
+  const hash = parts.size ? `#${parts}` : "";
+  history.replaceState(null, "", location.pathname + location.search + hash);
+  for (const link of document.querySelectorAll("#previous, #next, #disagreement, .siblings a")) link.hash = hash;
 }
 
 function recall() {
@@ -51,7 +50,7 @@ function recall() {
   }
   for (const [key, low, high] of [["zoom", 1, 64], ["x", 0, 1], ["y", 0, 1]]) {
     const value = Number.parseFloat(parts.get(key));
-    if (value >= low && value <= high) state[key] = value;
+    if (value >= low && value <= high) view[key] = value;
   }
   return MODES.includes(parts.get("view")) ? parts.get("view") : "side";
 }
@@ -69,7 +68,7 @@ function fitted(element) {
 
 function place(element) {
   const { width, height, scale } = fitted(element);
-  const { zoom, x, y } = state;
+  const { zoom, x, y } = view;
   Object.assign(element.style, {
     width: `${width}px`,
     height: `${height}px`,
@@ -84,39 +83,19 @@ function draw() {
     place(element);
   }
   const shown = output();
-  const percent = shown ? Math.round(100 * fitted(shown).scale * state.zoom) : 100;
-  document.getElementById("zoom").textContent = state.zoom === 1 ? `fit, ${percent} %` : `${percent} %`;
+  const percent = shown ? Math.round(100 * fitted(shown).scale * view.zoom) : 100;
+  document.getElementById("zoom").textContent = view.zoom === 1 ? `fit, ${percent} %` : `${percent} %`;
   if (state.mode === "wipe") cut();
   remember();
 }
 
-function zoomTo(zoom, at = null) {
-  const next = Math.min(64, Math.max(1, zoom));
-  if (at) {
-    // What is under the pointer stays under it.
-    state.x += at[0] * (1 / state.zoom - 1 / next);
-    state.y += at[1] * (1 / state.zoom - 1 / next);
-  }
-  state.zoom = next;
-  if (next === 1) [state.x, state.y] = [0.5, 0.5];
-  [state.x, state.y] = [state.x, state.y].map((value) => Math.min(1, Math.max(0, value)));
-  draw();
-}
-
-function move(x, y) {
-  if (state.zoom === 1) return;
-  state.x = Math.min(1, Math.max(0, state.x + x));
-  state.y = Math.min(1, Math.max(0, state.y + y));
-  draw();
-}
-
 const zooms = {
-  in: () => zoomTo(state.zoom * 1.5),
-  out: () => zoomTo(state.zoom / 1.5),
-  fit: () => zoomTo(1),
+  in: () => view.to(view.zoom * 1.5),
+  out: () => view.to(view.zoom / 1.5),
+  fit: () => view.to(1),
   full: () => {
     const shown = output();
-    if (shown) zoomTo(1 / (fitted(shown).scale * devicePixelRatio));
+    if (shown) view.to(1 / (fitted(shown).scale * devicePixelRatio));
   },
 };
 
@@ -126,30 +105,20 @@ function elementAt(event) {
 
 stage.addEventListener("wheel", (event) => {
   const element = elementAt(event);
-  if (!element || !(event.ctrlKey || document.activeElement === stage || state.zoom > 1)) return;
+  if (!element || !(event.ctrlKey || document.activeElement === stage || view.zoom > 1)) return;
   event.preventDefault();
   const { width, height, box } = fitted(element);
   const at = [(event.clientX - box.x - box.width / 2) / width, (event.clientY - box.y - (box.height + LABEL) / 2) / height];
-  zoomTo(state.zoom * Math.exp(-event.deltaY / 300), at);
+  view.to(view.zoom * Math.exp(-event.deltaY / 300), at);
 }, { passive: false });
 
-let held = null;
-stage.addEventListener("pointerdown", (event) => {
+view.drag(stage, (event) => {
   const element = elementAt(event);
-  if (!element || event.button) return;
-  held = { x: event.clientX, y: event.clientY, element, cuts: state.mode === "wipe" && (state.zoom === 1 || event.target === edge) };
-  stage.setPointerCapture(event.pointerId);
-  if (held.cuts) cutAt(event);
-});
-stage.addEventListener("pointermove", (event) => {
-  if (!held) return;
-  if (held.cuts) return cutAt(event);
-  const { width, height } = fitted(held.element);
-  move((held.x - event.clientX) / width / state.zoom, (held.y - event.clientY) / height / state.zoom);
-  [held.x, held.y] = [event.clientX, event.clientY];
-});
-for (const end of ["pointerup", "pointercancel"]) stage.addEventListener(end, () => { held = null; });
-stage.addEventListener("dblclick", () => (state.zoom === 1 ? zooms.full() : zooms.fit()));
+  if (!element) return null;
+  const { width, height } = fitted(element);
+  return [width, height];
+}, (event) => (state.mode === "wipe" && (view.zoom === 1 || event.target === edge) ? cutAt : null));
+stage.addEventListener("dblclick", () => (view.zoom === 1 ? zooms.full() : zooms.fit()));
 
 // --- one over the other --------------------------------------------------------------------------------------
 
@@ -298,7 +267,9 @@ keys([
   [["j"], "next edit", follow("next")],
   [["k"], "previous edit", follow("previous")],
   [["d"], "next edit that judges or people disagree on, or that evidence contradicts", follow("disagreement")],
+  [["m"], "the next model’s edit of the same input", follow("sibling")],
   [["u"], "up to the table", follow("up")],
+  [["t"], "write tags (Tab goes on to the note)", () => document.getElementById("tags").focus()],
   [["s"], "side by side", () => show("side")],
   [["w"], "wipe; , and . move the edge", () => show("wipe")],
   [[",", "."], "", ({ key }) => { wipe.value = String(Number(wipe.value) + (key === "," ? -2 : 2)); cut(); }],
@@ -310,10 +281,7 @@ keys([
   [["-"], "zoom out", zooms.out],
   [["0"], "fit", zooms.fit],
   [["1"], "full resolution", zooms.full],
-  [["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"], "move, when zoomed in", ({ key }) => {
-    const by = 0.15 / state.zoom;
-    move(...{ ArrowLeft: [-by, 0], ArrowRight: [by, 0], ArrowUp: [0, -by], ArrowDown: [0, by] }[key]);
-  }],
+  [["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"], "move, when zoomed in", ({ key }) => view.arrow(key)],
 ]);
 
 const begin = recall();

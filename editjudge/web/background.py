@@ -1,0 +1,77 @@
+"""Values that take a while to read or work out: made in a thread, kept, and made anew when the run has changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from editjudge.store.store import RunRecord
+
+T = TypeVar("T")
+
+FRESH = 5.0
+"""Seconds after which a value may be made again although its run is the same: people may have rated meanwhile."""
+
+
+class NotReady(Exception):
+    """A value that a page needs is still being made."""
+
+
+class BackgroundCache:
+    """Values by key, the latest `limit` of them; one is made at a time, since two at once would only be slower."""
+
+    def __init__(self, limit: int, fresh: float = FRESH) -> None:
+        self._limit, self._fresh = limit, fresh
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._values: OrderedDict[Hashable, _Value[object]] = OrderedDict()
+
+    def get(self, key: Hashable, runs: tuple[RunRecord, ...], make: Callable[[], T], patience: float) -> T:
+        """The value, perhaps one from before the runs changed; raises `NotReady` after `patience` seconds."""
+        state = tuple((run.id, run.updated, run.state) for run in runs)
+        with self._lock:
+            value = self._values.get(key)
+            if value is None or value.is_stale(state, self._fresh):
+                value = self._values[key] = _Value(make, state, self._turn, value)
+            self._values.move_to_end(key)
+            while len(self._values) > self._limit:
+                self._values.popitem(last=False)
+        return value.wait(patience)  # type: ignore[return-value]  # a key stands for one kind of value
+
+
+class _Value(Generic[T]):
+    def __init__(self, make: Callable[[], T], state: Hashable, turn: threading.Lock, earlier: _Value[T] | None) -> None:
+        self._make, self._state, self._turn, self._begun = make, state, turn, time.monotonic()
+        self._seconds = 0.0
+        self._made: list[T] = earlier._made if earlier else []
+        self._error: Exception | None = None
+        self._done = threading.Event()
+        threading.Thread(target=self._work, name="editjudge-background", daemon=True).start()
+
+    def _work(self) -> None:
+        try:
+            with self._turn:
+                begun = time.monotonic()
+                self._made = [self._make()]
+                self._seconds = time.monotonic() - begun
+        except Exception as error:  # raised in the thread of the request that waits
+            self._error = error
+        finally:
+            self._done.set()
+
+    def wait(self, seconds: float) -> T:
+        self._done.wait(0 if self._made else seconds)
+        if self._error:
+            raise self._error
+        if not self._made:
+            raise NotReady
+        return self._made[0]
+
+    def is_stale(self, state: Hashable, fresh: float) -> bool:
+        """Whether it has to be made again, which takes a twentieth of the time at most."""
+        if not self._done.is_set():
+            return False
+        age = time.monotonic() - self._begun
+        return age > 20 * self._seconds and (state != self._state or self._error is not None or age > fresh)

@@ -1,0 +1,156 @@
+"""What a table and an edit's page let reviewers do: filter as they type, save views, tag, export, and look further."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from editjudge.report.comparison import compare_tables, conclusions, differences
+from editjudge.report.run_data import load
+from editjudge.store.annotations import annotations_of, views_of
+from web.served import Served
+
+FIRST = "/runs/1/edits/brush-2%2F0"
+HTML = {"accept": "text/html"}
+
+
+def test_a_filter_applies_while_it_is_typed_and_keeps_the_focus(page: Page, sample: Served) -> None:
+    page.goto(f"{sample.url}/runs/1")
+    page.get_by_role("searchbox").press_sequentially("spoon")
+    expect(page.locator(".edits tbody tr")).to_have_count(2)
+    expect(page).to_have_url(f"{sample.url}/runs/1?q=spoon")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    expect(page.get_by_role("button", name="Apply")).to_be_hidden()
+
+
+def test_without_script_a_button_applies_the_filters(sample: Served) -> None:
+    text = httpx.get(f"{sample.url}/runs/1", headers=HTML).text
+    assert '<button class="primary" id="apply">Apply</button>' in text
+
+
+def test_every_column_that_sorts_says_so_and_the_sorted_one_says_how(page: Page, sample: Served) -> None:
+    page.goto(f"{sample.url}/runs/1")
+    headers = page.locator(".edits thead tr:last-child th.factor")
+    assert headers.count() == headers.locator(".arrow").count() > 10
+    page.get_by_role("link", name="overall", exact=True).click()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("overall")
+    scores = [float(text) for text in page.locator(".edits tbody tr td:nth-child(4)").all_inner_texts() if text != "–"]
+    assert scores == sorted(scores, reverse=True) and len(scores) > 8
+
+
+def test_peoples_ratings_have_a_column(page: Page, sample: Served) -> None:
+    page.goto(f"{sample.url}/runs/1?sort=-people:alignment")
+    expect(page.locator(".edits tbody tr").first).to_contain_text("brush-2/0")
+    expect(page.locator(".edits tbody tr").first.locator("td").nth(-2)).to_have_text("4")  # Ada says 6, Grace 2
+
+
+def test_the_grid_has_large_pictures(page: Page, sample: Served) -> None:
+    page.goto(f"{sample.url}/runs/1")
+    page.get_by_role("link", name="Grid").click()
+    expect(page.locator(".card")).to_have_count(12)
+    assert page.locator(".card img").first.evaluate("image => image.getBoundingClientRect().width") > 150
+    page.locator(".card h2 a").first.click()
+    expect(page.locator("#viewer[data-ready]")).to_be_visible()
+
+
+def test_a_view_is_saved_opened_and_deleted(page: Page, sample: Served) -> None:
+    page.goto(f"{sample.url}/runs/1?model=quill-xl")
+    page.locator(".views summary").click()
+    page.get_by_label("Save these filters").fill("quill <only>")
+    page.get_by_role("button", name="Save view").click()
+    page.goto(f"{sample.url}/runs/1")
+    page.get_by_role("link", name="quill <only>").click()
+    expect(page).to_have_url(f"{sample.url}/runs/1?model=quill-xl")
+    page.get_by_role("button", name="Delete the view quill <only>").click()
+    expect(page.get_by_role("link", name="quill <only>")).to_have_count(0)
+    assert views_of(sample.store, 1) == []
+
+
+def test_tags_and_a_note_are_kept_shown_as_text_filtered_by_and_exported(page: Page, sample: Served) -> None:
+    page.goto(sample.url + FIRST)
+    page.locator("#viewer[data-ready]").wait_for()
+    page.keyboard.press("t")
+    expect(page.get_by_role("textbox", name="Tags")).to_be_focused()
+    page.get_by_role("textbox", name="Tags").fill("seam, <i>odd</i>")
+    page.get_by_role("textbox", name="Note").fill("=1+1 <script>alert(1)</script>")
+    page.get_by_role("button", name="Save tags and note").click()
+    expect(page.get_by_role("textbox", name="Note")).to_have_value("=1+1 <script>alert(1)</script>")
+    run = sample.store.find_run("spring")
+    assert annotations_of(sample.store, run)["brush-2/0"].tags == ("seam", "<i>odd</i>")
+    lines = httpx.get(f"{sample.url}/runs/1/export.jsonl?tag=seam").text.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [(row["item"], row["tags"], row["people"]) for row in rows] == [
+        ("brush-2/0", ["seam", "<i>odd</i>"], {"people:alignment": 4.0})
+    ]
+    table = list(csv.DictReader(io.StringIO(httpx.get(f"{sample.url}/runs/1/export.csv?tag=seam").text)))
+    assert table[0]["note"].startswith("'=1+1") and float(table[0]["overall"]) == pytest.approx(rows[0]["overall"])
+    httpx.post(sample.url + FIRST, data={"tags": "", "note": ""}, headers={"origin": sample.url})
+    assert "brush-2/0" not in annotations_of(sample.store, run)
+
+
+def test_annotations_are_bounded_and_another_sites_page_cannot_write_them(sample: Served) -> None:
+    long = httpx.post(sample.url + FIRST, data={"tags": "x" * 41, "note": ""}, headers={"origin": sample.url})
+    assert long.status_code == 400 and "limit" in long.text
+    for path in (FIRST, "/runs/1/views", "/rate/1/close"):
+        answer = httpx.post(
+            sample.url + path, data={"tags": "x", "name": "x"}, headers={"origin": "http://evil.example"}
+        )
+        assert answer.status_code == 403
+
+
+def test_an_export_has_the_edits_of_the_filter_in_its_order(sample: Served) -> None:
+    lines = httpx.get(f"{sample.url}/runs/1/export.jsonl?model=quill-xl&sort=-position").text.splitlines()
+    assert [json.loads(line)["item"] for line in lines] == [f"quill-xl/{n}" for n in (5, 4, 3, 2, 1, 0)]
+
+
+def test_the_other_models_edit_of_the_same_input_is_one_key_away(page: Page, sample: Served) -> None:
+    page.goto(sample.url + FIRST)
+    page.locator("#viewer[data-ready]").wait_for()
+    page.keyboard.press("m")
+    expect(page.locator("[aria-current=page]").last).to_contain_text("quill-xl")
+    page.locator("#viewer[data-ready]").wait_for()
+    page.keyboard.press("m")
+    expect(page).to_have_url(sample.url + FIRST)
+
+
+def test_scores_stand_beside_the_pictures_at_900_pixels(page: Page, sample: Served) -> None:
+    page.set_viewport_size({"width": 900, "height": 900})
+    page.goto(sample.url + FIRST)
+    viewer, scores = (page.locator(part).bounding_box() for part in (".viewer", ".aside"))
+    assert viewer and scores
+    assert scores["x"] >= viewer["x"] + viewer["width"] and abs(scores["y"] - viewer["y"]) < 5
+
+
+def test_the_compare_page_says_what_the_terminal_says_by_judge(page: Page, sample: Served) -> None:
+    reports = differences(load(sample.store, "spring"), "model", "brush-2", "quill-xl")
+    for judge in ("openai/vision-1", "google/looker"):
+        page.goto(f"{sample.url}/compare?a=1&b=1&a_model=brush-2&b_model=quill-xl&judge={judge}")
+        cells = page.locator(".differences tbody tr")
+        tables = dict(zip(dict.fromkeys(r.within for r in reports), compare_tables(reports, "model"), strict=True))
+        expect(cells).to_have_count(len(tables[judge].rows))
+        last = cells.last.locator("th, td").all_inner_texts()
+        assert last == tables[judge].cells(99)[-1] and last[0] == "overall"
+        words = conclusions([report for report in reports if report.within == judge], sizes=True)
+        expect(page.locator(".conclusion")).to_have_text([f"{line}." for line in words])
+
+
+def test_the_first_page_ranks_models_with_intervals_and_links_the_report(page: Page, sample: Served) -> None:
+    page.goto(sample.url)
+    board = page.get_by_role("region", name="Leaderboard of spring by openai/vision-1")
+    expect(board.locator("tbody tr").first).to_contain_text("brush-2")
+    assert "[" in board.locator("tbody tr").first.inner_text()
+    page.locator(".run").last.get_by_role("link", name="Report").click()
+    expect(page.locator("h1")).to_contain_text("spring")
+    assert page.locator("body").evaluate("body => getComputedStyle(body).fontFamily") != "serif"  # its style applies
+
+
+def test_the_api_is_documented_without_the_network(page: Page, sample: Served) -> None:
+    page.goto(f"{sample.url}/docs")
+    expect(page.get_by_role("heading", name="POST /v1/reward")).to_be_visible()
+    page.get_by_role("link", name="RewardBatch", exact=True).first.click()
+    expect(page).to_have_url(f"{sample.url}/docs#RewardBatch")
