@@ -158,7 +158,7 @@ class Pairing:
         contexts = dict.fromkeys(report.within for report in reports)
         tables = zip(contexts, compare_tables(reports, "model" if a.run.id == b.run.id else "run"), strict=True)
         here = [table for context, table in tables if context.partition("@")[0] == judge]
-        return PairTest(command, conclusions(mine, sizes=True), here, "" if mine else "No test: nothing was paired.")
+        return PairTest(command, conclusions(mine), here, "" if mine else "No test: nothing was paired.")
 
     def _compare(self, a: PairSide, b: PairSide) -> list[ComparisonReport]:
         if a.run.id == b.run.id:

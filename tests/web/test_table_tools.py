@@ -135,7 +135,7 @@ def test_the_compare_page_says_what_the_terminal_says_by_judge(page: Page, sampl
         expect(cells).to_have_count(len(tables[judge].rows))
         last = cells.last.locator("th, td").all_inner_texts()
         assert last == tables[judge].cells(99)[-1] and last[0] == "overall"
-        words = conclusions([report for report in reports if report.within == judge], sizes=True)
+        words = conclusions([report for report in reports if report.within == judge])
         expect(page.locator(".conclusion")).to_have_text([f"{line}." for line in words])
 
 
