@@ -7,11 +7,14 @@ noise        noise                   variance of edits, judges and repeats; how 
 agreement    agree                   judges against people
 ceiling      ceiling                 people among themselves, and each rater
 preference   accuracy ...            which of two edits is better
+pairwise     summarise               the same asked in both orders: flips, win rates, strengths
+active       next_games              which pairs of models to ask about next
 calibration  calibrate, powered_mean a judge's scale onto people's; few ratings and many scores
 gate, drift  gate, drift             pass / fail / not enough evidence; the same edits at another time
 bootstrap, concordance               draws of whole groups, and figures of paired columns in every draw
+permutation  sign_flips, holm ...    p-values and their correction
 spread       crossed ...             variance within cells and between rows and columns
-answer       Answer, Interval        what comes out
+statistic    Statistic, Interval     what comes out
 
 Import from these modules: several are named like their function, and nothing here costs time to import.
 """
