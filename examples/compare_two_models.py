@@ -1,28 +1,26 @@
-"""Is one model better than another? Judge both on the same instructions, and look at the paired difference."""
+"""Is one model better than another? Judge both on the same instructions, and look at the paired differences."""
 
 from __future__ import annotations
 
+# %% Edits by three pretend models of the same pictures. Yours: a manifest with a `model` on each line, or rows.
 import tempfile
 from pathlib import Path
 
 from sample_edits import sample
 
+desk = Path(tempfile.mkdtemp())
+manifest = sample(desk)
+
+# %% Judge two of them. The same call again resumes: what is judged is not asked again.
 import editjudge as ej
-from editjudge.report.comparison import differences
-from editjudge.report.run_data import load
-from editjudge.store.store import Store
 
-with tempfile.TemporaryDirectory() as folder:
-    manifest = sample(Path(folder))  # yours: a manifest with a `model` on each line
-    store = f"{folder}/editjudge.db"
-    run = ej.run(manifest, rubrics=["quality"], judges=["measured"], models=["clean", "sloppy"], store=store)
-    with Store.open(store, readonly=True) as opened:
-        judged = load(opened, run.name)
+run = ej.run(manifest, rubrics="quality", judges="measured", models=["clean", "sloppy"], store=desk / "editjudge.db")
+print(run)
 
-print(*judged.lead(), "sloppy minus clean, with 95 % intervals:", sep="\n")
-for found in differences(judged, "model", "clean", "sloppy"):
-    d = found.difference
-    if d.difference is None or d.ci is None:
-        print(f"{d.factor}: nothing to compare, {d.n} edits have a score on both sides")
-    else:
-        print(f"{d.factor}: {d.difference:+.2f} [{d.ci.lo:+.2f}, {d.ci.hi:+.2f}] over {d.groups} pictures")
+# %% The answer first, then each factor with its 95 % CI and Holm-corrected p.
+comparison = run.compare("clean", "sloppy")
+print(comparison)
+
+# %% The same as data, as a forest plot, and as a report to send around.
+print(comparison.frame())
+print(run.plot("clean", "sloppy").save(desk / "forest.html").name, run.report(desk / "report.html").name)

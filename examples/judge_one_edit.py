@@ -1,26 +1,23 @@
-"""Judge one edit and read what was said: scores, reasons, abstentions. Any judge; the embedded one needs no key."""
+"""Judge one edit and read the answer: scores, reasons, abstentions.
+
+The embedded judge needs no key. Set EDITJUDGE_JUDGE=openai/gpt-4.1, or another spec, to ask a model.
+"""
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
+# %% Two pictures, as paths, PIL pictures, arrays or bytes. This editor did what was asked, and stained the wall.
+from sample_edits import BLUE, STAIN, scene
 
-from sample_edits import sample
+before, after = scene(0), scene(0, BLUE, STAIN)
 
+# %% One call; in a notebook the verdict shows itself with its pictures.
 import editjudge as ej
 
-judge = sys.argv[1] if len(sys.argv) > 1 else "measured"
-ASKED = "Paint the ball blue."
+verdict = ej.judge(input=before, edited=after, instruction="Paint the ball blue.")
+print(verdict)
 
-with tempfile.TemporaryDirectory() as folder:
-    sample(Path(folder), pictures=1)
-    # Of the pretend editors this one does what was asked, and stains the wall.
-    verdict = ej.judge(input=f"{folder}/0.png", edited=f"{folder}/0-leaky.png", instruction=ASKED, judge=judge)
-print(f"{judge} on: {ASKED}\n")
-for rubric, said in verdict.items():
-    print(f"{rubric}: {said.status}")
-    for factor, score in (said.scores or {}).items():
-        print(f"  {factor}: {score}  {(said.justifications or {}).get(factor, '')}")
-    for factor, reason in said.abstained.items():
-        print(f"  {factor}: no score  {reason}")
+# %% Every score has its reason, and a factor without a score says why.
+preservation = verdict["preservation"]
+print(preservation.status, preservation.scores)
+print(preservation.justifications)
+print(verdict["fidelity"].abstained)

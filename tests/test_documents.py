@@ -310,6 +310,24 @@ def test_every_example_is_short_and_runs(example: Path) -> None:
     assert done.returncode == 0 and done.stdout, done.stderr
 
 
+RUN_CELLS = """import json, sys
+for cell in json.load(open(sys.argv[1]))["cells"]:
+    if cell["cell_type"] == "code":
+        exec("".join(cell["source"]), globals())
+"""
+
+
+@pytest.mark.parametrize("book", sorted(ROOT.glob("examples/*.ipynb")), ids=lambda path: path.name)
+def test_every_notebook_is_its_example_and_its_cells_run(book: Path) -> None:
+    code = "import json, pathlib, sys, notebooks; print(json.dumps(notebooks.notebook(pathlib.Path(sys.argv[1]))))"
+    make = [sys.executable, "-c", code, f"{book.stem}.py"]
+    written = subprocess.run(make, cwd=book.parent, capture_output=True, text=True, check=True)
+    assert json.loads(book.read_text("utf-8")) == json.loads(written.stdout), "run python examples/notebooks.py"
+    run = [sys.executable, "-c", RUN_CELLS, str(book)]
+    done = subprocess.run(run, cwd=book.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
 def test_every_status_is_explained_and_the_failures_are_counted_right() -> None:
     running, readme = (ROOT / "docs" / "running.md").read_text(), (ROOT / "README.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", running, re.MULTILINE)[: len(STATUSES)] == list(STATUSES)

@@ -443,7 +443,16 @@ def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
     assert (first.input, first.edited, first.mask) == (b"png", b"raw", tmp_path / "mask.png")
     assert (second.input, second.edited, second.mask) == (tmp_path / "in.png", None, None)
     assert first.metadata == {"day": "1970-01-01"}
-    assert said == [f'{path}: "thumbnail" holds bytes and is none of the pictures; it is left out']
+    assert said == [f'{path}: "thumbnail" holds pictures or bytes that no rubric shows; it is left out']
+
+
+def test_pictures_in_columns_of_other_names_get_the_mapping_named(tmp_path: Path) -> None:
+    path = tmp_path / "edits.parquet"
+    parquet.write_table(arrow.table({"source": [b"png"], "target": [b"png"], "instruction": ["x"]}), path)
+    with pytest.raises(ManifestError, match='did you mean "input"\\? Map it with --column input=source'):
+        edits(path, notify=lambda _: None)
+    with pytest.raises(ManifestError, match='did you mean "edited"\\? Map it with --column edited=target'):
+        list(manifest.from_rows([{"input": "a.png", "target": b"png", "instruction": "x"}], notify=lambda _: None))
 
 
 def test_broken_parquet_and_its_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
@@ -468,7 +477,7 @@ def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(t
         ("row-3", "b"),
         ("row-4", "b"),
     ]
-    assert said[0] == f'{tmp_path}: "raw" holds bytes and is none of the pictures; it is left out'
+    assert said[0] == f'{tmp_path}: "raw" holds pictures or bytes that no rubric shows; it is left out'
     assert len(said) == 2  # and that ids are made
     (tmp_path / "c.parquet").write_bytes(b"nonsense")
     with pytest.raises(ManifestError, match=r"c\.parquet: not a Parquet file"):

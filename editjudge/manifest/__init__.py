@@ -114,7 +114,7 @@ def _folder(path: Path, reader: Reader) -> Iterator[Row]:
 
 def _columnar(path: Path, reader: Reader) -> Iterator[Row]:
     reader.unit = "row"
-    for number, row in enumerate(columnar.read(path, reader.place, reader.notify, reader.pictures), 1):
+    for number, row in enumerate(columnar.read(path, reader.place, reader.leave_out, reader.pictures), 1):
         yield plain_row(number, row, reader)
 
 

@@ -18,7 +18,8 @@ from editjudge.media.pixels import is_decoded
 _FEW, _MANY = 16, 4096
 """Rows at a time: with pictures of some megabytes each, and without."""
 
-Say = Callable[[str], None]
+LeaveOut = Callable[[str], None]
+"""Told the name of a column with pictures or bytes that no rubric shows."""
 
 
 def holds(folder: Path) -> bool:
@@ -27,24 +28,25 @@ def holds(folder: Path) -> bool:
     return saved or any(folder.glob("*.parquet"))
 
 
-def read(path: Path, place: str, say: Say, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
+def read(path: Path, place: str, leave_out: LeaveOut, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
     """The rows of a Parquet file, of a folder of them, or of what `save_to_disk` wrote; `pictures` are the columns that
     may hold bytes."""
     if (path / "dataset_dict.json").is_file():
         path = _only_split(path, place)
     if (path / "state.json").is_file():
-        return _saved(path, place, say, pictures)
-    return _parquet(sorted(path.glob("*.parquet")) if path.is_dir() else [path], place, say, pictures)
+        return _saved(path, place, leave_out, pictures)
+    return _parquet(sorted(path.glob("*.parquet")) if path.is_dir() else [path], place, leave_out, pictures)
 
 
-def _parquet(files: Iterable[Path], place: str, say: Say, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
+def _parquet(
+    files: Iterable[Path], place: str, leave_out: LeaveOut, pictures: Collection[str]
+) -> Iterator[dict[str, Any]]:
     parquet = _needed("pyarrow.parquet", "Parquet", "parquet", place)
     for path in files:
         try:
             # With a buffer, pages are read one by one: of a row group of 200 MB it held 390 MB instead of 580.
             with parquet.ParquetFile(path, buffer_size=2**20) as file:
-                wanted, heavy = _wanted(file.schema_arrow, place, say, pictures)
-                say = _nobody  # of further files the same would be said
+                wanted, heavy = _wanted(file.schema_arrow, leave_out, pictures)
                 for group in range(file.num_row_groups):  # asked for all of them, Arrow holds on to most of the file
                     few = _FEW if heavy else _MANY
                     for batch in file.iter_batches(batch_size=few, row_groups=[group], columns=wanted):
@@ -55,13 +57,13 @@ def _parquet(files: Iterable[Path], place: str, say: Say, pictures: Collection[s
             raise ManifestError(f"{where}: not a Parquet file that can be read: {error}") from None
 
 
-def _saved(path: Path, place: str, say: Say, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
+def _saved(path: Path, place: str, leave_out: LeaveOut, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
     datasets = _needed("datasets", "a Hugging Face dataset", "hf", place)
     try:
         found = datasets.load_from_disk(str(path))
     except Exception as error:  # whatever the library makes of a file that is no dataset
         raise ManifestError(f"{place}: not a dataset that can be read: {error}") from None
-    wanted, heavy = _wanted(found.data.schema, place, say, pictures)
+    wanted, heavy = _wanted(found.data.schema, leave_out, pictures)
     # As Arrow has them: pictures stay encoded, and come from the mapped file as they are needed.
     for table in found.select_columns(wanted).with_format("arrow").iter(batch_size=_FEW if heavy else _MANY):
         yield from table.to_pylist()
@@ -102,11 +104,11 @@ def undecoded(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
     return rows
 
 
-def _wanted(schema: Any, place: str, say: Say, pictures: Collection[str]) -> tuple[list[str], bool]:
+def _wanted(schema: Any, leave_out: LeaveOut, pictures: Collection[str]) -> tuple[list[str], bool]:
     """The columns that are read, and whether pictures are among them."""
     heavy = {column.name for column in schema if holds_bytes(column.type)}
     for name in sorted(heavy.difference(pictures)):
-        say(f'{place}: "{name}" holds bytes and is none of the pictures; it is left out')
+        leave_out(name)
     return [n for n in schema.names if n not in heavy or n in pictures], not heavy.isdisjoint(pictures)
 
 
@@ -117,7 +119,7 @@ def holds_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
 
-def plain(row: Mapping[str, Any], pictures: Collection[str], leave_out: Say) -> dict[str, Any]:
+def plain(row: Mapping[str, Any], pictures: Collection[str], leave_out: LeaveOut) -> dict[str, Any]:
     """A row with the values that JSON has; pictures as they are, and those in other columns left out."""
     values = {}
     for key, value in row.items():
@@ -155,7 +157,3 @@ def _needed(module: str, what: str, extra: str, place: str) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise ManifestError(f"{place}: {what} needs an extra: pip install 'editjudge[{extra}]'") from None
-
-
-def _nobody(_: str) -> None:
-    """Takes what was said already."""

@@ -104,6 +104,7 @@ class Reader:
         self._shapes: set[tuple[str, ...]] = set()
         self._seen: set[str] = set()
         self._told: set[str] = set()
+        self._left_out: tuple[str, ...] = ()
         self._folders: dict[str, _Folder] = {}
         self._recent: dict[str, Path] = {}
         """Several models edit one input, and their lines stand together."""
@@ -115,7 +116,7 @@ class Reader:
     def edit(self, line: int, row: dict[str, Any]) -> Edit:
         if self._columns:
             self._rename(line, row)
-        shape = tuple(row)
+        shape = (*row, *self._left_out)
         if shape not in self._shapes:
             self._look_at_names(line, shape)
         take = row.pop
@@ -166,9 +167,9 @@ class Reader:
         row |= found
 
     def leave_out(self, column: str) -> None:
-        """Say once that a column of pictures that no rubric shows is not read."""
-        if column not in self._told:
-            self._told.add(column)
+        """Say once that a column of pictures that no rubric shows is not read; its name may still be a misspelling."""
+        if column not in self._left_out:
+            self._left_out += (column,)
             self.notify(f'{self.place}: "{column}" holds pictures or bytes that no rubric shows; it is left out')
 
     def wrong(self, line: int, name: str, message: str, kind: str = "bad_line") -> LineError:

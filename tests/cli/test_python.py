@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import io
+import json
 import re
+from base64 import b64encode
+from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pandas
 import pytest
+from PIL import Image
 
 import editjudge as ej
 from editjudge.errors import UsageError
+from editjudge.run.summary import RunTally
 
 from .stores import Call, Spec, call, made
 
@@ -113,3 +125,122 @@ def test_a_conclusion_whose_interval_contains_zero_rests_on_its_p(tmp_path: Path
         for claim in re.findall(r"by [\d.]+ \[(-?[\d.]+), -?[\d.]+\]( \(p [<.\de-]+\))?", line)
     ]
     assert claims and all(p or float(low) > 0 for low, p in claims), claims
+
+
+# --- pictures, notebooks and terminals --------------------------------------------------------------------------
+
+HOSTILE = "<script>alert(1)</script>\u202e"
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> str:
+    """A judge with a reply for the edit `edit` alone, whose reason is hostile."""
+    reason = f"{HOSTILE} follows the light"
+    answer = {"Contextual_Preservation": {"reason": reason, "score": 1}}
+    reply = (
+        f"## Difference Analysis\n- {reason}: allowed\n\n## CP Decision\nIt follows.\n\n## JSON\n{json.dumps(answer)}"
+    )
+    path = tmp_path / "replies.jsonl"
+    path.write_text(json.dumps({"item": "edit", "rubric": "lighting", "reply": reply}) + "\n")
+    return f"replay:{path}"
+
+
+PICTURE = Image.effect_noise((48, 32), 60).convert("RGB")
+
+
+def png() -> bytes:
+    PICTURE.save(out := io.BytesIO(), "PNG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        PICTURE,
+        np.asarray(PICTURE),
+        np.asarray(PICTURE) / 255,
+        png(),
+        f"data:image/png;base64,{b64encode(png()).decode()}",
+    ],
+    ids=["PIL", "array", "floats", "bytes", "data: URL"],
+)
+def test_a_picture_of_any_kind_is_judged_and_shown(recorded: str, given: Any) -> None:
+    verdict = ej.judge(input=given, edited=given, rubrics="lighting", judge=recorded)
+    assert verdict["lighting"].status == "ok" and verdict["lighting"].scores == {"Contextual_Preservation": 1}
+    assert "Contextual_Preservation: 1 of 1" in repr(verdict)
+    page = verdict._repr_html_()
+    assert page.count('<img src="data:image/webp;base64,') == 2 and "1&nbsp;of&nbsp;1" in page
+
+
+def test_what_a_judge_writes_is_escaped_in_a_notebook(recorded: str) -> None:
+    page = ej.judge(
+        input=PICTURE, edited=PICTURE, instruction=HOSTILE, rubrics="lighting", judge=recorded
+    )._repr_html_()
+    assert "<script" not in page and page.count("&lt;script&gt;") == 2 and "\u202e" not in page
+
+
+def test_a_failure_is_shown_with_its_status_and_reason(recorded: str) -> None:
+    verdict = ej.judge(input=PICTURE, edited=PICTURE, id="other", rubrics="lighting", judge=recorded)
+    assert "unreachable" in repr(verdict) and "no_recorded_reply" in verdict._repr_html_()
+
+
+@pytest.mark.parametrize("make", [list, pandas.DataFrame])
+def test_rows_with_pictures_are_run_shown_and_resumed_inside_a_running_loop(
+    recorded: str, make: Any, tmp_path: Path
+) -> None:
+    rows = make([{"id": "edit", "input": PICTURE, "edited": PICTURE, "model": "m"}, {"id": "other", "input": PICTURE}])
+
+    async def cell() -> tuple[ej.Run, ej.Run]:
+        arguments: dict[str, Any] = {"rubrics": "lighting", "judges": recorded, "store": tmp_path / "s.db"}
+        return ej.run(rows, **arguments), await ej.arun(rows, **arguments)
+
+    first, again = asyncio.run(cell())
+    assert (first.id, first.name) == (again.id, again.name)
+    assert dict(first.summary.statuses) == {"ok": 1, "unreachable": 1}
+    page = first._repr_html_()
+    assert page.count("<img") == 3 and "unreachable" in page and "<script" not in page
+    assert ej.open(first.name, store=tmp_path / "s.db")._repr_html_().count("not kept in the store") == 3
+
+
+def test_errors_of_a_run_name_arguments(tmp_path: Path, recorded: str) -> None:
+    rows = [{"id": "a", "source": PICTURE, "target": PICTURE, "instruction": "x"}]
+    with pytest.raises(ej.InputError, match=re.escape('Map it with columns={"input": "source"}')):
+        ej.run(rows, judges=recorded, store=tmp_path / "s.db")
+    with pytest.raises(ej.InputError, match=r"^repeats=0: at least one"):
+        ej.run(rows, judges=recorded, repeats=0)
+    with pytest.raises(UsageError, match="expected a path, a list of dicts"):
+        ej.run({"id": "a"})
+    columns = {"input": "source", "edited": "target"}
+    run = ej.run(rows, judges=recorded, rubrics="lighting", columns=columns, store=tmp_path / "s.db")
+    assert run.summary.total == 1
+
+
+def test_a_gate_without_a_score_says_so_without_options(store: Path, tmp_path: Path, recorded: str) -> None:
+    run = ej.run([{"id": "x", "input": PICTURE, "edited": PICTURE}], rubrics="lighting", judges=recorded,
+                 store=tmp_path / "s.db")  # fmt: skip
+    result = run.gate({"Contextual_Preservation": 1}, max_failures=1.0)
+    assert "nothing to decide on" in result["error"] and "--" not in result["error"]
+    assert "--" not in " ".join(result.lead)
+
+
+def test_a_plot_as_a_picture_needs_matplotlib_and_says_so(store: Path, tmp_path: Path) -> None:
+    plot = ej.open("r", store=store).plot("poor", "good")
+    with pytest.raises(UsageError, match=r"pip install matplotlib|none of \.html"):
+        plot.save(tmp_path / ("plot.doc" if find_spec("matplotlib") else "plot.png"))
+
+
+def test_progress_tells_how_many_how_long_and_what_failed() -> None:
+    from editjudge.run.progress import Progress, described
+
+    drawn: list[tuple[int, int | None, str]] = []
+    bar = SimpleNamespace(draw=lambda *words: drawn.append(words), close=lambda: None)
+    tally = RunTally(Counter(ok=3, refused=1), asked=4, cached=1)
+    progress = Progress(bar)  # type: ignore[arg-type]
+    progress.total = 8
+    progress(tally)
+    progress.close()
+    assert drawn[-1][:2] == (4, 8)
+    assert drawn[-1][2].startswith("4 of 8 judgements, about ") and drawn[-1][2].endswith(
+        "left, 1 from the store, failed: 1 refused"
+    )
+    assert described(RunTally(), None) == "0 judgements, 0 failed"
