@@ -82,6 +82,11 @@ class QuestionSettings:
         """The rubrics in the order in which they can be asked: those that are told of an answer come after it."""
         return stages(self.rubrics)
 
+    @functools.cached_property
+    def conditional(self) -> bool:
+        """Whether some rubric may not be asked about some edit."""
+        return any(rubric.when or rubric.for_each for rubric in self.rubrics)
+
     def in_stage(self, stage: int | None) -> Sequence[Rubric]:
         """The rubrics of one stage, or all."""
         return self.rubrics if stage is None else self.stages[stage]
@@ -178,6 +183,8 @@ class EditQuestions:
 
     def not_applicable(self, stage: int | None = None) -> int:
         """How many rubrics are not asked about this edit, as it is none that they are for."""
+        if not self._settings.conditional:
+            return 0
         return sum(not self._applies(rubric) for rubric in self._settings.in_stage(stage))
 
     def _applies(self, rubric: Rubric) -> bool:
@@ -193,7 +200,8 @@ class EditQuestions:
         for view in self._views_of(rubric):
             roles, needed = _roles(view.edit, rubric, self._judge)
             # Boxes are those of the element that this question is about.
-            which = roles, needed, view.variant if any("@" in role for role in roles) else view.variant == "ba"
+            by_element = rubric.for_each and any("@" in role for role in roles)
+            which = roles, needed, view.variant if by_element else view.variant == "ba"
             pictures = self._pictures.get(which)
             if pictures is None:
                 pictures = self._pictures[which] = _look_up(view.edit, roles, needed, self._judge, self._look)
@@ -337,8 +345,11 @@ def _question_json(
 def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[tuple[str, ...], int]:
     """The pictures that can change the answer: those that the rubric shows, and those that the judge looks at too; and
     how many of them the rubric shows."""
-    shown = dict.fromkeys(name for role in rubric.images for name in edit.picture_names(role))
-    also = (role for role in getattr(judge, "also", ()) if edit.picture(role) is not None)
+    roles, further = rubric.images, getattr(judge, "also", ())
+    if not edit.pictures and not further:  # the usual case: no lists of pictures, none but what the rubric shows
+        return roles, len(roles)
+    shown = dict.fromkeys(name for role in roles for name in edit.picture_names(role))
+    also = (role for role in further if edit.picture(role) is not None)
     return tuple(dict.fromkeys((*shown, *also))), len(shown)
 
 
