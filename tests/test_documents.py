@@ -196,6 +196,9 @@ def rubric_workflow_or_prices(text: str) -> str:
     if "models" in document:
         opened = "import pathlib, editjudge.judges.prices as p; p.prices(pathlib.Path('prices.yaml'))"
         return f"cat > prices.yaml <<'END'\n{text}END\npython -c {shlex.quote(opened)}"
+    if "post" in document:
+        opened = "from editjudge.web.dialects import load_dialect; load_dialect('dialect.yaml')"
+        return f"cat > dialect.yaml <<'END'\n{text}END\npython -c {shlex.quote(opened)}"
     if "repository" in document:
         opened = "import pathlib, editjudge.rubrics.recipe as r; r.read_recipe(pathlib.Path('recipe.yaml'))"
         return f"cat > recipe.yaml <<'END'\n{text}END\npython -c {shlex.quote(opened)}"
