@@ -168,12 +168,17 @@ def absent(found: Found) -> Iterable[str]:
 
 
 def throughput(found: Found) -> Iterable[str]:
+    ratios = {"rate_to_bare": "rate to bare", "cpu_to_bare": "CPU to bare", "memory_to_bare": "memory to bare"}
+    heads = {"rate": "edits a second", "cpu_ms": "CPU ms an edit", "peak_mb": "peak MB"}
+    if "sizes" in found:
+        few, many = found["sizes"]
+        edits, heads = f"CPU and rate between {few} and {many}", {**ratios, **heads}
+    else:  # figures of before CPU was a slope
+        edits, heads = found["edits"], {**heads, **ratios}
     yield (
-        f"{found['edits']} edits of two 1024 x 1024 pictures, 64 in flight, answers after 500 ms, so "
+        f"{edits} edits of two 1024 x 1024 pictures, 64 in flight, answers after 500 ms, so "
         f"{number(found['ideal_rate'])} a second is the most; medians of {found['rounds']} rounds.\n"
     )
-    heads = {"rate": "edits a second", "cpu_ms": "CPU ms an edit", "peak_mb": "peak MB"}
-    heads |= {"rate_to_bare": "rate to bare", "cpu_to_bare": "CPU to bare", "memory_to_bare": "memory to bare"}
     yield from (listed(found[kind], heads, kind.upper()) for kind in ("jpeg", "png") if kind in found)
     yield from absent(found)
 
