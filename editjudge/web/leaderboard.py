@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from editjudge.report.pairwise import PairRun, load_pairs
-from editjudge.report.run_data import OVERALL, RunData, load
+from editjudge.report.run_data import RunData, load
+from editjudge.run.sums import OVERALL
 from editjudge.stats.pairwise import ModelRecord, PairwiseSummary
 from editjudge.stats.summary import Cell, summarise
 from editjudge.store.store import RunRecord, Store

@@ -116,7 +116,8 @@ def test_unirl_lists_its_rewards_and_refuses_others(served: Served) -> None:
     answer = post(served, "/score", unirl([0], "pickscore"))
     assert answer.status_code == 422 and "pickscore is not offered" in answer.json()["error"]
     request = unirl([0])
-    for name in ({"a": 1}, [], None, 5):
+    names: list[Any] = [{"a": 1}, [], None, 5]
+    for name in names:
         request["requests"][0]["required_rewards"] = [name]
         assert post(served, "/score", request).status_code == 422
 
