@@ -115,19 +115,20 @@ def repeated(before: Array, edited: Array) -> str | None:
 
 def _repeats(picture: Array) -> tuple[int, int]:
     """Into how many equal pictures it falls, across and down."""
-    counts = []
-    for axis in (1, 0):
-        best = 1
-        for n in range(2, _REPEATS + 1):
-            side = n * max(16, 192 // n)
-            plane = gray(picture, side)
-            # Without its slow changes: a horizon is alike all the way, and repeats nothing.
-            detail = plane - cv2.GaussianBlur(plane, (0, 0), side / n / 6, borderType=cv2.BORDER_REPLICATE)
-            detail -= detail.mean(axis=axis, keepdims=True)
+    counts = {1: 1, 0: 1}
+    planes: dict[int, Array] = {}  # most counts share a side: shrinking a large picture costs more than the rest
+    for n in range(2, _REPEATS + 1):
+        side = n * max(16, 192 // n)
+        if side not in planes:
+            planes[side] = gray(picture, side)
+        # Without its slow changes: a horizon is alike all the way, and repeats nothing.
+        smooth = cv2.GaussianBlur(planes[side], (0, 0), side / n / 6, borderType=cv2.BORDER_REPLICATE)
+        rough = planes[side] - smooth
+        for axis in counts:
+            detail = rough - rough.mean(axis=axis, keepdims=True)
             if detail.std() > 2 and correlation(detail, np.roll(detail, side // n, axis)) > 0.8:
-                best = max(best, n)
-        counts.append(best)
-    return counts[0], counts[1]
+                counts[axis] = n
+    return counts[1], counts[0]
 
 
 def enlarged_part(before: Array, edited: Array) -> str | None:
