@@ -59,6 +59,8 @@ class ConfinedFolder:
             if known is None:
                 raise
             return self._open_in(folder, name)  # the folder may have been put in another one's place
+        except LeavesFolder:
+            pass  # a link elsewhere may still lead to a file below the root
         except OSError as error:
             if error.errno not in _IS_LINK:
                 raise

@@ -83,7 +83,7 @@ def test_rm_removes_what_only_this_run_has(store: Path) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "left", "code", "says"),
-    [("n\n", 2, 1, "kept second"), ("", 2, 2, "give --yes"), ("y\n", 1, 0, "Remove run second")],
+    [("n\n", 2, 1, "kept second"), ("", 2, 2, "with --yes"), ("y\n", 1, 0, "Remove run second")],
 )
 def test_rm_asks_before_it_removes(
     answer: str, left: int, code: int, says: str, store: Path, monkeypatch: pytest.MonkeyPatch
