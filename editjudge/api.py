@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from editjudge.report.plot import Plot
     from editjudge.report.run_data import Of, RunData
     from editjudge.report.run_result import RunResult
+    from editjudge.stats.statistic import Interval
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -178,8 +179,9 @@ class Run:
     @checked
     def table(self, by: str | Sequence[str] = "model", *, of: Of | None = None) -> Any:
         """Mean and coverage of each factor by `model`, `judge` or `rubric`: a pandas data frame where pandas is
-        installed, else a list of dicts, with the columns `by`, factor, mean, ok and n. What failed is in `n` and not
-        in the mean.
+        installed, else a list of dicts, with the columns `by`, factor, mean, ok, n, mean_lo and mean_hi. What failed
+        is in `n` and not in the mean. mean_lo and mean_hi are the 95 % CI, clustered by source image: empty where
+        there are too few images for one, or where the extra `stats` is not installed.
 
             run.table(by=["edit_type", "difficulty"]).frame()    # sliced, with intervals
 
@@ -197,10 +199,12 @@ class Run:
             total = sums.setdefault((place[places[by]], place[3]), [0, 0, 0])
             for index, value in enumerate((cell.sum, cell.ok, cell.n)):
                 total[index] += value
-        rows = [
-            {by: name, "factor": factor, "mean": total / ok if ok else None, "ok": ok, "n": n}
-            for (name, factor), (total, ok, n) in sums.items()
-        ]
+        intervals = self._intervals(by) if sums and not _missing_statistics() else {}
+        rows = []
+        for (name, factor), (total, ok, n) in sums.items():
+            ci = intervals.get((name, factor))
+            row = {by: name, "factor": factor, "mean": total / ok if ok else None, "ok": ok, "n": n}
+            rows.append(row | {"mean_lo": ci and ci.lo, "mean_hi": ci and ci.hi})
         from editjudge.report.run_result import framed
 
         return framed(rows)
@@ -348,6 +352,18 @@ class Run:
 
         return Plot([chart for _, chart in forests(differences(self._loaded(), "model", a, b))])
 
+    def _intervals(self, by: str) -> dict[tuple[str, str], Interval | None]:
+        """Of each mean of `table`, over all judges, models and rubrics that it is over."""
+        from editjudge.report.run_data import SPEC
+        from editjudge.stats.columns import Column
+        from editjudge.stats.summary import summarise
+
+        judged = self._loaded()
+        scores = judged.scores
+        names = {"judge": scores.slices[SPEC], "model": scores.model, "rubric": scores.slices["rubric"]}[by]
+        pooled = replace(scores, judge=Column.constant("", len(scores)), model=names)
+        return {(cell.model, cell.factor): cell.ci for cell in summarise(pooled, scales=judged.scales)}
+
     def _sliced(self, by: Sequence[str], of: Of) -> RunResult:
         from editjudge.report.run_result import RunResult
         from editjudge.report.summary import document, long, measure, tables
@@ -372,10 +388,13 @@ def _as_file(rows: Rows, path: Path) -> Path:
     return path
 
 
+def _missing_statistics() -> list[str]:
+    return [name for name in ("numpy", "scipy", "jinja2") if find_spec(name) is None]
+
+
 def _need_statistics() -> None:
     """Raises `UsageError` that names the extra where NumPy, SciPy or Jinja2 is missing."""
-    missing = [name for name in ("numpy", "scipy", "jinja2") if find_spec(name) is None]
-    if missing:
+    if missing := _missing_statistics():
         raise UsageError(f"statistics need {missing[0]}: pip install 'editjudge[stats]'")
 
 
@@ -505,7 +524,8 @@ def run(*manifest: Any, **arguments: Any) -> Run:
         run = editjudge.run("edits.jsonl", rubrics=["online"], judges=["openai/gpt-4.1"], store="editjudge.db")
         run.table(by="model")
 
-    Takes what `arun` takes and raises what it raises; safe inside a running event loop, as in a notebook.
+    Takes what `arun` takes and raises what it raises; safe inside a running event loop, as in a notebook. Ctrl-C stops
+    it with `KeyboardInterrupt`; what was judged by then is kept, and the same call goes on from it.
 
     """
     return wait_for(arun(*manifest, **arguments))

@@ -399,15 +399,33 @@ def drop_removed(job: Job, store: Store, run: RunRecord) -> int:
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, in a thread of its own where this one already has an event loop."""
+    """Run a coroutine to its end, in a thread of its own where this one already has an event loop, as in a notebook.
+
+    Ctrl-C cancels it either way. Raises `KeyboardInterrupt` once it has stopped, so that what it stored is complete.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+
+    async def cancellable() -> T:
+        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
 
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
+        result = pool.submit(asyncio.run, cancellable())
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            # Only the main thread is interrupted: the other would go on to the end of the run.
+            loop, task = started.result()
+            if task and not result.done():
+                loop.call_soon_threadsafe(task.cancel)
+            wait([result])
+            raise
 
 
 def _pacing(options: RunOptions) -> Callable[[str], Pace]:

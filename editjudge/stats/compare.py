@@ -68,8 +68,8 @@ class Difference(Statistic):
     error: float | None
     """The standard error of the difference, with whole groups as the unit."""
     detectable: float | None
-    """The smallest true difference that this many edits would show 80 times in 100, after the correction for all
-    that is compared together: at 5 % over their number, which is what Holm asks of the first."""
+    """The minimum detectable difference (MDE) at 80 % power, at a level of 5 % over the number of comparisons: the level
+    that Holm's correction has for the smallest p."""
     detectable_without_noise: float | None
     """The same if the judge gave the same answer every time; None without repeats."""
     bounds: DifferenceBounds | None

@@ -1,4 +1,4 @@
-"""An exported run back into a store: every row is looked at before the first is written, and twice is once."""
+"""Import an exported run into a store. Every row is checked before the first is written; importing is idempotent."""
 
 from __future__ import annotations
 

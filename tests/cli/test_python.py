@@ -37,9 +37,26 @@ def test_a_run_of_a_store_is_opened_by_name_and_has_its_table(store: Path) -> No
     run = ej.open("r", store=store)
     assert (run.name, run.ending, run.summary.total) == ("r", "finished", 48)
     frame = run.table(by="model")
-    assert list(frame.columns) == ["model", "factor", "mean", "ok", "n"] and set(frame["n"]) == {24}
+    assert list(frame.columns) == ["model", "factor", "mean", "ok", "n", "mean_lo", "mean_hi"]
+    assert set(frame["n"]) == {24}
     with pytest.raises(UsageError, match=r'no run.*"reely"|reely'):
         ej.open("reely", store=store)
+
+
+def test_a_plain_table_has_the_intervals_of_the_report(store: Path) -> None:
+    run = ej.open("r", store=store)
+    columns = ["model", "factor", "mean", "mean_lo", "mean_hi"]
+    plain = run.table(by="model")[columns].sort_values(columns[:2], ignore_index=True)
+    report = run.table(by="model", of="scores").frame()
+    report = report[report["factor"].isin(plain["factor"])][columns].sort_values(columns[:2], ignore_index=True)
+    pandas.testing.assert_frame_equal(plain, report, check_dtype=False)
+    assert (plain["mean_lo"] < plain["mean"]).all() and (plain["mean"] < plain["mean_hi"]).all()
+
+
+@pytest.mark.parametrize("by", ["judge", "rubric"])
+def test_a_mean_over_models_has_an_interval_too(store: Path, by: str) -> None:
+    frame = ej.open("r", store=store).table(by=by)
+    assert len(frame) and (frame["mean_lo"] <= frame["mean"]).all() and (frame["mean"] <= frame["mean_hi"]).all()
 
 
 def test_compare_answers_what_the_verb_prints(call: Call, store: Path) -> None:

@@ -8,14 +8,17 @@ import re
 import signal
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import editjudge
 from bench.stub import Behaviour, Stub
 from editjudge.run.feed import LOOKAHEAD
 from editjudge.store.store import Store
@@ -156,6 +159,42 @@ def test_twice_stops_at_once_and_keeps_what_was_answered(number: int, tmp_path: 
         assert found.state == "interrupted"
         statuses = [row["status"] for row in kept.judgements(found)]
     assert (statuses.count("ok"), statuses.count("pending")) == (15, 45)
+
+
+NOTEBOOK_CELL = """
+import asyncio, sys
+import editjudge as ej
+
+async def cell():
+    manifest, judge, store = sys.argv[1:]
+    ej.run(manifest, judges=judge, store=store)
+
+asyncio.new_event_loop().run_until_complete(cell())  # as a kernel does, which leaves Ctrl-C to Python
+"""
+
+
+def test_a_run_inside_a_running_loop_stops_at_once_and_goes_on_later(tmp_path: Path) -> None:
+    manifest, store = edits(tmp_path, 20), tmp_path / "s.db"
+    with stub() as server:
+        run(manifest, store, limit=5, manner={"name": "before"})
+        server.behaviour = Behaviour(latency=600)
+        words = [sys.executable, "-c", NOTEBOOK_CELL, str(manifest), OPENAI, str(store)]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                until(lambda: server.ledger.in_flight == 8)
+                process.send_signal(signal.SIGINT)
+                _, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        assert errors.rstrip().endswith("KeyboardInterrupt")
+        with Store.open(store, readonly=True) as interrupted:
+            (stopped,) = (record for record in interrupted.runs() if record.name != "before")
+            statuses = Counter(row["status"] for row in interrupted.judgements(stopped))
+        assert (stopped.state, statuses) == ("interrupted", {"ok": 15, "pending": 45})
+        server.behaviour = Behaviour()
+        again = editjudge.run(manifest, judges=OPENAI, store=store)
+    assert (again.id, again.ending, again.summary.statuses) == (stopped.id, "finished", {"ok": 60})
+    assert server.ledger.paid == 60
 
 
 def test_twice_stops_at_once_also_where_the_run_is_ending_anyway(tmp_path: Path) -> None:
