@@ -81,4 +81,5 @@ def in_python(text: str, names: Collection[str] = ()) -> str:
             return f'{name}="{key}"'
         return f"{name}={key or ('True' if name in _FLAGS else '')}"
 
-    return _OPTION.sub(argument, text).replace("--json has all", "the result itself has all")
+    text = _OPTION.sub(argument, text).replace("--json has all", "the result itself has all")
+    return re.sub(r"\} (\w+)=\{", lambda match: ", " if match[1] in names else match[0], text)  # one mapping of several

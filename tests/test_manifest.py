@@ -884,5 +884,26 @@ def test_json_that_is_no_array_of_objects_is_refused(tmp_path: Path, text: str) 
 
 def test_a_folder_with_a_manifest_in_it_says_which_file_to_name(tmp_path: Path) -> None:
     jsonl(tmp_path, {"id": "a", "input": "in.png", "edited": "out.png"})
+    (tmp_path / "a_ratings.csv").write_text("item,rater,factor,score\n")
+    for name in ("input", "edited"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "input/1.png").write_bytes(picture())
     with pytest.raises(ManifestError, match=r"name the manifest in it: .*edits\.jsonl"):
         edits(tmp_path)
+
+
+def test_a_folder_for_each_model_says_that_the_manifest_in_it_is_not_read(tmp_path: Path) -> None:
+    jsonl(tmp_path, {"id": "a", "input": "in.png", "edited": "out.png"})
+    for name in ("input", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").write_bytes(picture())
+    notices: list[str] = []
+    assert [edit.model for edit in edits(tmp_path, notify=notices.append)] == ["mine"]
+    assert any(re.search(r"read as a folder for each model.* name .*edits\.jsonl", notice) for notice in notices)
+
+
+def test_every_column_that_looks_like_a_field_is_in_the_hint(tmp_path: Path) -> None:
+    jsonl(tmp_path, {"id": "a", "source": "in.png", "target": "out.png", "prompt": "make it blue"})
+    mapping = "--column input=source --column edited=target --column instruction=prompt"
+    with pytest.raises(ManifestError, match=mapping):
+        edits(tmp_path / "edits.jsonl")

@@ -22,12 +22,14 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
     folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith((".", "_")))
     models = {name: _named(root / name) for name in folders if name not in _BESIDE}
     inputs = beside.get("input", {})
-    if not inputs or not models:
-        expected = 'expected "input" with pictures in it, and a folder for each model'
-        files = sorted(file.name for file in root.iterdir() if file.suffix.lower() in _MANIFESTS)
-        if files:
-            expected += f"; or name the manifest in it: {root / files[0]}"
+    manifest = _manifest_in(root)
+    if not inputs or not models or (manifest and not any(models.values())):
+        expected = 'expected "input" with pictures in it, and a folder for each model with its pictures'
+        if manifest:
+            expected += f"; or name the manifest in it: {manifest}"
         raise ManifestError(f"{reader.place}: found the folders {folders!r:.200}; {expected}")
+    if manifest:
+        reader.notify(f"{reader.place}: read as a folder for each model; to read the manifest in it, name {manifest}")
     for name, pictures in {**models, **beside}.items():
         for strange in sorted(pictures.keys() - inputs.keys()):
             message = f"{name}/{pictures[strange]} has no picture of that name in input"
@@ -40,6 +42,16 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
         if name in models[model]:
             row["edited"] = f"{model}/{models[model][name]}"
         yield number, row
+
+
+def _manifest_in(root: Path) -> Path | None:
+    """A file that begins as a manifest does, which ratings and scores beside it do not."""
+    for path in sorted(path for path in root.iterdir() if path.suffix.lower() in _MANIFESTS and path.is_file()):
+        with path.open("rb") as file:
+            head = file.read(4096)
+        if b"input" in head and b"edited" in head:
+            return path
+    return None
 
 
 def _named(folder: Path) -> dict[str, str]:

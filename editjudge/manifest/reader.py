@@ -181,10 +181,11 @@ class Reader:
         known = {*FIELDS, *PAIR_LABELS, *self.pictures, *self._named.texts}
         others = [key for key in shape if key not in known]
         absent = [name for name in FIELDS if name not in self._seen]
-        for name in absent:
-            if name in _MUST_NOT_BE_MISSPELT and (wrote := _meant(name, others)):
-                mapping = f"--column {name}={wrote}"
-                raise self.wrong(line, wrote, f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null')
+        columns = {name: _meant(name, others) for name in absent if name in _MUST_NOT_BE_MISSPELT}
+        if mapped := {name: column for name, column in columns.items() if column}:
+            name, column = next(iter(mapped.items()))
+            mapping = " ".join(f"--column {field}={column}" for field, column in mapped.items())
+            raise self.wrong(line, column, f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null')
         if others and len(absent) == len(FIELDS):  # ratings, say, or another table
             found = ", ".join(others)
             expected = "expected input, edited and instruction; map others with --column input=NAME"

@@ -221,7 +221,7 @@ def test_rows_with_pictures_are_run_shown_and_resumed_inside_a_running_loop(
 
 def test_errors_of_a_run_name_arguments(tmp_path: Path, recorded: str) -> None:
     rows = [{"id": "a", "source": PICTURE, "target": PICTURE, "instruction": "x"}]
-    with pytest.raises(ej.InputError, match=re.escape('Map it with columns={"input": "source"}')):
+    with pytest.raises(ej.InputError, match=re.escape('Map it with columns={"input": "source", "edited": "target"}')):
         ej.run(rows, judges=recorded, store=tmp_path / "s.db")
     with pytest.raises(ej.InputError, match=r"^repeats=0: at least one"):
         ej.run(rows, judges=recorded, repeats=0)
