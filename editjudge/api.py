@@ -201,9 +201,9 @@ class Run:
                 total[index] += value
         intervals = self._intervals(by) if sums and not _missing_statistics() else {}
         rows = []
-        for (name, factor), (total, ok, n) in sums.items():
+        for (name, factor), (points, ok, n) in sums.items():
             ci = intervals.get((name, factor))
-            row = {by: name, "factor": factor, "mean": total / ok if ok else None, "ok": ok, "n": n}
+            row = {by: name, "factor": factor, "mean": points / ok if ok else None, "ok": ok, "n": n}
             rows.append(row | {"mean_lo": ci and ci.lo, "mean_hi": ci and ci.hi})
         from editjudge.report.run_result import framed
 

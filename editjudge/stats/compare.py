@@ -68,8 +68,8 @@ class Difference(Statistic):
     error: float | None
     """The standard error of the difference, with whole groups as the unit."""
     detectable: float | None
-    """The minimum detectable difference (MDE) at 80 % power, at a level of 5 % over the number of comparisons: the level
-    that Holm's correction has for the smallest p."""
+    """The minimum detectable difference (MDE) at 80 % power, at a level of 5 % over the number of comparisons, which is
+    the level that Holm's correction has for the smallest p."""
     detectable_without_noise: float | None
     """The same if the judge gave the same answer every time; None without repeats."""
     bounds: DifferenceBounds | None
