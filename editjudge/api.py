@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from editjudge.report.plot import Plot
     from editjudge.report.run_data import Of, RunData
     from editjudge.report.run_result import RunResult
-    from editjudge.stats.statistic import Interval
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -199,7 +198,11 @@ class Run:
             total = sums.setdefault((place[places[by]], place[3]), [0, 0, 0])
             for index, value in enumerate((cell.sum, cell.ok, cell.n)):
                 total[index] += value
-        intervals = self._intervals(by) if sums and not _missing_statistics() else {}
+        intervals: Mapping[tuple[str, str], Any] = {}
+        if sums and not _missing_statistics():
+            from editjudge.report.summary import pooled_intervals
+
+            intervals = pooled_intervals(self._loaded(), by)
         rows = []
         for (name, factor), (points, ok, n) in sums.items():
             ci = intervals.get((name, factor))
@@ -351,18 +354,6 @@ class Run:
         from editjudge.report.plot import Plot
 
         return Plot([chart for _, chart in forests(differences(self._loaded(), "model", a, b))])
-
-    def _intervals(self, by: str) -> dict[tuple[str, str], Interval | None]:
-        """Of each mean of `table`, over all judges, models and rubrics that it is over."""
-        from editjudge.report.run_data import SPEC
-        from editjudge.stats.columns import Column
-        from editjudge.stats.summary import summarise
-
-        judged = self._loaded()
-        scores = judged.scores
-        names = {"judge": scores.slices[SPEC], "model": scores.model, "rubric": scores.slices["rubric"]}[by]
-        pooled = replace(scores, judge=Column.constant("", len(scores)), model=names)
-        return {(cell.model, cell.factor): cell.ci for cell in summarise(pooled, scales=judged.scales)}
 
     def _sliced(self, by: Sequence[str], of: Of) -> RunResult:
         from editjudge.report.run_result import RunResult

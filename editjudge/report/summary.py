@@ -18,9 +18,9 @@ from editjudge.report.run_data import FALLS_NOTE, SPEC, RunData
 from editjudge.report.tables import Cell as Shown
 from editjudge.report.tables import Figure, Table, between, covered, in_line
 from editjudge.stats.bootstrap import clopper_pearson, evenly
-from editjudge.stats.columns import OK
+from editjudge.stats.columns import OK, Column
 from editjudge.stats.noise import Noise, noise
-from editjudge.stats.statistic import FailureBounds, plain
+from editjudge.stats.statistic import FailureBounds, Interval, plain
 from editjudge.stats.summary import Aggregate, Cell, PassRate, Rank, pass_rates, rank, summarise
 
 FEW_VALUES = 3
@@ -91,6 +91,14 @@ def measure(judged: RunData, by: Sequence[str] = (), *, width: float | None = No
         noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
         width,
     )
+
+
+def pooled_intervals(judged: RunData, by: str) -> dict[tuple[str, str], Interval | None]:
+    """The 95 % CI of each factor's mean by `model`, `judge` or `rubric`, over everything else."""
+    scores = judged.scores
+    names = {"judge": scores.slices[SPEC], "model": scores.model, "rubric": scores.slices["rubric"]}[by]
+    pooled = dataclasses.replace(scores, judge=Column.constant("", len(scores)), model=names)
+    return {(cell.model, cell.factor): cell.ci for cell in summarise(pooled, scales=judged.scales)}
 
 
 def _formulas(judged: RunData) -> list[str]:
