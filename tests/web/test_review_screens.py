@@ -1,10 +1,8 @@
-"""The review pages as people see them; EDITJUDGE_SCREENSHOTS=1 writes them to docs/img."""
+"""The review pages are drawn light, dark and on a tablet; `python -m bench.screenshots` writes pictures of them."""
 
 from __future__ import annotations
 
 import io
-import os
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -12,7 +10,6 @@ from playwright.sync_api import Page
 
 from web.served import Served
 
-IMAGES = Path(__file__).parents[2] / "docs" / "img"
 PAGES = {
     "runs": "/",
     "table": "/runs/1",
@@ -33,6 +30,4 @@ def test_a_page_is_drawn_light_dark_and_on_a_tablet(page: Page, sample: Served, 
         shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         assert shot.size == (width, height)
         brightness[look] = sum(shot.getpixel((3, height - 3))) / 3  # type: ignore[arg-type]
-        if os.environ.get("EDITJUDGE_SCREENSHOTS"):
-            shot.save(IMAGES / f"{name}-{look}.png", optimize=True)
     assert brightness["dark"] < 60 and min(brightness["light"], brightness["tablet"]) > 200

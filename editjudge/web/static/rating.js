@@ -31,15 +31,16 @@ async function send(question) {
   for (const field of question.querySelectorAll("input:checked, textarea")) parts.set(field.name, field.value);
   if (!answered(question)) return;
   saved.textContent = "saving …";
+  let problem = "";
   try {
     const answer = await fetch(location.pathname, { method: "POST", body: parts, headers: { accept: "application/json" } });
-    if (!answer.ok) throw new Error(answer.statusText);
-    saved.textContent = "saved";
-    question.classList.remove("unsaved");
+    if (answer.status === 409) problem = "this study is closed";
+    else if (!answer.ok) problem = `the server answered ${answer.status}`;
   } catch {
-    saved.textContent = "not saved: the server does not answer";
-    question.classList.add("unsaved");
+    problem = "the server does not answer";
   }
+  saved.textContent = problem ? `not saved: ${problem}` : "saved";
+  question.classList.toggle("unsaved", problem !== "");
 }
 
 function keep(question) {
