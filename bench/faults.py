@@ -12,8 +12,8 @@ are printed as JSON:
     missing    no score, or not all
 
 and the answers paid for each edit that is right. `paid_to_least` compares them with the least that could have been: one
-for each question of an edit that is right, and all that the stub spoilt. A question is asked three times at most by
-ours, so 0.3 % of edits are expected to meet three unreadable replies: `statuses` says how each of ours ended. No peer's
+for each question of an edit that is right, and all that the stub spoilt. A question is asked five times at most by
+ours, so 0.01 % of edits are expected to meet only unreadable replies: `statuses` says how each of ours ended. No peer's
 scorer here makes anything up by itself; one that turns an unreadable reply into a number does, and would be counted.
 """
 

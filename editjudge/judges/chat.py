@@ -30,6 +30,11 @@ from editjudge.rubrics.prompt import ImagePart, Question, reask
 
 REASKS = 2
 """How often a reply that was no answer is answered with the reasons."""
+MORE_REASKS = 2
+"""How often beyond that, where the judge mostly answers: with 15 % of replies unreadable by chance, three asks leave
+one question in 300 without an answer, and five leave one in 13,000."""
+_MOSTLY, _JUDGED_BY = 0.75, 20
+"""Share of the judge's replies that must have been answers, and how many replies tell it: of 20, 5 may be none."""
 TOP_LOGPROBS = 20
 """Alternatives of each token that are requested: the most that OpenAI, and vLLM unless it is told otherwise, give."""
 _QUOTED = 4_000
@@ -121,6 +126,9 @@ class ChatJudge:
         self._parameters = parameters
         self._transport = transport
         self._reasks = reasks
+        self._more_reasks = MORE_REASKS if reasks else 0
+        self._replies = self._answers = 0
+        """All replies so far, and those among them that were answers."""
         self._strict = strict
         self._want_schema = want_schema
         self._min_mass = min_mass
@@ -150,6 +158,7 @@ class ChatJudge:
         other = copy.copy(self)
         other._transport, other.pace, other._funds = transport, pace, funds
         other._schema_refused, other._repeats = set(), RepeatGroups(1)
+        other._more_reasks = 0  # each would be one more batch, of up to a day
         return other
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
@@ -206,9 +215,11 @@ class ChatJudge:
         readings: dict[str, Any] = {}
         mode = self._mode(work.rubric)
         mismatches = 0
-        for ask in range(1 + self._reasks):
+        for ask in range(1 + self._reasks + self._more_reasks):
+            if ask > self._reasks and not self._worth_more(outcome, bill):
+                break
             # A model that cannot keep to the schema may keep to the question.
-            free = mismatches > 1 or (mismatches and ask == self._reasks)
+            free = mismatches > 1 or (mismatches and ask >= self._reasks)
             mode = "prompt only" if free else self._mode(work.rubric)
             try:
                 outcome, reply, mode = await self._exchange(work, question, pictures, turns, bill, mode, repeat, shared)
@@ -230,6 +241,13 @@ class ChatJudge:
                 bill.unasked = True  # what was said is paid for; the next run asks again
                 break
         return work.verdict(cast("Verdict | Failure", outcome), exchanges, schema_mode=mode, **readings)
+
+    def _worth_more(self, outcome: Verdict | Failure | None, bill: _Bill) -> bool:
+        """Whether a question that used up its re-asks is worth another: its replies failed by chance, by all that is
+        known of the judge. A model that declines does so again, and tokens that the budget does not pay for stay too
+        few."""
+        mostly_answers = self._replies >= _JUDGED_BY and self._answers >= _MOSTLY * self._replies
+        return mostly_answers and bill.capped is None and outcome is not None and outcome.status != "refused"
 
     def _readings(self, rubric: Rubric, reply: Reply) -> dict[str, Any]:
         """What the probabilities of an accepted reply say, as fields of the judgement."""
@@ -276,6 +294,8 @@ class ChatJudge:
         outcome = check(
             work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
         )
+        self._replies += 1
+        self._answers += isinstance(outcome, Verdict)
         reasons = outcome.reasons if isinstance(outcome, Failure) else ()
         bill.exchanges[-1] = dataclasses.replace(exchange, outcome=outcome.status, reasons=reasons)
         return outcome, reply, mode

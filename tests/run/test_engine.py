@@ -466,6 +466,35 @@ def test_a_useless_reply_is_asked_again_with_the_reasons_twice_and_all_are_kept(
     assert [row["attempts"] for row in done.rows] == [3, 3]
 
 
+ONE_BY_ONE = {"concurrency": 1}
+"""So that the same request meets the same fault every time."""
+
+
+def test_a_judge_that_mostly_answers_is_asked_up_to_twice_more(tmp_path: Path, store: Path) -> None:
+    with stub(Behaviour(garbage=0.12, length_stop=0.06)) as server:
+        done = run(edits(tmp_path, 150), store, rubrics=("fidelity",), manner=ONE_BY_ONE)
+        assert server.ledger.requests == sum(row["attempts"] for row in done.rows)
+    assert done.statuses() == {"ok": 150}
+    assert 3 < max(row["attempts"] for row in done.rows) <= 5
+
+
+@pytest.mark.parametrize(("fault", "reasks", "most"), [("garbage", 2, 5), ("garbage", 0, 1), ("refusal", 2, 3)])
+def test_no_question_is_asked_endlessly(fault: str, reasks: int, most: int, tmp_path: Path, store: Path) -> None:
+    shares: Any = {fault: 0.05}
+    with stub(Behaviour(sticky=frozenset({fault}), **shares)):
+        options = Options(reasks=reasks)
+        done = run(edits(tmp_path, 60), store, rubrics=("fidelity",), options=options, manner=ONE_BY_ONE)
+    failed = [row["attempts"] for row in done.rows if row["status"] != "ok"]
+    assert max(failed) == most
+    assert {row["attempts"] for row in done.rows if row["status"] == "ok"} == {1}
+
+
+def test_a_judge_that_rarely_answers_is_not_asked_more_often(tmp_path: Path, store: Path) -> None:
+    with stub(Behaviour(garbage=0.6)):
+        done = run(edits(tmp_path, 60), store, rubrics=("fidelity",), manner=ONE_BY_ONE)
+    assert {row["attempts"] for row in done.rows} == {1, 2, 3}
+
+
 def test_reasks_are_as_many_as_wanted(tmp_path: Path, store: Path) -> None:
     with stub(Behaviour(garbage=1)) as server:
         run(edits(tmp_path, 1), store, rubrics=("fidelity",), options=Options(reasks=0))
