@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
@@ -147,6 +147,13 @@ class DigestCache:
         self._seen: dict[str, tuple[_File, KnownImage]] = {}
         self._learnt: set[str] = set()
 
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def unknown(self, sources: Iterable[ImageSource]) -> set[str]:
+        """The paths of those files that nothing is remembered of."""
+        return {_absolute(source) for source in sources if isinstance(source, Path)} - self._seen.keys()
+
     def load(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what an earlier `dump` held, unless everything is to be hashed again."""
         for path, entry in {} if self._rehash else remembered.items():
@@ -155,10 +162,9 @@ class DigestCache:
             self._seen[path] = (_File(*(entry.get(name) for name in _File._fields)), known)
 
     def dump(self) -> dict[str, dict[str, Any]]:
-        """What was learnt since `load`, as plain values for a store."""
-        return {
-            path: {**file._asdict(), **_plain(known)} for path in self._learnt for file, known in [self._seen[path]]
-        }
+        """What was learnt since the last call, as plain values for a store."""
+        learnt, self._learnt = self._learnt, set()
+        return {path: {**file._asdict(), **_plain(known)} for path in learnt for file, known in [self._seen[path]]}
 
     def of(self, source: ImageSource) -> str | None:
         """The digest, or None where there is no such file."""
@@ -169,7 +175,7 @@ class DigestCache:
         """Digest and header, or None where there is no such file. What cannot be read raises `ImageError`."""
         if not _is_file(source):
             return self.reader.look(source).known
-        path = os.path.abspath(source)
+        path = _absolute(source)
         remembered = self._seen.get(path)
         try:
             if remembered and remembered[0] == _File.of(os.stat(path)):
@@ -194,6 +200,13 @@ def _plain(known: KnownImage) -> dict[str, Any]:
     """As `asdict`, which takes ten times as long."""
     info = known.info and {name: getattr(known.info, name) for name in ImageInfo.__slots__}
     return {"digest": known.digest, "info": info, "problem": known.problem}
+
+
+def _absolute(source: Path | str) -> str:
+    """As `os.path.abspath`, which takes ten times as long where there is nothing to do: a `Path` holds no empty part
+    and no single dot."""
+    path = os.fspath(source)
+    return path if path[:1] == "/" and isinstance(source, Path) and ".." not in path else os.path.abspath(path)
 
 
 def _is_file(source: ImageSource) -> TypeGuard[Path | str]:

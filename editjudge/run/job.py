@@ -35,7 +35,7 @@ from editjudge.run.engine import Ending, Engine, RunControl
 from editjudge.run.feed import judged
 from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.run.plan import Planner, QuestionSettings, look_at, works
-from editjudge.run.summary import RunTally, Summary, commonest, is_failure, summarise
+from editjudge.run.summary import RunTally, Summary, commonest, is_failure, summarise, summary_of
 from editjudge.run.where import EditFilter, Selected
 from editjudge.store.claims import Claims
 from editjudge.store.sink import RunPlace
@@ -368,10 +368,12 @@ def conclude(
     store: RunPlace, run: RunRecord, rubrics: Sequence[Rubric], control: RunControl, tally: RunTally
 ) -> Outcome:
     """What a run came to, whichever engine did it."""
-    rows = store.judgements(run, fields=("judge", "model", "rubric", "status", "scores"))
     # No mean is formed of choices.
     factors = {rubric.name: [] if rubric.chooses else [factor.key for factor in rubric.factors] for rubric in rubrics}
-    summary = summarise(rows, factors)
+    if isinstance(store, Store):
+        summary = summary_of(*store.score_sums(run), factors)
+    else:
+        summary = summarise(store.judgements(run, fields=("judge", "model", "rubric", "status", "scores")), factors)
     if failed := [status for status in summary.statuses if is_failure(status)]:
         summary.reasons = commonest(store.judgements(run, fields=("item", "status", "reasons"), status=failed))
     ending = control.stopping or "finished"

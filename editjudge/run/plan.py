@@ -36,9 +36,13 @@ from editjudge.run.regions import VERSION as REGION_VERSION
 from editjudge.run.summary import RunTally
 from editjudge.store.claims import Claims
 from editjudge.store.sink import Sink
+from editjudge.store.store import Store
 
 BATCH = 200
 """Edits planned at a time: large enough to look keys up in bulk, small enough to start at once."""
+
+_REMEMBERED = 10_000
+"""Pictures whose digests a run remembers between batches, some 5 MB: edits of many models share their inputs."""
 
 KEY_VERSION = 1
 
@@ -94,6 +98,11 @@ class QuestionSettings:
     def named(self, name: str | None) -> Rubric:
         return next(rubric for rubric in self.rubrics if rubric.name == name)
 
+    @functools.cached_property
+    def key_forms(self) -> dict[str, _KeyForm]:
+        """What the keys of a rubric share, by its name."""
+        return {rubric.name: _KeyForm.of(rubric, self.layout) for rubric in self.rubrics}
+
     def identity_json(self, judge: str, identity: Mapping[str, Any]) -> str:
         """Most judges give the same mapping for every question, and it is encoded once. The same is the same object:
         values that are equal, such as 0 and 0.0, may be written differently."""
@@ -113,6 +122,26 @@ def _check_choices(rubric: Rubric) -> None:
                 f"{rubric.name}: shows two outputs, and {factor.key} asks for {found}; expected the choices a and b, "
                 "and tie where it may be one"
             )
+
+
+class _KeyForm(NamedTuple):
+    """What the keys of one rubric share, whichever edit it is asked about."""
+
+    plain: bool
+    """One question about each edit: no pair, no list, no condition, no earlier answer."""
+    texts: tuple[str, ...]
+    """Names, in the order of canonical JSON."""
+    asking: str
+    """The members of the JSON between the pictures and the texts, where nothing is wrong and there is no order."""
+
+    @classmethod
+    def of(cls, rubric: Rubric, layout: Layout) -> _KeyForm:
+        plain = not (rubric.pairwise or rubric.for_each or rubric.when or rubric.after)
+        return cls(plain, tuple(sorted({*rubric.texts})), _asking_json(rubric, layout))
+
+
+def _asking_json(rubric: Rubric, layout: Layout, between: str = "") -> str:
+    return f'"layout":"{layout}",{between}"rendering":{RENDERING},"rubric":"{rubric.hash}"'
 
 
 Answers = Callable[[Work], Judgement | None]
@@ -172,14 +201,16 @@ class EditQuestions:
         self, edit: Edit, settings: QuestionSettings, judge: Judge, look: Look, answers: Answers = lambda _: None
     ) -> None:
         self._edit, self._settings, self._judge, self._look, self._answers = edit, settings, judge, look, answers
+        self._whole = [_AskedEdit("", edit)]
         self._pictures: dict[tuple[tuple[str, ...], int, bool | str], _Pictures] = {}
+        self._texts: dict[tuple[str, ...], str] = {}
+        """JSON of the texts that rubrics show, by their names."""
         self._views: dict[str, list[_AskedEdit]] = {}
         self._earlier: dict[str, list[Work]] = {}
         """The works of rubrics that others are told of, by name."""
 
-    def works(self, stage: int | None = None) -> Iterator[Work]:
-        for rubric in self._settings.in_stage(stage):
-            yield from self._of(rubric)
+    def works(self, stage: int | None = None) -> list[Work]:
+        return [work for rubric in self._settings.in_stage(stage) for work in self._of(rubric)]
 
     def not_applicable(self, stage: int | None = None) -> int:
         """How many rubrics are not asked about this edit, as it is none that they are for."""
@@ -191,12 +222,15 @@ class EditQuestions:
         return bool(self._views_of(rubric)) and (not rubric.after or self._applies(self._settings.named(rubric.after)))
 
     def _views_of(self, rubric: Rubric) -> list[_AskedEdit]:
+        if self._settings.key_forms[rubric.name].plain:
+            return self._whole
         if rubric.name not in self._views:
             self._views[rubric.name] = _views(rubric, self._edit, self._settings.orders)
         return self._views[rubric.name]
 
-    def _of(self, rubric: Rubric) -> Iterator[Work]:
+    def _of(self, rubric: Rubric) -> list[Work]:
         repeats = range(self._settings.repeats * rubric.samples)
+        works: list[Work] = []
         for view in self._views_of(rubric):
             roles, needed = _roles(view.edit, rubric, self._judge)
             # Boxes are those of the element that this question is about.
@@ -206,14 +240,55 @@ class EditQuestions:
             if pictures is None:
                 pictures = self._pictures[which] = _look_up(view.edit, roles, needed, self._judge, self._look)
             for some, informed in self._informed(rubric, view, repeats) if rubric.after else ((repeats, view),):
-                yield from _of_one(informed, rubric, self._settings, self._judge, pictures, some)
+                works += self._of_one(informed, rubric, pictures, some)
+        return works
+
+    def _of_one(self, view: _AskedEdit, rubric: Rubric, pictures: _Pictures, repeats: Iterable[int]) -> Iterator[Work]:
+        edit, settings, judge = view.edit, self._settings, self._judge
+        problem = view.problem or pictures.problem
+        if judge.limits is not None:
+            problem = problem or _texts(edit, rubric)
+        question = self._question_json(view, rubric, pictures.json, problem)
+        for repeat in repeats:
+            identity = settings.identity_json(judge.spec, judge.identity(edit, rubric, repeat))
+            key = text_hash(f"[{question},{identity},{repeat}]")
+            task = Task(edit.id, rubric.name, judge.spec, repeat, key, view.variant)
+            yield Work(task, edit, rubric, pictures.digests, pictures.recipes, pictures.sizes, settings.layout, problem)
+
+    def _question_json(
+        self, view: _AskedEdit, rubric: Rubric, images: str, problem: tuple[Status, Remark] | None
+    ) -> str:
+        """What is asked, as canonical JSON: members in the order of their names. Written part by part, since most parts
+        are the same for many keys: one encoder for all of it made a resumed run a fifth slower."""
+        form, variant = self._settings.key_forms[rubric.name], ""
+        asking = form.asking
+        if problem or not form.plain:
+            # B|A with B first shows what A|B with A second does, and names it otherwise.
+            order = f'"order":{compact_json(view.variant)},' if rubric.pairwise else ""
+            # A picture that cannot be read has no digest to tell it from one that is not there.
+            wrong = f'"problem":{compact_json([problem[0], problem[1].message])},' if problem else ""
+            asking = _asking_json(rubric, self._settings.layout, order + wrong)
+            # Where no picture is looked at, elements may differ by their boxes alone.
+            by_element = self._judge.limits is None and rubric.for_each
+            variant = f'"variant":{compact_json(view.variant)},' if by_element else ""
+        texts = self._texts_json(view.edit, form.texts)
+        return f'{{"images":{images},{asking},"texts":{texts},{variant}"version":{KEY_VERSION}}}'
+
+    def _texts_json(self, edit: Edit, names: tuple[str, ...]) -> str:
+        """Encoded once for all rubrics that show the same texts of the edit itself."""
+        text = self._texts.get(names) if edit is self._edit else None
+        if text is None:
+            text = _object_json((name, compact_json(edit.text(name))) for name in names)
+            if edit is self._edit:
+                self._texts[names] = text
+        return text
 
     def _informed(self, rubric: Rubric, view: _AskedEdit, repeats: range) -> Iterator[tuple[range, _AskedEdit]]:
         """With the answers to the earlier question. A repeat is told of the same repeat of it; one whose answers are
         not there yet is left out."""
         earlier = self._settings.named(rubric.after)
         if earlier.name not in self._earlier:
-            self._earlier[earlier.name] = list(self._of(earlier))
+            self._earlier[earlier.name] = self._of(earlier)
         same_list = bool(rubric.for_each) and rubric.for_each == earlier.for_each
         works = [w for w in self._earlier[earlier.name] if not same_list or w.task.variant in ("", view.variant)]
         count = self._settings.repeats * earlier.samples
@@ -272,7 +347,9 @@ def _look_up(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look
     recipes = {role: plan(known.info, limits) for role, known in shown.items() if known.info and limits}
     recipes |= {role: f"{part}, {recipes[role]}" for role, part in parts.items() if role in recipes}
     sizes = {role: known.info.shown for role, known in shown.items() if known.info}
-    key_part = compact_json({role: [digests.get(role), recipes.get(role)] for role in roles})
+    key_part = _object_json(
+        (role, f"[{_text_or_null(digests.get(role))},{_text_or_null(recipes.get(role))}]") for role in sorted({*roles})
+    )
     return _Pictures(digests, recipes, sizes, key_part, problem)
 
 
@@ -299,47 +376,13 @@ def _cut(
     return None
 
 
-def _of_one(
-    view: _AskedEdit,
-    rubric: Rubric,
-    settings: QuestionSettings,
-    judge: Judge,
-    pictures: _Pictures,
-    repeats: Iterable[int],
-) -> Iterator[Work]:
-    edit, problem = view.edit, view.problem or pictures.problem
-    if judge.limits is not None:
-        problem = problem or _texts(edit, rubric)
-    question = _question_json(view, rubric, settings.layout, judge, pictures.json, problem)
-    for repeat in repeats:
-        identity = settings.identity_json(judge.spec, judge.identity(edit, rubric, repeat))
-        key = text_hash(f"[{question},{identity},{repeat}]")
-        task = Task(edit.id, rubric.name, judge.spec, repeat, key, view.variant)
-        yield Work(task, edit, rubric, pictures.digests, pictures.recipes, pictures.sizes, settings.layout, problem)
+def _text_or_null(text: str | None) -> str:
+    return "null" if text is None else compact_json(text)
 
 
-def _question_json(
-    view: _AskedEdit,
-    rubric: Rubric,
-    layout: Layout,
-    judge: Judge,
-    images: str,
-    problem: tuple[Status, Remark] | None,
-) -> str:
-    """What is asked, as canonical JSON: members in the order of their names. Written part by part, since most parts are
-    the same for many keys: one encoder for all of it made a resumed run a fifth slower."""
-    texts = compact_json({role: view.edit.text(role) for role in rubric.texts})
-    # B|A with B first shows what A|B with A second does, and names it otherwise.
-    order = f'"order":{compact_json(view.variant)},' if rubric.pairwise else ""
-    # A picture that cannot be read has no digest to tell it from one that is not there.
-    wrong = f'"problem":{compact_json([problem[0], problem[1].message])},' if problem else ""
-    # Where no picture is looked at, elements may differ by their boxes alone.
-    by_element = judge.limits is None and rubric.for_each
-    variant = f'"variant":{compact_json(view.variant)},' if by_element else ""
-    return (
-        f'{{"images":{images},"layout":"{layout}",{order}{wrong}"rendering":{RENDERING},"rubric":"{rubric.hash}",'
-        f'"texts":{texts},{variant}"version":{KEY_VERSION}}}'
-    )
+def _object_json(members: Iterable[tuple[str, str]]) -> str:
+    """An object of members whose values are JSON already, in the order of their names."""
+    return f"{{{','.join(f'{compact_json(name)}:{value}' for name, value in members)}}}"
 
 
 def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[tuple[str, ...], int]:
@@ -474,6 +517,8 @@ class Planner:
         self.stages = len(settings.stages)
         self._positions: dict[str, int] = {}
         """Of each judge, how many tasks are stored."""
+        self._done: dict[str, str] = {}
+        """Statuses of planned tasks that are done already. What is done stays so: it is not looked up again."""
         self._elsewhere: dict[str, Work] = {}
         """Tasks that another process is asking, by key."""
 
@@ -485,21 +530,37 @@ class Planner:
         it is encoded. Meant for a thread: reading and hashing pictures must not hold up answers.
         """
         edits_before = 0
+        digests = DigestCache(self.pictures, rehash=self._rehash)
         while batch := list(itertools.islice(edits, BATCH)):
-            digests = self._digests(batch)
+            if len(digests) > _REMEMBERED:
+                digests = DigestCache(self.pictures, rehash=self._rehash)
+            if unknown := digests.unknown(source for edit in batch for source in edit.all_pictures().values()):
+                digests.load(self._store.load_digests(sorted(unknown)))
             while batch:
                 planned, count = self._plan(judge, batch, digests, stage)
                 some, batch = batch[:count], batch[count:]
                 shown: dict[str, dict[str, str]] = {edit.id: {} for edit in some}
+                latest: Mapping[str, str] | None = None
                 for work in planned:
-                    shown[work.edit.id].update(work.by_own_name(work.digests))
+                    if work.digests is not latest or work.order:
+                        shown[work.edit.id].update(work.by_own_name(work.digests))
+                        latest = work.digests
                 items = [item_of(edit, digests_of(edit, digests, shown[edit.id])) for edit in some]
-                self._store.save_digests(digests.dump())
+                if learnt := digests.dump():
+                    self._store.save_digests(learnt)
                 edits_before = self._store.add_items(self._run, items, edits_before)
-                tasks = (work.task for work in planned)
-                before = self._positions.get(judge.spec, 0)
-                self._positions[judge.spec] = self._store.add_tasks(self._run, tasks, before)
+                self._add_tasks(judge, [work.task for work in planned])
                 yield planned
+
+    def _add_tasks(self, judge: Judge, tasks: Sequence[Task]) -> None:
+        """A store that has them already says in the same query which are done."""
+        before = self._positions.get(judge.spec, 0)
+        statuses = self._store.statuses_of(self._run, tasks, before) if isinstance(self._store, Store) else None
+        if statuses is None:
+            self._positions[judge.spec] = self._store.add_tasks(self._run, tasks, before)
+        else:
+            self._positions[judge.spec] = before + len(tasks)
+            self._done |= {key: status for key, status in statuses.items() if status in DONE}
 
     def _plan(self, judge: Judge, edits: Sequence[Edit], digests: DigestCache, stage: int) -> tuple[list[Work], int]:
         """The works of the first edits, and of how many."""
@@ -517,31 +578,30 @@ class Planner:
     def _answer(self, work: Work) -> Judgement | None:
         return self._store.judgement(work.task.key)
 
-    def _digests(self, batch: list[Edit]) -> DigestCache:
-        digests = DigestCache(self.pictures, rehash=self._rehash)
-        paths = {os.path.abspath(s) for edit in batch for s in edit.all_pictures().values() if isinstance(s, Path)}
-        digests.load(self._store.load_digests(sorted(paths)))
-        return digests
-
     async def not_done(self, planned: list[Work]) -> list[Work]:
         """What is neither answered nor being asked, claimed for this process. Keys count as in flight before the store
         is read, so that none can be committed in between and asked again."""
+        keys = {work.task.key for work in planned}
+        statuses = {key: status for key in keys if (status := self._done.pop(key, None))}
         fresh: dict[str, Work] = {}
-        for work in planned:
-            if work.task.key not in self._in_flight:
+        for work in planned if len(statuses) < len(keys) else ():
+            if work.task.key not in self._in_flight and work.task.key not in statuses:
                 fresh.setdefault(work.task.key, work)
-        self._in_flight.update(fresh)
-        states = await asyncio.to_thread(claim_tasks, self._store, self._claims, fresh)
-        self._elsewhere |= {key: work for key, work in fresh.items() if key in states.elsewhere}
-        self._in_flight -= {key for key in fresh if states.statuses.get(key) in DONE}
+        mine: set[str] = set()
+        if fresh:
+            self._in_flight.update(fresh)
+            states = await asyncio.to_thread(claim_tasks, self._store, self._claims, fresh)
+            mine, statuses = states.mine, statuses | states.statuses
+            self._elsewhere |= {key: work for key, work in fresh.items() if key in states.elsewhere}
+            self._in_flight -= {key for key in fresh if statuses.get(key) in DONE}
         for work in planned:
-            if (status := states.statuses.get(work.task.key)) in DONE:
+            if (status := statuses.get(work.task.key)) in DONE:
                 self.tally.statuses[str(status)] += 1
                 self.tally.cached += 1
             elif fresh.get(work.task.key) is not work:
                 self.tally.cached += 1
         self.observe(self.tally)
-        return [work for key, work in fresh.items() if key in states.mine]
+        return [work for key, work in fresh.items() if key in mine]
 
     def elsewhere(self, judge: Judge) -> int:
         """How many tasks of a judge another process is asking."""

@@ -70,7 +70,7 @@ def is_failure(status: str) -> bool:
 class SummaryCell:
     """One factor of one model by one judge."""
 
-    sum: int = 0
+    sum: float = 0
     ok: int = 0
     n: int = 0
 
@@ -129,6 +129,22 @@ def summarise(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, Sequence[
             if factor in scores:
                 cell.ok += 1
                 cell.sum += scores[factor]
+    return summary
+
+
+def summary_of(
+    counts: Iterable[Sequence[Any]], sums: Iterable[Sequence[Any]], factors: Mapping[str, Sequence[str]]
+) -> Summary:
+    """As `summarise`, from what `Store.score_sums` counted and added up."""
+    summary = Summary()
+    for judge, model, rubric, status, count in counts:
+        summary.statuses[status or "pending"] += count
+        for factor in factors[rubric]:
+            summary.cells.setdefault((judge, model or "", rubric, factor), SummaryCell()).n += count
+    for judge, model, rubric, factor, count, total in sums:
+        if cell := summary.cells.get((judge, model or "", rubric, factor)):
+            cell.ok += count
+            cell.sum += total
     return summary
 
 

@@ -326,6 +326,20 @@ class Store:
         rows = self._read(query.where(tasks.c.run_id == _id(run)).group_by(*by))
         return dict(sorted(((judge, rubric, status or PENDING), count) for judge, rubric, status, count in rows))
 
+    def score_sums(self, run: RunRecord | int) -> tuple[Sequence[Row], Sequence[Row]]:
+        """For a summary: judge, model, rubric, status and the number of tasks, in the order in which the tasks come
+        first; and judge, model, rubric, factor, the number of scores and their sum."""
+        place = (tasks.c.judge, items.c.model, tasks.c.rubric)
+        of_run, first = tasks.c.run_id == _id(run), sa.func.min(tasks.c.position)
+        counts = sa.select(*place, judgements.c.status, sa.func.count()).select_from(_STATUS_ALONE).where(of_run)
+        factors = tasks.outerjoin(items, _SAME_ITEM).join(scores, scores.c.key == tasks.c.key)
+        given = (scores.c.factor, sa.func.count(), sa.func.sum(scores.c.score))
+        sums = sa.select(*place, *given).select_from(factors).where(of_run, scores.c.score.is_not(None))
+        return (
+            self._read(counts.group_by(*place, judgements.c.status).order_by(first)),
+            self._read(sums.group_by(*place, scores.c.factor)),
+        )
+
     # --- what a run asks --------------------------------------------------------------------------------------
 
     def add_rubrics(self, added: Iterable[Rubric]) -> None:
@@ -345,6 +359,20 @@ class Store:
     def add_tasks(self, run: RunRecord | int, added: Iterable[Task], start: int = 0) -> int:
         """Keep tasks of a run at the positions from `start` on; answers the next position. Idempotent."""
         return self._add(tasks, Task, _id(run), added, start)
+
+    def statuses_of(self, run: RunRecord | int, expected: Sequence[Task], start: int) -> dict[str, str] | None:
+        """The statuses of the judged ones, by key, where a run has exactly these tasks at the positions from `start`
+        on; None where it has others, which are then to be added."""
+        columns = [tasks.c[name] for name in Task.__slots__]
+        last = start + len(expected) - 1
+        query = sa.select(*map(schema.stored, columns), judgements.c.status).select_from(
+            tasks.outerjoin(judgements, _SAME_KEY & _FROM_INDEX)
+        )
+        here = (tasks.c.run_id == _id(run), tasks.c.position.between(start, last))
+        rows = self._plain_rows(query.where(*here).order_by(tasks.c.position))
+        if [row[:-1] for row in rows] != list(map(schema.plain_encoder(columns), expected)):
+            return None
+        return {task.key: row[-1] for task, row in zip(expected, rows, strict=True) if row[-1]}
 
     def append(self, run: RunRecord | int, rows: Sequence[Item] | Sequence[Task]) -> None:
         """Keep edits or tasks after all that the run has; those that it has stay at their positions, so that a run
@@ -371,7 +399,7 @@ class Store:
         for some in _chunks(rows, _ROWS):
             here = (table.c.run_id == run_id, table.c.position.between(start, start + len(some) - 1))
             query = sa.select(*map(schema.stored, columns)).where(*here).order_by(table.c.position)
-            if list(map(tuple, self._read(query))) != list(map(schema.plain_encoder(columns), some)):
+            if self._plain_rows(query) != list(map(schema.plain_encoder(columns), some)):
                 kept = {
                     _place(row): row
                     for row in (kind(*values) for values in self._read(sa.select(*columns).where(*here)))
@@ -594,6 +622,15 @@ class Store:
         def once() -> Sequence[Row]:
             with self._reading() as connection:
                 return connection.execute(query, values).all()
+
+        return self._patiently(once)
+
+    def _plain_rows(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        """As the driver gives them: for columns that need no decoding, in half the time."""
+
+        def once() -> list[tuple[Any, ...]]:
+            with self._reading() as connection, connection.execute(query) as result:
+                return list(result.cursor.fetchall())
 
         return self._patiently(once)
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.judges.chat import ChatJudge
 from editjudge.judges.http import HttpTransport
@@ -22,6 +23,8 @@ from editjudge.judges.messages import Parameters
 from editjudge.judges.providers import resolve
 from editjudge.judges.replay import Replay
 from editjudge.media.cache import DigestCache, KnownImage
+from editjudge.media.header import ImageInfo
+from editjudge.rubrics import files
 from editjudge.rubrics.contract import Failure, Remark
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale, Slot, Template
@@ -187,6 +190,47 @@ def test_the_wording_of_questions_is_part_of_the_key_by_its_number(
     before = key(edit)
     monkeypatch.setattr(plan, version, 999)
     assert key(edit) != before
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\\n\u2028'), max_size=20)
+PICTURES = st.none() | st.builds(
+    KnownImage,
+    st.text("0123456789abcdef", min_size=64, max_size=64),
+    st.none() | st.builds(ImageInfo, st.sampled_from(["png", "jpeg"]), *[st.integers(1, 5000)] * 2, st.integers(1)),
+    TEXT,
+)
+ELEMENTS = dataclasses.replace(FIDELITY, name="elements", for_each="parts", texts=("instruction", "each"))
+KEYED = [REFERENCE, load("preference"), ELEMENTS, *files.resolve(["online"])]
+
+
+@given(st.data())
+def test_a_key_that_is_written_in_parts_is_the_hash_of_the_whole_value(data: st.DataObject) -> None:
+    metadata = {"parts": data.draw(st.lists(TEXT, max_size=3)), "each": data.draw(TEXT)}
+    pair = {role: Path(role) for role in ("edited_a", "edited_b")}
+    texts = {"instruction": data.draw(TEXT), "referring_expression": data.draw(TEXT)}
+    edit = Edit(data.draw(TEXT), Path("i"), Path("e"), metadata=metadata, pictures=pair, **texts)
+    pictures = {role: data.draw(PICTURES, role) for role in ("input", "edited", "ground_truth", *pair)}
+    by_path = {edit.picture(role): known for role, known in pictures.items()}
+    settings = QuestionSettings(KEYED, data.draw(st.integers(1, 2)), data.draw(st.sampled_from(LAYOUTS)))
+    judge = talker(parameters=Parameters(temperature=data.draw(st.none() | st.floats(0, 2))))
+    for work in works([edit], settings, judge, lambda edit, role: by_path.get(edit.picture(role))):
+        assert work.task.key == json_hash(whole_key(work, judge), "compact")
+
+
+def whole_key(work: Work, judge: Judge) -> list[Any]:
+    question: dict[str, Any] = {
+        "version": plan.KEY_VERSION,
+        "rendering": RENDERING,
+        "rubric": work.rubric.hash,
+        "layout": work.layout,
+        "texts": {role: work.edit.text(role) for role in work.rubric.texts},
+        "images": {role: [work.digests.get(role), work.recipes.get(role)] for role in work.images},
+    }
+    if work.rubric.pairwise:
+        question["order"] = work.task.variant
+    if work.problem:
+        question["problem"] = [work.problem[0], work.problem[1].message]
+    return [question, judge.identity(work.edit, work.rubric, work.task.repeat), work.task.repeat]
 
 
 def test_a_picture_that_the_rubric_does_not_show_is_not_part_of_the_key(edit: Edit) -> None:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from editjudge.errors import StoreError, UsageError
 from editjudge.judgement import Judgement, Task, row
 from editjudge.rubrics.files import load
+from editjudge.run.summary import summarise, summary_of
 from editjudge.store import Store
 from editjudge.store.store import Item
 
@@ -456,3 +457,38 @@ def test_scores_come_back_to_the_last_digit_and_whole_ones_as_integers(store: St
     for scores in (row["scores"], store.scores([key(1)])[key(1)]):
         assert list(scores.items()) == list(given.items())
         assert [type(score) for score in scores.values()] == [int, float, int, float, float]
+
+
+# --- what a resumed run reads ---------------------------------------------------------------------------------
+
+
+def test_tasks_that_a_run_has_just_so_come_with_their_statuses(store: Store) -> None:
+    run, planned = store.open_run("r", SPEC), [task(1), task(2, variant="ab"), task(3, item="\0")]
+    assert store.statuses_of(run, planned, 0) is None
+    store.add_tasks(run, planned)
+    store.write([sample(1), sample(2, "refused")])
+    statuses = {key(1): "ok", key(2): "refused"}
+    # A text that is stored escaped differs from what was planned: it is then added again, which changes nothing.
+    assert store.statuses_of(run, planned[:2], 0) == statuses
+    assert store.statuses_of(run, planned, 0) is None
+    assert store.statuses_of(run, planned[1:2], 1) == {key(2): "refused"}
+    assert store.statuses_of(run, [task(1), task(2)], 0) is None
+    assert store.statuses_of(run, [task(1, key=key(9))], 0) is None
+    assert store.statuses_of(run, [task(1)], 1) is None
+
+
+def test_a_summary_that_the_database_adds_up_is_that_of_its_rows(store: Store) -> None:
+    run = store.open_run("r", SPEC)
+    models = ["b", "a", None, "b", "\0", "a"]
+    store.add_items(run, [Item(f"edit-{n}", model) for n, model in enumerate(models)])
+    store.add_tasks(run, [task(n, repeat=repeat, key=key(2 * n + repeat)) for n in range(6) for repeat in (0, 1)])
+    scored = [{"alignment": 5, "quality": 2}, {"quality": 0.1}, {"alignment": 0.7}, {"unknown": 4}]
+    statuses: list[Any] = ["refused", "ok", "ok", "abstained", "ok", "invalid", "ok", "ok", "missing_output"]
+    store.write(
+        [sample(n, one, **({"scores": scored[n % 4]} if one == "ok" else {})) for n, one in enumerate(statuses)]
+    )
+    factors = {RUBRIC: ["quality", "alignment"]}
+    summary = summary_of(*store.score_sums(run), factors)
+    assert summary.as_json() == summarise(store.judgements(run), factors).as_json()
+    assert summary.statuses == {"ok": 5, "refused": 1, "abstained": 1, "invalid": 1, "missing_output": 1, "pending": 3}
+    assert summary_of(*store.score_sums(store.open_run("empty", SPEC)), factors).as_json()["factors"] == []
