@@ -1,6 +1,9 @@
 """Start-up: importing, `--help`, and a whole process that judges one edit, beside peers in venvs of their own.
 
-    python -m bench.startup [--calls 9]
+    python -m bench.startup [--calls 9] [--first-request]
+
+With `--first-request` only this: the time from the start of `editjudge run` on a manifest of 100 lines to its first
+request, beside a bare process that imports aiohttp and SQLAlchemy and sends one, and the ratio of the two.
 
 The edit is judged by each contender's script of bench/throughput.py and bench/peers, from the start of Python to its
 end, against a stub that answers at once. A peer is measured where `python -m bench.peers.install` has put it, and is
@@ -11,10 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +61,65 @@ def contender(python: Path, package: str, program: str | None, judging: list[str
     return {"import": [str(python), "-c", f"import {package}"], **helped, "one_edit": judging}
 
 
+BARE = """
+import asyncio, sys, aiohttp, sqlalchemy
+async def send():
+    async with aiohttp.ClientSession() as session, session.post(sys.argv[1], json={}):
+        pass
+asyncio.run(send())
+"""
+
+
+def until_first_request(command: Callable[[str], list[str]]) -> float:
+    """Milliseconds until a process that is given an address sends a request there; it is ended then."""
+    # Compiled modules are used, as they are wherever a package is installed.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # A server for each: what another process has sent besides would be taken for the first request of this one.
+    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryFile() as errors:
+        server.settimeout(60)
+        words = command(f"http://127.0.0.1:{server.getsockname()[1]}/v1")
+        started = time.perf_counter()
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors, env=environment)
+        try:
+            client, _ = server.accept()
+            with client:
+                assert client.recv(4) == b"POST"
+                return 1000 * (time.perf_counter() - started)
+        except TimeoutError:
+            errors.seek(0)
+            raise SystemExit(f"{words[0]} sent nothing: {errors.read().decode()}") from None
+        finally:
+            process.kill()
+            process.wait()
+
+
+def first_requests(calls: int) -> dict[str, Any]:
+    """Medians, in turn, so that a busy machine slows both alike; the first call of each compiles modules."""
+    from bench.resume import make_manifest
+
+    times: dict[str, list[float]] = {"bare": [], "editjudge": []}
+    with tempfile.TemporaryDirectory() as name:
+        run = [str(Path(sys.executable).with_name("editjudge")), "run", str(make_manifest(Path(name), 100))]
+        for call in range(calls + 1):
+            run_options = ["--judge", "openai-compatible/stub", "--store", str(Path(name, f"{call}.db")), "--base-url"]
+            times["bare"].append(until_first_request(lambda url: [sys.executable, "-c", BARE, url]))
+            times["editjudge"].append(until_first_request(lambda url, given=run_options: [*run, *given, url]))  # type: ignore[misc]
+    medians = {who: round(median(each[1:]), 1) for who, each in times.items()}
+    return {"milliseconds": medians, "ratio": round(medians["editjudge"] / medians["bare"], 2)}
+
+
 def main() -> None:
     # Not above: bench.throughput is what the contenders import.
     from bench.throughput import make_edits, stub
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=9)
-    calls = parser.parse_args().calls
+    parser.add_argument("--first-request", action="store_true")
+    options = parser.parse_args()
+    calls = options.calls
+    if options.first_request:
+        print(json.dumps({"calls": calls, "load": os.getloadavg()[0], **first_requests(calls)}, indent=2))
+        return
     present, absent = peers.installed()
     with tempfile.TemporaryDirectory() as name, stub() as url:
         timed = commands(present, make_edits(Path(name), "jpeg", 1), url)
