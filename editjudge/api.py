@@ -193,7 +193,7 @@ class Run:
         places = {"judge": 0, "model": 1, "rubric": 2}
         if not isinstance(by, str) or by not in places or of is not None:
             return self._sliced([name for name in _words(by) if name not in places], of or "scores")
-        sums: dict[tuple[str, str], list[int]] = {}
+        sums: dict[tuple[str, str], list[float]] = {}  # points, ok and n
         for place, cell in self.summary.cells.items():
             total = sums.setdefault((place[places[by]], place[3]), [0, 0, 0])
             for index, value in enumerate((cell.sum, cell.ok, cell.n)):
