@@ -7,7 +7,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from editjudge.edit import Edit
 from editjudge.measured.assess import Assessment, Subject, assess
@@ -169,6 +169,21 @@ def test_a_small_thing_on_a_plain_ground_may_be_made_a_little_smaller() -> None:
     assert find_degenerate(thing(96), thing(85), ASKED) is None  # 9 % and 7 % of the picture
     gone = find_degenerate(thing(96), thing(16), ASKED)
     assert gone is not None and gone.kind == "near_flat"
+
+
+@pytest.mark.parametrize("side", [64, 256, 512])
+@pytest.mark.parametrize("antialiased", [False, True])
+def test_an_object_of_a_drawing_in_another_colour_is_an_edit(side: int, antialiased: bool) -> None:
+    """A drawing has few colours, and so has its edit: that is no palette made for the input."""
+
+    def drawing(colour: str) -> Picture:
+        image = Image.new("RGB", (2 * side, 2 * side), "white")
+        ImageDraw.Draw(image).ellipse([0.6 * side, 0.6 * side, 1.4 * side, 1.4 * side], fill=colour)
+        return np.asarray(
+            image.resize((side, side), Image.Resampling.LANCZOS if antialiased else Image.Resampling.NEAREST)
+        )
+
+    assert find_degenerate(drawing("red"), drawing("blue"), "make the disc blue") is None
 
 
 def test_a_board_of_squares_is_no_edit_of_a_photograph() -> None:
