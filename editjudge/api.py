@@ -9,7 +9,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypedDict,
 
 from editjudge.arguments import checked
 from editjudge.edit import Edit, ImageSource, named_pictures
-from editjudge.errors import UsageError
+from editjudge.errors import StoreError, UsageError
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, default_rubrics
 from editjudge.manifest import records
@@ -180,7 +180,7 @@ class Run:
         """Mean and coverage of each factor by `model`, `judge` or `rubric`: a pandas data frame where pandas is
         installed, else a list of dicts, with the columns `by`, factor, mean, ok, n, mean_lo and mean_hi. What failed
         is in `n` and not in the mean. mean_lo and mean_hi are the 95 % CI, clustered by source image: empty where
-        there are too few images for one, or where the extra `stats` is not installed.
+        there are too few images for one, the extra `stats` is not installed, or the store is gone.
 
             run.table(by=["edit_type", "difficulty"]).frame()    # sliced, with intervals
 
@@ -202,7 +202,8 @@ class Run:
         if sums and not _missing_statistics():
             from editjudge.report.summary import pooled_intervals
 
-            intervals = pooled_intervals(self._loaded(), by)
+            with suppress(StoreError):  # means are known here; a store that is gone leaves them without intervals
+                intervals = pooled_intervals(self._loaded(), by)
         rows = []
         for (name, factor), (points, ok, n) in sums.items():
             ci = intervals.get((name, factor))

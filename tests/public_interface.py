@@ -254,12 +254,11 @@ def http(folder: Path) -> dict[str, Any]:
     edit = {"id": "1", "input": picture, "edited": picture, "instruction": "make it red"}
     with Store.open(folder / "web.db") as store:
         app = create(Site(store))
-        found: dict[str, Any] = {
-            "routes": {
-                re.sub(r":\w+}", "}", getattr(route, "path", "")): sorted(getattr(route, "methods", None) or ())
-                for route in app.routes
-            }
-        }
+        routes: dict[str, list[str]] = {}
+        for route in app.routes:  # one path may have a route for each method
+            path = re.sub(r":\w+}", "}", getattr(route, "path", ""))
+            routes[path] = sorted({*routes.get(path, ()), *(getattr(route, "methods", None) or ())})
+        found: dict[str, Any] = {"routes": routes}
         with TestClient(app, base_url="http://127.0.0.1:8427") as client:
             for verb in ("judge", "reward"):
                 answer = client.post(f"/v1/{verb}", json={"edits": [edit], "rubrics": ["online"]})

@@ -305,4 +305,5 @@ def test_a_score_never_rises_with_a_fault() -> None:
 
 def test_measures_are_those_of_one_pair_and_are_hashable_by_identity() -> None:
     one, other = (measure(compose(SMALL, EDITED)) for _ in range(2))
-    assert isinstance(one, Measures) and one.values == other.values and one != other
+    assert isinstance(one, Measures) and one != other
+    assert one.values == pytest.approx(other.values, abs=1e-6)  # threads add up float32 in any order

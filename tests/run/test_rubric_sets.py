@@ -279,7 +279,7 @@ def test_one_edit_takes_further_pictures_and_texts(tmp_path: Path) -> None:
         without = editjudge(*words, "--json")
         shown = editjudge(*words, *pictures, "--envelope")
     assert told.code == 0, told.err
-    assert "same: yes" in told.out
+    assert "same  yes" in told.out
     assert "A dog." in text_of(sent[0])
     assert sum(part["type"] == "image_url" for part in sent[0]["messages"][0]["content"]) == 3
     assert (without.code, without.json["status"]) == (3, "missing_input")
