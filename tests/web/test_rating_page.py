@@ -157,6 +157,7 @@ def test_wiping_and_zooming_compare_the_two_pictures_of_an_edit(rated: Served, p
     expect(page.locator("#zoom")).to_have_text("2×")
 
 
+@pytest.mark.usefixtures("rated")  # made before the browser starts, whose event loop would keep a run from starting
 def test_a_study_is_limited_to_a_model_and_its_raters_are_told_when_it_is_closed(
     sample: Served, chromium: Browser, page: Page
 ) -> None:
