@@ -21,6 +21,7 @@ import numpy as np
 from editjudge.content import Content
 from editjudge.judgement import DONE, STATUSES
 from editjudge.run.contradicting import held_against_evidence
+from editjudge.run.sums import OVERALL
 from editjudge.store import browse
 from editjudge.store.annotations import Annotation, annotations_of, tag_rows, tags_of
 from editjudge.store.browse import EditSummary, FactorColumn
@@ -35,7 +36,6 @@ ALL_STATUSES = (*STATUSES, PENDING)
 DISPUTED = 1 / 3
 """Of a scale's range between the lowest and the highest score of one factor: two points on 1 to 7."""
 PAGE = 50
-OVERALL = "overall"
 PEOPLE = "people:"
 """Opens the id of a column of people's ratings."""
 _COLUMNS = 64
