@@ -27,7 +27,7 @@ from editjudge.rubrics.contract import Failure, check
 from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.model import Rubric
 from editjudge.web import requests as sent
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 
 Target = Callable[[bytes], None]
 
@@ -79,10 +79,10 @@ def rubric_file(data: bytes) -> None:
 def prompt(data: bytes) -> None:
     """A prompt becomes a rubric that loads again, or questions about it."""
     with contextlib.suppress(UnicodeDecodeError), refused_in_words():
-        found = import_prompt(data.decode(), "imported")
-        assert (found.rubric is None) == bool(found.asks)
-        if found.rubric:
-            assert files.parse(files.dump(found.rubric)).hash == found.rubric.hash
+        imported = import_prompt(data.decode(), "imported")
+        assert (imported.rubric is None) == bool(imported.asks)
+        if imported.rubric:
+            assert files.parse(files.dump(imported.rubric)).hash == imported.rubric.hash
 
 
 def manifest_file(data: bytes) -> None:
@@ -202,13 +202,13 @@ def _tables(rows: list[dict[str, Any]]) -> Iterator[bytes]:
 
 def _requests() -> Iterator[bytes]:
     words = {"id": "a", "instruction": "x", "metadata": {"step": "1"}}
-    shown = words | {"input": "AAAA", "edited": "data:image/png;base64,AA=="}
-    yield b"\0" + json.dumps(shown | {"judge": "measured", "strict": True}).encode()
+    edit = words | {"input": "AAAA", "edited": "data:image/png;base64,AA=="}
+    yield b"\0" + json.dumps(edit | {"judge": "measured", "strict": True}).encode()
     reduced = {"rubrics": ["online"], "formula": "min", "weights": {"alignment": 1.5}, "deadline": 9}
-    yield b"\2" + json.dumps({"edits": [shown, words | {"edited": None}], **reduced}).encode()
+    yield b"\2" + json.dumps({"edits": [edit, words | {"edited": None}], **reduced}).encode()
     part = '--x\r\nContent-Disposition: form-data; name="{}"{}\r\n\r\n{}\r\n'
-    for first, said, name in ((b"\1", words, "edited"), (b"\3", {"edits": [words]}, "edits.0.edited")):
-        parts = part.format("request", "", json.dumps(said)) + part.format(name, '; filename="b"', "AA")
+    for first, content, name in ((b"\1", words, "edited"), (b"\3", {"edits": [words]}, "edits.0.edited")):
+        parts = part.format("request", "", json.dumps(content)) + part.format(name, '; filename="b"', "AA")
         yield first + f"{parts}--x--\r\n".encode()
 
 

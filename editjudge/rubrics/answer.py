@@ -28,13 +28,26 @@ class AnswerLeaf:
     """Of what is not scored: JSON's kind of value."""
 
 
-AnswerTree = dict[str, Any]
-"""Keys to objects (dict), lists of scores (list) and leaves, in the order in which an answer has them."""
+@dataclass(frozen=True)
+class AnswerObject:
+    """An object of an answer."""
+
+    members: Mapping[str, Any]
+    """Keys to objects, lists of scores (list) and leaves, in the order in which an answer has them."""
+    in_order: tuple[tuple[str, Any], ...]
+    """The members in the order in which failures are named: that of an answer only where it is nested."""
+    entry: Factor | None
+    """The factor whose entry this is."""
+    factors: Mapping[str, str]
+    """Of an object that is no entry: the keys that name a factor, and the factors."""
+
+
 _Paths = list[tuple[tuple[str, ...], Any]]
+_ORDER = ("id", "text", "score", "reason", "other")
 
 
 @functools.lru_cache(maxsize=64)
-def answer_tree(rubric: Rubric) -> AnswerTree:
+def answer_tree(rubric: Rubric) -> AnswerObject:
     """An answer that is JSON. Reasons stand before scores, or after them where the rubric says so."""
     answer = rubric.answer
     after = rubric.reason == "after"
@@ -50,13 +63,26 @@ def answer_tree(rubric: Rubric) -> AnswerTree:
     paths += scores + texts if after else texts + scores
     for path, _, json_type in (other.partition(": ") for other in answer.others):
         paths.append((_split(path, answer), AnswerLeaf("other", json_type=json_type)))
-    tree: AnswerTree = {}
+    tree: dict[str, Any] = {}
     for (*parents, last), leaf in paths:
         inner = tree
         for key in parents:
             inner = inner.setdefault(key, {})
         inner[last] = leaf
-    return tree
+    return _answer_object(tree, answer.form)
+
+
+def _answer_object(tree: Mapping[str, Any], form: str) -> AnswerObject:
+    members = {key: _answer_object(part, form) if isinstance(part, dict) else part for key, part in tree.items()}
+    leaves = {key: leaf for key, leaf in members.items() if isinstance(leaf, AnswerLeaf)}
+    entry = next((leaf.factor for leaf in leaves.values() if leaf.factor), None) if form == "entries" else None
+    owners = {key: part.entry for key, part in members.items() if isinstance(part, AnswerObject)}
+    owners |= {key: leaf.factor for key, leaf in leaves.items() if leaf.kind == "score"}
+    factors = {} if entry else {key: factor.key for key, factor in owners.items() if factor}
+    ordered = list(members.items())
+    if form != "nested":
+        ordered.sort(key=lambda member: _ORDER.index(getattr(member[1], "kind", "score")))
+    return AnswerObject(members, tuple(ordered), entry, factors)
 
 
 def _factor_paths(factor: Factor, answer: AnswerFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -75,17 +101,18 @@ def _split(path: str, answer: AnswerFormat) -> tuple[str, ...]:
     return tuple(path.split(".")) if answer.form == "nested" else (path,)
 
 
-def answer_keys(rubric: Rubric) -> list[str]:
+@functools.lru_cache(maxsize=64)
+def answer_keys(rubric: Rubric) -> tuple[str, ...]:
     """Every key that an answer has at any level; an object with one of them claims to be the answer."""
     factors = () if rubric.answer.form == "nested" else (factor.key for factor in rubric.factors)
-    return list(dict.fromkeys([*_keys(answer_tree(rubric)), *factors]))
+    return tuple(dict.fromkeys([*_keys(answer_tree(rubric)), *factors]))
 
 
-def _keys(tree: AnswerTree) -> Iterator[str]:
-    for key, part in tree.items():
+def _keys(part: AnswerObject) -> Iterator[str]:
+    for key, inner in part.members.items():
         yield key
-        if isinstance(part, dict):
-            yield from _keys(part)
+        if isinstance(inner, AnswerObject):
+            yield from _keys(inner)
 
 
 # --- as JSON Schema -------------------------------------------------------------------------------------------
@@ -103,8 +130,8 @@ def answer_schema(rubric: Rubric) -> dict[str, Any]:
 
 
 def _schema(rubric: Rubric, part: Any) -> dict[str, Any]:
-    if isinstance(part, dict):
-        properties = {key: _schema(rubric, inner) for key, inner in part.items()}
+    if isinstance(part, AnswerObject):
+        properties = {key: _schema(rubric, inner) for key, inner in part.members.items()}
         required = {"required": list(properties), "additionalProperties": False}
         return {"type": "object", "properties": properties} | required
     if isinstance(part, list):
@@ -142,9 +169,9 @@ def answer_shape(rubric: Rubric, identifier: str | None) -> str:
 
 
 def _shape(rubric: Rubric, part: Any, identifier: str | None) -> list[str]:
-    if isinstance(part, dict):
+    if isinstance(part, AnswerObject):
         members = []
-        for key, inner in part.items():
+        for key, inner in part.members.items():
             first, *rest = _shape(rubric, inner, identifier)
             members.append([f"{json.dumps(key, ensure_ascii=False)}: {first}", *rest])
         for member in members[:-1]:
@@ -198,8 +225,8 @@ def envelope(
     }
 
     def filled(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {key: filled(inner) for key, inner in part.items()}
+        if isinstance(part, AnswerObject):
+            return {key: filled(inner) for key, inner in part.members.items()}
         return list(map(filled, part)) if isinstance(part, list) else fill[part.kind](part)
 
     document: dict[str, Any] = filled(answer_tree(rubric))
@@ -246,6 +273,10 @@ def _scores(part: Any, value: Any) -> Iterator[tuple[AnswerLeaf, Any]]:
         if part.kind == "score":
             yield part, value
         return
-    pairs = zip(part, value, strict=True) if isinstance(part, list) else ((part[key], value[key]) for key in part)
-    for inner, inner_value in pairs:
+    parts = (
+        zip(part, value, strict=True)
+        if isinstance(part, list)
+        else ((inner, value[key]) for key, inner in part.members.items())
+    )
+    for inner, inner_value in parts:
         yield from _scores(inner, inner_value)

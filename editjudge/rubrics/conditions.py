@@ -1,4 +1,4 @@
-"""Of which edits a rubric is asked: `when`, a condition over the columns of a manifest.
+"""The condition `when` of a rubric: which edits it is asked about, by the columns of a manifest.
 
     edit_type in [add, remove]         edit_type == add         tags.scene != "indoor light"
     ground_truth is given              explanation is not given

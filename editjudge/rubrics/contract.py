@@ -6,16 +6,17 @@ guessed or taken from one of two answers. Each remark carries a code that stays 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from editjudge.errors import near_miss
 from editjudge.rubrics import replies
-from editjudge.rubrics.answer import AnswerLeaf, AnswerTree, answer_keys, answer_tree
+from editjudge.rubrics.answer import AnswerLeaf, AnswerObject, answer_keys, answer_tree
 from editjudge.rubrics.marks import read_marks
 from editjudge.rubrics.model import Consistency, Factor, Rubric
 from editjudge.rubrics.replies import CUT, Candidate, LabelledLines, Scan, TooComplex, WrittenNumber, scan
@@ -93,6 +94,14 @@ def _remarks_as_json(outcome: Verdict | Failure, reasons: Sequence[Remark] = ())
     }
 
 
+class _NoVerdict(Exception):
+    """Ends the reading of a reply that is no answer."""
+
+    def __init__(self, code: str, message: str, status: Literal["refused", "invalid", "truncated"] = "invalid") -> None:
+        super().__init__(message)
+        self.failure = Failure(status, (Remark(code, message),))
+
+
 def check(
     rubric: Rubric,
     reply: str,
@@ -106,92 +115,84 @@ def check(
     `identifier` is the one the question stated; without it any is accepted. `strict` refuses reasons outside
     their word limits instead of noting them. Raises nothing, whatever the reply: what is no answer is a `Failure`.
     """
-    if failure := _ended_early(reply, finish):
-        return failure
-    text = reply.removeprefix("\ufeff")
     try:
-        if not rubric.answer.is_json:
-            return _check_text(rubric, text, strict=strict)
-        return _check_json(rubric, text, identifier, strict=strict)
+        _check_end(reply, finish)
+        text = reply.removeprefix("\ufeff")
+        reading = _ReplyReading(rubric, identifier)
+        return (_check_json if rubric.answer.is_json else _check_text)(reading, text).verdict(strict)
+    except _NoVerdict as refused:
+        return refused.failure
     except TooComplex:
-        return _invalid("too_complex", "the reply has more braces, lines or headings than any answer")
+        return Failure(
+            "invalid", (Remark("too_complex", "the reply has more braces, lines or headings than any answer"),)
+        )
 
 
-def _check_json(rubric: Rubric, text: str, identifier: str | None, *, strict: bool) -> Verdict | Failure:
+def _check_json(reading: _ReplyReading, text: str) -> _ReplyReading:
+    rubric = reading.rubric
     reply = scan(text, answer_keys(rubric))
     if reply.ends_in_thought or not reply.candidates:
-        return _no_answer(reply, "the reply holds no JSON object with a key of the answer")
-    chosen = _choose(reply.candidates, json_last=bool(rubric.answer.sections))
-    if isinstance(chosen, Failure):
-        return chosen
-    answer, violations, notes = chosen
-    reading = _ReplyReading(rubric)
-    reading.take_json(answer, identifier)
+        raise _no_answer(reply, "the reply holds no JSON object with a key of the answer")
+    reading.take_object(answer_tree(rubric), reading.choose(reply.candidates))
     sections = _sections(rubric, reply)
     last = rubric.answer.sections[-1:]
     if [section.before_json for section in sections if section.title in last][:1] == [False]:
         # What stands before that heading was a draft, whatever it says.
-        return _invalid("no_answer", f'no JSON of the answer stands under "## {last[0]}"')
+        raise _NoVerdict("no_answer", f'no JSON of the answer stands under "## {last[0]}"')
     if not reading.reasons and rubric.consistency and rubric.consistency.factor in reading.scores:
-        contradictions, unread = _consistency(rubric.consistency, sections, reading.scores)
-        reading.reasons.extend(contradictions)
-        violations += unread
-    return reading.verdict(violations + _around(rubric, reply, sections), notes, strict=strict)
+        reading.compare_list(rubric.consistency, sections)
+    reading.violations += _around(rubric, reply, sections)
+    return reading
 
 
-def _check_text(rubric: Rubric, text: str, *, strict: bool) -> Verdict | Failure:
+def _check_text(reading: _ReplyReading, text: str) -> _ReplyReading:
     """An answer that is no JSON: labelled lines, the score as the whole reply, or one of several marks in it."""
+    rubric = reading.rubric
     reply = scan(text, joint=CUT)
     if reply.ends_in_thought:
-        return _no_answer(reply, "")
-    reading = _ReplyReading(rubric)
+        raise _no_answer(reply, "")
     if rubric.answer.form == "lines":
         labels = {rubric.label(factor): factor for factor in rubric.factors}
         headings = [factor.heading for factor in rubric.factors if factor.heading]
         own_labels = [factor.label or factor.key for factor in rubric.factors]
         lines = replies.read_lines(reply.before, own_labels, rubric.answer.texts, headings)
         if not lines.values:
-            return _no_answer(reply, f'no line begins with "{next(iter(labels))}:" or another label of the answer')
-        violations = reading.take_lines(lines, labels)
+            raise _no_answer(reply, f'no line begins with "{next(iter(labels))}:" or another label of the answer')
+        reading.take_lines(lines, labels)
         if lines.prose and not headings:  # what stands below headings is prose that was asked for
-            violations = (*violations, Remark("prose", "text stands around the lines that were asked for"))
-        return reading.verdict(violations, (), strict=strict)
+            reading.violations.append(Remark("prose", "text stands around the lines that were asked for"))
+        return reading
     (factor,) = rubric.factors
     if rubric.answer.form == "token":
         value = replies.value_of(reply.before.strip(" \t\r\n" + CUT))
         reading.take_score(factor, value)
         if reading.reasons and _is_text(value):
-            return _no_answer(reply, f"the reply is more or other than {factor.scale.words}")
-        return reading.verdict((), (), strict=strict)
+            raise _no_answer(reply, f"the reply is more or other than {factor.scale.words}")
+        return reading
     marks = [choice for choice in factor.scale.choices if choice in reply.before]
     if not marks:
-        return _no_answer(reply, f"the reply holds none of {factor.scale.words}")
+        raise _no_answer(reply, f"the reply holds none of {factor.scale.words}")
     if len(marks) > 1:
-        return _invalid("ambiguous", f"the reply holds {' and '.join(marks)}, and one was asked for")
+        raise _NoVerdict("ambiguous", f"the reply holds {' and '.join(marks)}, and one was asked for")
     reading.take_score(factor, marks[0])
     reading.justifications[factor.key] = reply.before.replace(CUT, "").replace(marks[0], "").strip()
-    return reading.verdict((), (), strict=strict)
-
-
-def _invalid(code: str, message: str) -> Failure:
-    return Failure("invalid", (Remark(code, message),))
+    return reading
 
 
 # --- what ends before the answer is looked at -----------------------------------------------------------------
 
 
-def _ended_early(reply: str, finish: Finish) -> Failure | None:
+def _check_end(reply: str, finish: Finish) -> None:
     if finish == "refusal":
-        return Failure("refused", (Remark("refusal", "the model declined to answer"),))
+        raise _NoVerdict("refusal", "the model declined to answer", "refused")
     if finish == "length":
-        return Failure("truncated", (Remark("truncated", "the reply was cut off at the token limit"),))
+        raise _NoVerdict("truncated", "the reply was cut off at the token limit", "truncated")
     if not reply.strip("\ufeff \t\r\n\v\f"):
-        return _invalid("empty", "the reply is empty")
+        raise _NoVerdict("empty", "the reply is empty")
     try:
         reply.encode()
     except UnicodeEncodeError:
-        return _invalid("not_text", "the reply holds half of a surrogate pair, which is not text")
-    return None
+        raise _NoVerdict("not_text", "the reply holds half of a surrogate pair, which is not text") from None
 
 
 # Only asked of replies that hold no answer at all, so a wide net costs nothing but the word for the failure.
@@ -206,177 +207,144 @@ _OPENING = 400
 """A refusal says so at once; later in a text the same words describe the pictures."""
 
 
-def _no_answer(reply: Scan, why: str) -> Failure:
+def _no_answer(reply: Scan, why: str) -> _NoVerdict:
     """Of a reply without an answer: why there is none."""
     if reply.ends_in_thought:
-        return Failure("truncated", (Remark("truncated", "the reply ends inside its own reasoning"),))
+        return _NoVerdict("truncated", "the reply ends inside its own reasoning", "truncated")
     text = reply.before.replace(CUT, "").strip()
     if not text:
-        return _invalid("empty", "the reply holds nothing but reasoning that was set aside")
+        return _NoVerdict("empty", "the reply holds nothing but reasoning that was set aside")
     if _DECLINES.search(text[:_OPENING]):
-        return Failure("refused", (Remark("refusal", "the model declined to answer"),))
-    return _invalid("no_answer", why)
+        return _NoVerdict("refusal", "the model declined to answer", "refused")
+    return _NoVerdict("no_answer", why)
 
 
-# --- which object is the answer -------------------------------------------------------------------------------
-
-_Chosen = tuple[dict[str, Any], tuple[Remark, ...], tuple[Remark, ...]]
-
-
-def _choose(candidates: tuple[Candidate, ...], json_last: bool) -> _Chosen | Failure:
-    """The one object that is the answer; two different ones are nobody's answer, unless the last is asked for."""
-    values = []
-    for candidate in candidates[-1:] if json_last else candidates:
-        value = _value(candidate)
-        if isinstance(value, Failure):
-            return value
-        values.append(value)
-    answer = values[-1]
-    if any(_canonical(value) != _canonical(answer) for value in values):
-        return _invalid("ambiguous", f"the reply holds {len(values)} answers that differ; exactly one was asked for")
-    if len(candidates) == 1:
-        return answer, (), ()
-    if json_last and any(_canonical(_value(other)) != _canonical(answer) for other in candidates[:-1]):
-        return answer, (), (Remark("earlier_answer", "an earlier object was passed over: the last one counts"),)
-    return answer, (Remark("repeated_answer", f"the same answer stands {len(candidates)} times"),), ()
+def _canonical(candidate: Candidate) -> str | None:
+    """Equal for equal answers whatever the order of keys, None for what is none; unlike ==, it tells true from 1."""
+    try:
+        return json.dumps(_value(candidate), sort_keys=True)
+    except _NoVerdict:
+        return None
 
 
-def _canonical(value: dict[str, Any] | Failure) -> str | None:
-    """Equal for equal answers whatever the order of keys; unlike ==, it tells true from 1."""
-    return None if isinstance(value, Failure) else json.dumps(value, sort_keys=True)
-
-
-def _value(candidate: Candidate) -> dict[str, Any] | Failure:
+def _value(candidate: Candidate) -> dict[str, Any]:
+    if candidate.value is not None:
+        return candidate.value
     if candidate.depth > replies.MAX_DEPTH:
-        return _invalid("not_json", f"the JSON nests more than {replies.MAX_DEPTH} deep")
+        raise _NoVerdict("not_json", f"the JSON nests more than {replies.MAX_DEPTH} deep")
     try:
         value = replies.decode(candidate.text)
     except replies.NotStrict as error:
         if error.at_end and not candidate.closed:
-            return Failure("truncated", (Remark("truncated", "the reply breaks off inside its JSON"),))
-        return _invalid(error.code, f"the answer is not strict JSON: {error}")
+            raise _NoVerdict("truncated", "the reply breaks off inside its JSON", "truncated") from None
+        raise _NoVerdict(error.code, f"the answer is not strict JSON: {error}") from None
     assert isinstance(value, dict)  # noqa: S101  (a text that starts with a brace decodes to an object or fails)
     return value
 
 
-# --- what the object says -------------------------------------------------------------------------------------
-
-
-_ORDER = ("id", "text", "score", "reason")
+# --- what the answer says -------------------------------------------------------------------------------------
 
 
 class _ReplyReading:
     """Collects scores and reasons from an answer, and everything that is wrong with it."""
 
-    def __init__(self, rubric: Rubric) -> None:
-        self.rubric = rubric
+    def __init__(self, rubric: Rubric, identifier: str | None) -> None:
+        self.rubric, self.identifier = rubric, identifier
         self.scores: dict[str, float] = {}
         self.choices: dict[str, str] = {}
         self.justifications: dict[str, str] = {}
         self.abstained: dict[str, str] = {}
         self.shared_reason: str | None = None
-        self.identifier: str | None = None
         self.reasons: list[Remark] = []
+        """Why it is no answer."""
+        self.violations: list[Remark] = []
+        self.notes: list[Remark] = []
 
-    def verdict(self, violations: tuple[Remark, ...], notes: tuple[Remark, ...], *, strict: bool) -> Verdict | Failure:
+    def verdict(self, strict: bool) -> Verdict | Failure:
         """Of what was taken: every score, or none."""
         if self.reasons:
             return Failure("invalid", tuple(self.reasons[:MAX_REASONS]))
-        reasons = {
-            factor.key: self.justifications.get(factor.key, self.shared_reason) for factor in self.rubric.factors
-        }
-        justifications = {key: reason for key, reason in reasons.items() if reason is not None}
+        reasons = ((f.key, self.justifications.get(f.key, self.shared_reason)) for f in self.rubric.factors)
+        justifications = {key: reason for key, reason in reasons if reason is not None}
         lengths, unchecked = _lengths(self.rubric, justifications)
+        violations, notes = tuple(self.violations), tuple(self.notes)
         if strict and lengths:
-            return Failure("invalid", lengths, violations=violations, notes=notes)
+            return Failure("invalid", tuple(lengths), violations, notes)
         return Verdict(
-            self.scores, justifications, violations + lengths, notes + unchecked, self.choices, self.abstained
+            self.scores, justifications, (*violations, *lengths), (*notes, *unchecked), self.choices, self.abstained
         )
 
-    def take_lines(self, lines: LabelledLines, labels: Mapping[str, Factor]) -> tuple[Remark, ...]:
-        """Scores and reasons of labelled lines; returns what they violate."""
+    def choose(self, candidates: Sequence[Candidate]) -> dict[str, Any]:
+        """The one object that is the answer; two different ones are nobody's answer, unless the last is asked for."""
+        last_counts = bool(self.rubric.answer.sections)
+        values = [_value(candidate) for candidate in (candidates[-1:] if last_counts else candidates)]
+        if len(candidates) > 1:
+            answers = {_canonical(candidate) for candidate in candidates}
+            if len(answers) == 1:
+                self.violations.append(Remark("repeated_answer", f"the same answer stands {len(candidates)} times"))
+            elif last_counts:
+                self.notes.append(Remark("earlier_answer", "an earlier object was passed over: the last one counts"))
+            else:
+                message = f"the reply holds {len(values)} answers that differ; exactly one was asked for"
+                raise _NoVerdict("ambiguous", message)
+        return values[-1]
+
+    def take_lines(self, lines: LabelledLines, labels: Mapping[str, Factor]) -> None:
+        """Scores and reasons of labelled lines."""
         most = 0
         for name in (*labels, *self.rubric.answer.texts):
             values = lines.values.get(name) or lines.texts.get(name)
             factor = labels[name].key if name in labels else None
             if not values:
-                kind = "factor" if factor else "key"
-                self._say(f"missing_{kind}", f'no line begins with "{name}:"', factor)
+                self._refuse(f"missing_{'factor' if factor else 'key'}", f'no line begins with "{name}:"', factor)
             elif any(value != values[0] for value in values):
-                self._say("ambiguous", f'{len(values)} lines begin with "{name}:", and they differ', factor)
+                self._refuse("ambiguous", f'{len(values)} lines begin with "{name}:", and they differ', factor)
             elif factor:
                 self.take_score(labels[name], replies.value_of(values[0]))
             else:
                 self._share(values[0].strip())
             most = max(most, len(values or ()))
-        return (Remark("repeated_answer", f"the same line stands {most} times"),) if most > 1 else ()
+        if most > 1:
+            self.violations.append(Remark("repeated_answer", f"the same line stands {most} times"))
 
-    def take_json(self, value: dict[str, Any], identifier: str | None) -> None:
-        """Scores and reasons of an object."""
-        self.identifier = identifier
-        self._object(answer_tree(self.rubric), value)
+    def take_object(self, shape: AnswerObject, value: Mapping[str, Any], place: str = "") -> None:
+        """Scores and reasons of an object and of all below it; `place` are the keys that lead to it."""
+        if value.keys() != shape.members.keys():
+            self._compare_keys(shape, value)
+        for key, part in shape.in_order:
+            if key in value:
+                self._take(part, value[key], f"{place}{key}")
 
-    def _object(self, tree: AnswerTree, value: Mapping[str, Any], place: str = "", entry: Factor | None = None) -> None:
-        """An object of the answer, and all below it; `entry` is the factor that it is the entry of, and `place` the
-        keys that lead to it."""
-        self._keys(tree, value, entry)
-        for key, part in self._members(tree):
-            if key not in value:
-                continue
-            path = f"{place}{key}"
-            if isinstance(part, AnswerLeaf):
-                self._leaf(part, value[key], path)
-            elif isinstance(part, list):
-                self._list(part, value[key], path)
-            else:
-                self._inner_object(part, value[key], path)
-
-    def _members(self, tree: AnswerTree) -> list[tuple[str, Any]]:
-        """In the order in which failures are named, whatever the order in the answer; of a nested answer its own."""
-        if self.rubric.answer.form == "nested":
-            return list(tree.items())
-        return sorted(tree.items(), key=lambda member: _ORDER.index(getattr(member[1], "kind", "score")))
-
-    def _inner_object(self, tree: AnswerTree, value: object, place: str) -> None:
-        entries, factor = self.rubric.answer.form != "nested", self._factor_of(tree)
-        if isinstance(value, dict):
-            # Messages name an entry by its factor, and what is nested by its path.
-            self._object(tree, value, "" if entries and not factor else f"{place}.", factor)
-        elif factor:
-            expected = f"an object with {' and '.join(key for key, _ in self._members(tree))}"
-            self._wrong(place, expected, value, factor.key)
-        else:
-            self._wrong(place, "an object with one entry a factor" if entries else "an object", value)
-
-    def _factor_of(self, part: Any) -> Factor | None:
-        """The factor that a member of the answer is named for: that of a score, or of an entry."""
+    def _take(self, part: Any, value: Any, place: str) -> None:
         if isinstance(part, AnswerLeaf):
-            return part.factor if part.kind == "score" else None
-        if self.rubric.answer.form != "entries":
-            return None
-        return next((leaf.factor for leaf in part.values() if isinstance(leaf, AnswerLeaf) and leaf.factor), None)
+            self._leaf(part, value, place)
+        elif isinstance(part, list):
+            if not isinstance(value, list) or len(value) != len(part):
+                self._wrong(place, f"a list of {len(part)} scores", value)
+                return
+            for leaf, item in zip(part, value, strict=True):
+                self._leaf(leaf, item, place)
+        elif isinstance(value, dict):
+            # Messages name an entry by its factor, and what is nested by its path.
+            self.take_object(part, value, f"{place}." if part.entry or self.rubric.answer.form == "nested" else "")
+        elif part.entry:
+            self._wrong(place, f"an object with {' and '.join(key for key, _ in part.in_order)}", value, part.entry.key)
+        else:
+            nested = self.rubric.answer.form == "nested"
+            self._wrong(place, "an object" if nested else "an object with one entry a factor", value)
 
-    def _keys(self, tree: AnswerTree, value: Mapping[str, Any], entry: Factor | None) -> None:
+    def _compare_keys(self, shape: AnswerObject, value: Mapping[str, Any]) -> None:
         """What is missing in an object, and what was not asked for."""
-        factors = {} if entry else {key: factor.key for key, part in tree.items() if (factor := self._factor_of(part))}
-        owner = entry.key if entry else None
-        for key, _ in self._members(tree):
-            if key not in value:
-                kind = "factor" if key in factors else "key"
-                message = f'"{owner}" has no "{key}"' if entry else f'the {kind} "{key}" is missing'
-                self._say(f"missing_{kind}", message, owner or factors.get(key))
-        kind = "factor" if len(factors) == len(tree) else "key"
+        factors, owner = shape.factors, shape.entry.key if shape.entry else None
+        for key in [key for key, _ in shape.in_order if key not in value]:
+            kind = "factor" if key in factors else "key"
+            message = f'"{owner}" has no "{key}"' if owner else f'the {kind} "{key}" is missing'
+            self._refuse(f"missing_{kind}", message, owner or factors.get(key))
+        kind = "factor" if len(factors) == len(shape.members) else "key"
         # Not all of them, since a reply may have a million.
-        for key in itertools.islice((key[:80] for key in value if key not in tree), MAX_REASONS):
-            message = f'"{owner}" has a key "{key}" that' if entry else f'the {kind} "{key}"'
-            self._say(f"unknown_{kind}", f"{message} was not asked for{near_miss(key, tree)}", owner)
-
-    def _list(self, leaves: Sequence[AnswerLeaf], value: object, place: str) -> None:
-        if not isinstance(value, list) or len(value) != len(leaves):
-            self._wrong(place, f"a list of {len(leaves)} scores", value)
-            return
-        for leaf, item in zip(leaves, value, strict=True):
-            self._leaf(leaf, item, place)
+        for key in itertools.islice((key[:80] for key in value if key not in shape.members), MAX_REASONS):
+            message = f'"{owner}" has a key "{key}" that' if owner else f'the {kind} "{key}"'
+            self._refuse(f"unknown_{kind}", f"{message} was not asked for{near_miss(key, shape.members)}", owner)
 
     def _leaf(self, leaf: AnswerLeaf, value: object, place: str) -> None:
         factor = leaf.factor
@@ -393,7 +361,7 @@ class _ReplyReading:
             self._share(value)
         elif self.identifier is not None and value != self.identifier:
             message = f'"{place}" is "{value[:80]}" but the question was about "{self.identifier}"'
-            self._say("wrong_id", message)
+            self._refuse("wrong_id", message)
 
     def _share(self, text: str) -> None:
         """The first free text is the reason for every factor that has none of its own."""
@@ -403,14 +371,14 @@ class _ReplyReading:
     def take_score(self, factor: Factor, value: object) -> None:
         """What stands in the place of a factor's score: a score, a choice, or a word for "does not apply"."""
         scale = factor.scale
-        if _is_text(value) and value in scale.abstain:
+        if scale.abstain and _is_text(value) and value in scale.abstain:
             self.abstained[factor.key] = str(value)
         elif scale.choices:  # to the letter: "A" is not "a"
             if _is_text(value) and value in scale.choices:
                 self.choices[factor.key] = str(value)
                 return
             message = f'the choice of "{factor.key}" is {_kind_in_words(value)}; expected {scale.words}'
-            self._say("choice_unknown", message, factor.key)
+            self._refuse("choice_unknown", message, factor.key)
         elif (score := scale.read(value)) is not None:
             self.scores[factor.key] = score
         else:
@@ -418,12 +386,31 @@ class _ReplyReading:
             # 6.5 may be quoted; 6.0 names a score that would be accepted.
             quotable = _is_kind(value, "number") and float(str(value)) not in scale.values
             kind = str(value)[:40] if quotable else _kind_in_words(value)
-            self._say(code, f'the score of "{factor.key}" is {kind}; expected {scale.words}', factor.key)
+            self._refuse(code, f'the score of "{factor.key}" is {kind}; expected {scale.words}', factor.key)
+
+    def compare_list(self, rule: Consistency, sections: Sequence[_Section]) -> None:
+        """How a list of differences contradicts the score, and else what keeps the list from proving anything.
+
+        A contradiction never names the score that would be accepted: a judge that is told so obeys.
+        """
+        # Without its heading the list may stand anywhere.
+        lists = [section for section in sections if section.title == rule.section] or sections
+        marks = read_marks("\n".join(section.text for section in lists), rule)
+        score, why = self.scores[rule.factor], ""
+        if marks.failing is not None and score != rule.fail_score:
+            why = f'a listed difference is marked "{marks.failing}"'
+        elif marks.all_pass and score != rule.pass_score:
+            why = "every listed difference has a mark that passes"
+        if why:
+            self._refuse("inconsistent", f"the score and the list contradict each other: {why}", rule.factor)
+        elif marks.unread or (marks.prose and marks.passing and marks.failing is None and score != rule.pass_score):
+            message = f'lines under "## {rule.section}" have no mark that can be read, so the list proves nothing'
+            self.violations.append(Remark("unread_mark", message, rule.factor))
 
     def _wrong(self, where: str, expected: str, value: object, factor: str | None = None) -> None:
-        self._say("wrong_type", f'"{where}" is {_kind_in_words(value)}; expected {expected}', factor)
+        self._refuse("wrong_type", f'"{where}" is {_kind_in_words(value)}; expected {expected}', factor)
 
-    def _say(self, code: str, message: str, factor: str | None = None) -> None:
+    def _refuse(self, code: str, message: str, factor: str | None = None) -> None:
         if len(self.reasons) < MAX_REASONS:
             self.reasons.append(Remark(code, message, factor))
 
@@ -468,7 +455,7 @@ def _kind_in_words(value: object) -> str:
     return "a string" if _is_text(value) else "a number"
 
 
-# --- what stands around it, and whether it holds together -----------------------------------------------------
+# --- what stands around it ------------------------------------------------------------------------------------
 
 
 class _Section(NamedTuple):
@@ -478,19 +465,23 @@ class _Section(NamedTuple):
     before_json: bool
 
 
+@functools.lru_cache(maxsize=64)
+def _heading(titles: tuple[str, ...]) -> re.Pattern[str]:
+    # Possessive, and one pass for all titles: megabytes of spaces or of empty lines cost no more than reading them.
+    words = "|".join("({})".format(r"[ \t]++".join(map(re.escape, title.split()))) for title in titles)
+    return re.compile(rf"^[ \t]*+#{{1,6}}[ \t]*+(?:{words})[ \t]*+:?[ \t]*+\r?$", re.IGNORECASE | re.MULTILINE)
+
+
 def _sections(rubric: Rubric, reply: Scan) -> list[_Section]:
     """A reply with headings, cut at those that were asked for, each as often as it stands there."""
     rule = rubric.consistency
-    titles = list(dict.fromkeys([*rubric.answer.sections, *([rule.section] if rule else [])]))
+    titles = tuple(dict.fromkeys([*rubric.answer.sections, *([rule.section] if rule else [])]))
     if not titles:
         return []
-    # Possessive, and one pass for all titles: megabytes of spaces or of empty lines cost no more than reading them.
-    words = "|".join("({})".format(r"[ \t]++".join(map(re.escape, title.split()))) for title in titles)
-    heading = re.compile(rf"^[ \t]*+#{{1,6}}[ \t]*+(?:{words})[ \t]*+:?[ \t]*+\r?$", re.IGNORECASE | re.MULTILINE)
     text = f"{reply.before}\n{reply.after}"
     sections: list[_Section] = []
     title, begins = None, 0
-    for match in heading.finditer(text):
+    for match in _heading(titles).finditer(text):
         sections.append(_Section(title, text[begins : match.start()], begins <= len(reply.before)))
         if len(sections) >= MAX_SECTIONS:
             raise TooComplex
@@ -498,41 +489,17 @@ def _sections(rubric: Rubric, reply: Scan) -> list[_Section]:
     return [*sections, _Section(title, text[begins:], begins <= len(reply.before))]
 
 
-def _around(rubric: Rubric, reply: Scan, sections: Sequence[_Section]) -> tuple[Remark, ...]:
+def _around(rubric: Rubric, reply: Scan, sections: Sequence[_Section]) -> Iterator[Remark]:
     after = replies.without_fences(reply.after)
     if titles := rubric.answer.sections:
         present = {section.title for section in sections if section.before_json}
-        missing = [title for title in titles if title not in present]
-        remarks = [Remark("missing_section", f'the section "## {title}" is missing') for title in missing]
+        for title in titles:
+            if title not in present:
+                yield Remark("missing_section", f'the section "## {title}" is missing')
         if after:
-            remarks.append(Remark("text_after_json", "text follows the JSON, which should come last"))
-        return tuple(remarks)
-    if after or replies.without_fences(reply.before):
-        return (Remark("prose", "text stands around the JSON where only JSON was asked for"),)
-    return ()
-
-
-def _consistency(
-    rule: Consistency, sections: Sequence[_Section], scores: Mapping[str, float]
-) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
-    """How the list contradicts the score, and else what keeps the list from proving anything.
-
-    A contradiction never names the score that would be accepted: a judge that is told so obeys.
-    """
-    # Without its heading the list may stand anywhere.
-    lists = [section for section in sections if section.title == rule.section] or sections
-    marks = read_marks("\n".join(section.text for section in lists), rule)
-    score = scores[rule.factor]
-    if marks.failing is not None:
-        why = f'a listed difference is marked "{marks.failing}"' if score != rule.fail_score else ""
-    else:
-        why = "every listed difference has a mark that passes" if marks.all_pass and score != rule.pass_score else ""
-    if why:
-        return (Remark("inconsistent", f"the score and the list contradict each other: {why}", rule.factor),), ()
-    if marks.unread or (marks.prose and marks.passing and marks.failing is None and score != rule.pass_score):
-        message = f'lines under "## {rule.section}" have no mark that can be read, so the list proves nothing'
-        return (), (Remark("unread_mark", message, rule.factor),)
-    return (), ()
+            yield Remark("text_after_json", "text follows the JSON, which should come last")
+    elif after or replies.without_fences(reply.before):
+        yield Remark("prose", "text stands around the JSON where only JSON was asked for")
 
 
 # Han, kana, Thai, Lao, Myanmar, Khmer, Tibetan: written without spaces between words.
@@ -543,10 +510,10 @@ _UNSPACED = re.compile(
 
 def _unspaced(text: str) -> bool:
     beginning = text[:1000]  # many times the longest reason that is asked for
-    return 2 * len(_UNSPACED.findall(beginning)) > len(beginning)
+    return not beginning.isascii() and 2 * len(_UNSPACED.findall(beginning)) > len(beginning)
 
 
-def _lengths(rubric: Rubric, justifications: Mapping[str, str]) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
+def _lengths(rubric: Rubric, justifications: Mapping[str, str]) -> tuple[list[Remark], list[Remark]]:
     """Reasons that are empty, too short or too long; and those that could not be counted."""
     violations, notes = [], []
     for key, text in justifications.items():
@@ -563,4 +530,4 @@ def _lengths(rubric: Rubric, justifications: Mapping[str, str]) -> tuple[tuple[R
                 code = "justification_too_short" if count < least else "justification_too_long"
                 message = f'the reason for "{key}" has {count} words; asked were {least} to {most}'
                 violations.append(Remark(code, message, key))
-    return tuple(violations), tuple(notes)
+    return violations, notes

@@ -207,7 +207,7 @@ def _kind_of_key(key: str) -> Kind:
 
 
 class Unclear(ValueError):
-    """What about an example has to be asked: what it concerns, why, and the option that settles it."""
+    """Something that the user must decide about an example: what it concerns, why, and the option that settles it."""
 
     def __init__(self, about: str, why: str, option: str) -> None:
         super().__init__(why)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.errors import RubricError, UsageError, near_miss
-from editjudge.rubrics.model import ASKING, FileContent, Rubric
+from editjudge.rubrics.model import ASKING, FileContent, Rubric, plain_content
 from editjudge.rubrics.sets import RubricSet, fuse
-from editjudge.rubrics.strict_yaml import Lines, dump_plain, parse_yaml, printable, read_text, validated
+from editjudge.rubrics.strict_yaml import Lines, constructed, dump_plain, parse_yaml, printable, read_text, validated
 
 BUILTIN = Path(__file__).parent / "builtin"
 
@@ -25,11 +25,11 @@ SETS: dict[str, tuple[str, ...]] = {
 PAIRWISE = ("preference",)
 """Built-in rubrics that ask which of two edits is better."""
 COMPUTED = ("metrics", "metrics_truth", "metrics_clip")
-"""Built-in rubrics that nobody is asked: a program computes what they name."""
+"""Built-in rubrics whose factors a program computes; no judge is asked."""
 
 
 class UnknownRubric(RubricError, UsageError):
-    """A word that names no rubric: mistyped, where a file that breaks its schema is to be mended."""
+    """A word that names no rubric, such as a mistyped name."""
 
 
 def names() -> list[str]:
@@ -100,7 +100,8 @@ def resolve(wanted: Sequence[str]) -> list[Rubric]:
 @functools.cache
 def _builtin(name: str) -> Rubric:
     path = BUILTIN / f"{name}.yaml"
-    return parse(read_text(path), str(path))
+    data, _ = parse_yaml(read_text(path), str(path))
+    return constructed(Rubric, _with_scales(data))
 
 
 def _is_file(word: str) -> bool:
@@ -202,14 +203,18 @@ def _lies_below(word: str, folder: Path | None) -> bool:
     return os.path.realpath(folder / word).startswith(os.path.realpath(folder) + os.sep)
 
 
-def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
-    # A rubric's scale is that of every factor that names none.
+def _with_scales(data: dict[str, Any]) -> dict[str, Any]:
+    """A rubric's scale is that of every factor that names none."""
     scale = data.pop("scale", None)
     factors = data.get("factors")
     for factor in factors if scale is not None and isinstance(factors, list) else ():
         if isinstance(factor, dict):
             factor.setdefault("scale", scale)
-    rubric = validated(Rubric, data, lines, source, _keys)
+    return data
+
+
+def _rubric(data: dict[str, Any], lines: Lines, source: str) -> Rubric:
+    rubric = validated(Rubric, _with_scales(data), lines, source, _keys)
     if rubric.template:
         from editjudge.rubrics.prompt import pieces
 
@@ -233,7 +238,7 @@ def _keys(owner: Any) -> list[str]:
 
 def dump(rubric: Rubric) -> str:
     """The YAML file of a rubric; reading it back gives an equal one."""
-    data = _without_defaults(rubric)
+    data = plain_content(rubric, _is_default)  # a file shows what is its own
     scale = data["factors"][0]["scale"]
     if all(factor["scale"] == scale for factor in data["factors"]):
         for factor in data["factors"]:
@@ -242,15 +247,5 @@ def dump(rubric: Rubric) -> str:
     return dump_plain(data)
 
 
-def _without_defaults(value: Any) -> Any:
-    """As plain data, without the fields that have their default, so that a file shows what is its own."""
-    if dataclasses.is_dataclass(value):
-        fields = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {field.name: _without_defaults(item) for field, item in fields.items() if item != _default(field)}
-    if isinstance(value, Mapping):
-        return {key: _without_defaults(item) for key, item in value.items()}
-    return [_without_defaults(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default_factory() if callable(field.default_factory) else field.default
+def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    return bool(value == (field.default_factory() if callable(field.default_factory) else field.default))

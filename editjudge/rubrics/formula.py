@@ -17,6 +17,7 @@ the functions that make one value of many. `Formula.words` says a formula to peo
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import math
 import operator
@@ -94,8 +95,8 @@ class Term:
     """Of a list, the rubric of each of its values; empty for a single value. Lists of one shape can be combined."""
     choices: tuple[str, ...] = ()
     """The words that it may be, where it is no number."""
-    ends: Ends | None = None
-    """The lowest and the highest value, where they are known."""
+    for_each: bool = False
+    """Of `factors`: whether one of them has as many values as a list has elements."""
 
     @property
     def many(self) -> bool:
@@ -110,6 +111,55 @@ class Term:
         yield self
         for part in self.parts:
             yield from part.walk()
+
+    @functools.cached_property
+    def ends(self) -> Ends | None:
+        """The lowest and the highest value, where they are known."""
+        match self.op:
+            case "number":
+                return float(self.value), float(self.value)
+            case "factors":
+                return _around([(scale.low, scale.high) for scale in self.scales])
+            case "if":
+                return _around([part.ends for part in self.parts[1:]])
+            case "weights":
+                return _around([pair.parts[0].ends for pair in self.parts])
+            case "text" | "column" | "each" | "weighted":
+                return None
+            case op if op not in _ENDS:
+                return 0.0, 1.0
+        parts = [part.ends for part in self.parts]
+        return None if None in parts else _ENDS[self.op](self, *parts)
+
+    def _times(self, low: float, high: float) -> Ends | None:
+        """The ends of a sum of values between `low` and `high`, any of which may be left out as not asked."""
+        most = sum(len(part.refs) if part.op == "factors" else math.inf if part.many else 1 for part in self.parts)
+        unbounded = most == math.inf or any(term.for_each for term in self.walk())
+        return None if unbounded else (min(low, low * most), max(high, high * most))
+
+
+def _around(ends: Sequence[tuple[float | None, float | None] | None]) -> Ends | None:
+    lows, highs = zip(*(one or (None, None) for one in ends), strict=True)
+    return None if None in (*lows, *highs) else (float(min(lows)), float(max(highs)))
+
+
+def _corners(term: Term, a: Ends, b: Ends) -> Ends | None:
+    if term.op == "/" and b[0] <= 0 <= b[1]:
+        return None
+    corners = [_OPERATORS[term.op](x, y) for x in a for y in b]
+    return min(corners), max(corners)
+
+
+_ENDS: Mapping[str, Callable[..., Ends | None]] = {
+    **dict.fromkeys(_OPERATORS, _corners),
+    **dict.fromkeys(("by", "applies", "mean", "geomean", "min", "max"), lambda _, *parts: _around(parts)),
+    "sum": lambda term, *parts: term._times(*(_around(parts) or ())),
+    "count": lambda term, *_: term._times(0.0, 1.0),
+    "neg": lambda _, part: (-part[1], -part[0]),
+    "sqrt": lambda _, part: (math.sqrt(max(part[0], 0.0)), math.sqrt(max(part[1], 0.0))),
+    "abs": lambda _, part: (0.0 if part[0] <= 0 <= part[1] else min(map(abs, part)), max(map(abs, part))),
+}
+"""The ends of a term by those of its parts; a term that is not listed is true or false, or a share."""
 
 
 @dataclass(frozen=True)
@@ -147,35 +197,28 @@ class Formula:
         return f"{self.name} = {_say(self.term)}{mean}"
 
 
-@dataclass(frozen=True)
-class ScoreEntry:
-    """A score as a file has it, where more is to be said than its formula."""
-
-    formula: str
-    repeats: Literal["after", "before"] = "after"
-    direction: Literal["up", "down"] = "up"
-    description: str = ""
-
-
 def formulas(scores: Mapping[str, str | Mapping[str, Any]], members: Sequence[Member]) -> list[Formula]:
     """The scores of a set, each over its factors and the scores before it; `RubricError` says which one is wrong."""
     known: list[Formula] = []
     for name, entry in scores.items():
-        try:
-            content = ScoreEntry(entry) if isinstance(entry, str) else ScoreEntry(**entry)
-        except TypeError:
-            keys = ", ".join(ScoreEntry.__dataclass_fields__)
-            raise RubricError(f"score {name}: expected a formula, or keys of {keys} with `formula`") from None
-        if content.repeats not in ("after", "before") or content.direction not in ("up", "down"):
+        content = {"formula": entry} if isinstance(entry, str) else dict(entry)
+        keys = ("formula", "repeats", "direction", "description")
+        if "formula" not in content or content.keys() - {*keys}:
+            raise RubricError(f"score {name}: expected a formula, or keys of {', '.join(keys)} with `formula`")
+        text = str(content.pop("formula"))
+        if content.get("repeats", "after") not in ("after", "before") or content.get("direction", "up") not in (
+            "up",
+            "down",
+        ):
             raise RubricError(f"score {name}: repeats is `after` or `before`, direction `up` or `down`")
         if not re.fullmatch(r"[^\W\d]\w*", name) or name in FUNCTIONS or name == _EVERY:
             raise RubricError(f'score "{name}": a name is a word of letters, digits and _, and none of the functions')
         if any(name in member.factors for member in members):
             raise RubricError(f'score "{name}": a factor has that name; call the score otherwise')
-        term = parse(str(content.formula), members, known, f"score {name}")
-        if content.repeats == "before" and any(part.choices for part in term.walk()):
+        score = Formula(name, text, parse(text, members, known, f"score {name}"), **content)
+        if score.repeats == "before" and any(part.choices for part in score.term.walk()):
             raise RubricError(f"score {name}: words have no mean, so repeats cannot come before the formula")
-        known.append(Formula(name, str(content.formula), term, content.repeats, content.direction, content.description))
+        known.append(score)
     return known
 
 
@@ -243,32 +286,11 @@ class _FormulaParser:
         return RubricError(f"{self._where}: {why}")
 
     def _read(self, node: ast.expr) -> Term:
-        if leaf := self._leaf(node):
-            return leaf
-        match node:
-            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
-                return self._arithmetic(_ARITHMETIC[type(sign)], self._number(left), self._number(right))
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
-                return self._signed(self._number(operand), isinstance(sign, ast.USub))
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                part = self._number(operand)
-                return Term("not", (part,), shape=part.shape, ends=(0.0, 1.0))
-            case ast.BoolOp(op=sign, values=values):
-                return self._logic("and" if isinstance(sign, ast.And) else "or", [self._number(v) for v in values])
-            case ast.Compare(left=left, ops=signs, comparators=right):
-                return self._compared([left, *right], [type(sign) for sign in signs])
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self._if(self._number(test), self.read(body), self.read(orelse))
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-                return self._call("if" if name == _IF else name, args)
-        raise self._wrong(f"{ast.unparse(node)[:80]!r} is not part of the language: use arithmetic, {_KNOWN}")
-
-    def _leaf(self, node: ast.expr) -> Term | None:
         match node:
             case ast.Constant(value=bool() as truth):
                 raise self._wrong(f"{truth} is no number; write 1 or 0")
             case ast.Constant(value=int() | float() as number) if abs(number) <= 1e9:
-                return Term("number", value=float(number), ends=(float(number), float(number)))
+                return Term("number", value=float(number))
             case ast.Constant(value=str() as text):
                 return Term("text", value=text)
             case ast.Name(id=name):
@@ -280,7 +302,19 @@ class _FormulaParser:
                 if owner in ("item", "each") and owner not in self._members:
                     return Term("column" if owner == "item" else "each", value=key)
                 return self._of(owner, key)
-        return None
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
+                return self._arithmetic(_ARITHMETIC[type(sign)], self._number(left), self._number(right))
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Not() as sign, operand=operand):
+                return self._signed(sign, self._number(operand))
+            case ast.BoolOp(op=sign, values=values):
+                return self._combined("and" if isinstance(sign, ast.And) else "or", *map(self._number, values))
+            case ast.Compare(left=left, ops=signs, comparators=right):
+                return self._compared([left, *right], [type(sign) for sign in signs])
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._if(self._number(test), self.read(body), self.read(orelse))
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return self._call("if" if name == _IF else name, args)
+        raise self._wrong(f"{ast.unparse(node)[:80]!r} is not part of the language: use arithmetic, {_KNOWN}")
 
     def _number(self, node: ast.expr) -> Term:
         term = self.read(node)
@@ -320,29 +354,29 @@ class _FormulaParser:
         choices = {scale.choices for scale in scales}
         if len(choices) > 1:
             raise self._wrong(f"{name}: its factors are numbers and words, or different words")
-        several = len(refs) > 1 or self._members[refs[0][0]].for_each
-        shape = tuple(owner for owner, _ in refs) if several else ()
-        ends = None if choices != {()} else _around([_scale_ends(scale) for scale in scales])
-        return Term("factors", (), name, tuple(refs), scales, shape=shape, choices=choices.pop(), ends=ends)
+        for_each = any(self._members[owner].for_each for owner, _ in refs)
+        shape = tuple(owner for owner, _ in refs) if len(refs) > 1 or for_each else ()
+        return Term("factors", (), name, tuple(refs), scales, shape=shape, choices=choices.pop(), for_each=for_each)
 
     # operators
 
     def _arithmetic(self, sign: str, a: Term, b: Term) -> Term:
         if sign == "/" and b.op == "number" and not b.value:
             raise self._wrong("division by 0")
-        ends = _arithmetic_ends(sign, a.ends, b.ends)
-        return Term(sign, (a, b), shape=self._shape(a, b), ends=ends)
+        return self._combined(sign, a, b)
 
-    def _signed(self, part: Term, negative: bool) -> Term:
-        if not negative:
+    def _signed(self, sign: ast.unaryop, part: Term) -> Term:
+        if isinstance(sign, ast.UAdd):
             return part
-        if part.op == "number":
-            return replace(part, value=-float(part.value), ends=(-float(part.value), -float(part.value)))
-        ends = part.ends and (-part.ends[1], -part.ends[0])
-        return Term("neg", (part,), shape=part.shape, ends=ends)
+        if isinstance(sign, ast.USub) and part.op == "number":
+            return replace(part, value=-float(part.value))
+        return Term("not" if isinstance(sign, ast.Not) else "neg", (part,), shape=part.shape)
 
-    def _logic(self, op: str, parts: Sequence[Term]) -> Term:
-        return Term(op, tuple(parts), shape=self._shape(*parts), ends=(0.0, 1.0))
+    def _combined(self, op: str, *parts: Term) -> Term:
+        shapes = {part.shape for part in parts if part.many}
+        if len(shapes) > 1:
+            raise self._wrong(f"{_say_all(parts)} are lists of different things: reduce each of them first")
+        return Term(op, parts, shape=shapes.pop() if shapes else ())
 
     def _compared(self, nodes: Sequence[ast.expr], signs: Sequence[type[ast.cmpop]]) -> Term:
         terms = [self.read(node) for node in nodes]
@@ -351,14 +385,14 @@ class _FormulaParser:
             if sign not in _COMPARISONS:
                 raise self._wrong(f"compare with one of {', '.join(_COMPARISONS.values())}")
             pairs.append(self._pair(a, _COMPARISONS[sign], b))
-        return pairs[0] if len(pairs) == 1 else self._logic("and", pairs)
+        return pairs[0] if len(pairs) == 1 else self._combined("and", *pairs)
 
     def _pair(self, a: Term, sign: str, b: Term) -> Term:
         if a.op in _WORDS and b.op != "text":
             a, b = b, a
         if a.is_word or b.is_word:
             self._check_words(a, sign, b)
-        return Term(sign, (a, b), shape=self._shape(a, b), ends=(0.0, 1.0))
+        return self._combined(sign, a, b)
 
     def _check_words(self, a: Term, sign: str, b: Term) -> None:
         """A factor of words, or a column, against a text; a factor against a column or a field of its element."""
@@ -375,12 +409,6 @@ class _FormulaParser:
         elif b.op == "each" and not (len(a.refs) == 1 and self._members[a.refs[0][0]].for_each):
             raise self._wrong(f"{_say(b)}: {_say(a)} is not asked for each element of a list")
 
-    def _shape(self, *terms: Term) -> tuple[str, ...]:
-        shapes = {term.shape for term in terms if term.many}
-        if len(shapes) > 1:
-            raise self._wrong(f"{_say_all(terms)} are lists of different things: reduce each of them first")
-        return shapes.pop() if shapes else ()
-
     # functions
 
     def _if(self, test: Term, yes: Term, no: Term) -> Term:
@@ -388,7 +416,7 @@ class _FormulaParser:
             raise self._wrong("the parts of an if are single values: reduce a list first")
         if yes.is_word or no.is_word:
             raise self._wrong("an if gives a number: compare words inside it")
-        return Term("if", (test, yes, no), ends=_around([yes.ends, no.ends]))
+        return Term("if", (test, yes, no))
 
     def _call(self, name: str, args: Sequence[ast.expr]) -> Term:
         if name not in FUNCTIONS:
@@ -410,11 +438,9 @@ class _FormulaParser:
                 return self._on_factors(name, [self._all_of(arg) for arg in args])
         parts = tuple(self._number(arg) for arg in args)
         if name in ("sqrt", "abs"):
-            return Term(name, parts, shape=parts[0].shape, ends=_function_ends(name, parts[0].ends))
-        if name == "applies":
-            shape = tuple(one for part in parts for one in part.shape or ("",))
-            return Term(name, parts, shape=shape, ends=_around([part.ends for part in parts]))
-        return Term(name, parts, ends=_reduced_ends(name, parts, self._unbounded(parts)))
+            return Term(name, parts, shape=parts[0].shape)
+        shape = tuple(one for part in parts for one in part.shape or ("",)) if name == "applies" else ()
+        return Term(name, parts, shape=shape)
 
     def _all_of(self, node: ast.expr) -> Term:
         """Where factors are asked for, a rubric stands for all that it has."""
@@ -430,7 +456,7 @@ class _FormulaParser:
                 raise self._wrong(f"{name}(...) takes factors, as in {name}(sc.quality), not {_say(part)}")
             elif name in ("full", "share") and any(s.worst is None or s.best is None for s in part.scales):
                 raise self._wrong(f"{name}({_say(part)}): a scale that is open, or of words, has no best score")
-        return Term(name, tuple(parts), shape=parts[0].shape if name == "share" else (), ends=(0.0, 1.0))
+        return Term(name, tuple(parts), shape=parts[0].shape if name == "share" else ())
 
     def _text(self, node: ast.expr, function: str) -> str:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -446,8 +472,7 @@ class _FormulaParser:
             raise self._wrong("a weight is a number above 0")
         if many := next((part for part in parts if part.many), None):
             raise self._wrong(f"weights: {_say(many)} has many values: reduce it first")
-        pairs = tuple(Term("weighted", (part, share)) for part, share in zip(parts, shares, strict=True))
-        return Term("weights", pairs, ends=_around([part.ends for part in parts]))
+        return Term("weights", tuple(Term("weighted", pair) for pair in zip(parts, shares, strict=True)))
 
     def _by(self, args: Sequence[ast.expr]) -> Term:
         match args[0]:
@@ -461,51 +486,7 @@ class _FormulaParser:
         parts = [self._number(value) for value in [*args[1].values, *args[2:]]]
         if len(set(cases)) < len(args[1].values) or any(part.many for part in parts):
             raise self._wrong("by: each value of the column once, each with a formula of one value")
-        return Term("by", tuple(parts), value=column, cases=tuple(cases), ends=_around([part.ends for part in parts]))
-
-    def _unbounded(self, parts: Iterable[Term]) -> bool:
-        names = {name for part in parts for term in part.walk() for name, _ in term.refs}
-        return any(self._members[name].for_each for name in names)
-
-
-# what a formula's value can be
-
-
-def _scale_ends(scale: Scale) -> Ends | None:
-    return None if scale.low is None or scale.high is None else (float(scale.low), float(scale.high))
-
-
-def _around(ends: Sequence[Ends | None]) -> Ends | None:
-    known = [one for one in ends if one is not None]
-    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(ends) else None
-
-
-def _arithmetic_ends(sign: str, a: Ends | None, b: Ends | None) -> Ends | None:
-    if a is None or b is None or (sign == "/" and b[0] <= 0 <= b[1]):
-        return None
-    corners = [_OPERATORS[sign](x, y) for x in a for y in b]
-    return min(corners), max(corners)
-
-
-def _function_ends(name: str, ends: Ends | None) -> Ends | None:
-    if ends is None:
-        return None
-    if name == "sqrt":
-        return math.sqrt(max(ends[0], 0.0)), math.sqrt(max(ends[1], 0.0))
-    return (0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))), max(map(abs, ends))
-
-
-def _reduced_ends(name: str, parts: Sequence[Term], unbounded: bool) -> Ends | None:
-    if name in ("all", "any"):
-        return 0.0, 1.0
-    around = _around([part.ends for part in parts])
-    if name in ("mean", "geomean", "min", "max") or around is None:
-        return around
-    # What was not asked is left out, so that any number of the terms may be there.
-    most = sum(len(part.refs) if part.op == "factors" else math.inf if part.many else 1 for part in parts)
-    if unbounded or most == math.inf:
-        return None
-    return (0.0, most) if name == "count" else (min(around[0], around[0] * most), max(around[1], around[1] * most))
+        return Term("by", tuple(parts), value=column, cases=tuple(cases))
 
 
 # a formula in words

@@ -107,22 +107,11 @@ class _Importer:
         if self.asks:
             return Imported(None, tuple(self.inferred), tuple(self.asks))
         template = Template(
-            self.text,
-            slots=tuple(self._placed(slots)),
-            braces=self.braces,
-            adds_answer_format=not self._example_found,
+            self.text, tuple(self._placed(slots)), self.braces, adds_answer_format=not self._has_example
         )
-        rubric = Rubric(
-            self.name,
-            images=images,
-            texts=texts,
-            factors=factors,
-            answer=answer,
-            description="imported prompt",
-            consistency=self._consistency(answer, factors),
-            template=template,
-        )
-        return Imported(rubric, tuple(self.inferred), ())
+        consistency = self._consistency(answer, factors)
+        about: dict[str, Any] = {"description": "imported prompt", "consistency": consistency, "template": template}
+        return Imported(Rubric(self.name, images, factors, answer, texts, **about), tuple(self.inferred), ())
 
     def _ask(self, about: str, why: str, option: str) -> None:
         if all(ask.about != about for ask in self.asks):
@@ -232,18 +221,18 @@ class _Importer:
     # --- answer
 
     def _answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
-        shown_examples = self._example()
-        self._example_found = bool(shown_examples)
+        json_examples = self._json_examples()
+        self._has_example = bool(json_examples)
         if any(ask.about == "answer" for ask in self.asks):
-            return AnswerFormat(), ()
-        if not shown_examples:
+            return _UNKNOWN
+        if not json_examples:
             return self._answer_without_example()
         try:
-            shape = examples.shape_of(shown_examples[0], self.hints.factors)
+            shape = examples.shape_of(json_examples[0], self.hints.factors)
         except Unclear as unclear:
             self._ask(unclear.about, unclear.why, unclear.option)
-            return AnswerFormat(), ()
-        factors = self._factors(shape, shown_examples)
+            return _UNKNOWN
+        factors = self._factors(shape, json_examples)
         has_reasons = shape.reason_key or shape.texts or any(reason for _, reason in shape.paths.values())
         sections = _sections(self.plain)
         if sections:
@@ -284,25 +273,23 @@ class _Importer:
         if unclear := [label for label, _ in lines if label not in scored and label not in texts]:
             why = f'the line "{unclear[0]}:" may hold a score or a text'
             self._ask("answer", why, '--line "LABEL", repeated, for each line that holds a score')
-            return AnswerFormat(), ()
+            return _UNKNOWN
         scales = {label: self._scale(label, labels.get(label, "")) for label in scored}
         limits = self._words(tuple(texts)) if texts else None
         if self.asks:
-            return AnswerFormat(), ()
-        self._example_found = True  # the text says itself how to answer
+            return _UNKNOWN
+        self._has_example = True  # the text says itself how to answer
         self._note("answer", f"lines {', '.join(scored)}", "--line" if self.hints.lines else "the lines that it shows")
-        self._note("scale", "; ".join(dict.fromkeys(map(_said, scales.values()))), "lines, text or --scale")
-        factors = tuple(Factor(label, _scale_of(values), label) for label, values in scales.items())
-        return AnswerFormat(form="lines", texts=tuple(texts), words=limits), factors
+        answer = AnswerFormat(form="lines", texts=tuple(texts), words=limits)
+        return answer, self._on_scales(scales, "lines, text or --scale")
 
     def _answer_without_example(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
         if not self.hints.add_format:
             if answer := self._lines_answer():
                 return answer
             if mention := pattern("format").search(self.plain):
-                why = (
-                    f'the text says "{mention.group().strip()}", but shows neither JSON nor labelled lines with scores'
-                )
+                words = mention.group().strip()
+                why = f'the text says "{words}", but shows neither JSON nor labelled lines with scores'
                 options = '--line "LABEL" for each line that holds a score, or --add-format to put our JSON below it'
                 self._ask("answer", why, options)
         if not self.hints.factors:
@@ -310,45 +297,51 @@ class _Importer:
         limits = self._words()
         scales = {key: self._scale(key, "") for key in self.hints.factors or ("score",)}
         if self.asks:
-            return AnswerFormat(), ()
+            return _UNKNOWN
         self._note("answer", "a JSON form of ours is added below the text", "no JSON example in it")
-        self._note("scale", "; ".join(dict.fromkeys(map(_said, scales.values()))), "text or --scale")
-        factors = tuple(Factor(key, _scale_of(values), key) for key, values in scales.items())
-        return AnswerFormat(id_key="image_id", envelope="factor_results", words=limits), factors
+        own = AnswerFormat(id_key="image_id", envelope="factor_results", words=limits)
+        return own, self._on_scales(scales, "text or --scale")
 
-    def _example(self) -> list[dict[str, Example]]:
+    def _on_scales(
+        self, scales: Mapping[str, Values], source: str, paths: Mapping[str, tuple[str, str]] | None = None
+    ) -> tuple[Factor, ...]:
+        """The factors with a known scale, each where its path leads."""
+        known = {
+            key: values if isinstance(values, Scale) else Scale(values) for key, values in scales.items() if values
+        }
+        self._note("scale", "; ".join(dict.fromkeys(scale.words for scale in known.values())), source)
+        places = {key: (paths or {}).get(key, ("", "")) for key in known}
+        return tuple(
+            Factor(key, scale, key, path=places[key][0], reason_path=places[key][1]) for key, scale in known.items()
+        )
+
+    def _json_examples(self) -> list[dict[str, Example]]:
         """The JSON examples of the answer, the one that describes its values best first."""
-        shown_examples = [example for _, _, example in self.blocks if not isinstance(example, NotAnExample)]
+        json_examples = [example for _, _, example in self.blocks if not isinstance(example, NotAnExample)]
         chosen = self.hints.example
         if chosen is not None:
-            if not 0 <= chosen <= len(shown_examples):
-                raise RubricError(f"--example {chosen}: the prompt has {len(shown_examples)} JSON examples")
-            return [shown_examples[chosen - 1]] if chosen else []
+            if not 0 <= chosen <= len(json_examples):
+                raise RubricError(f"--example {chosen}: the prompt has {len(json_examples)} JSON examples")
+            return [json_examples[chosen - 1]] if chosen else []
         for start, end, example in self.blocks:
             if isinstance(example, NotAnExample):
                 block = " ".join(self.plain[start:end].split())[:40]
-                self._ask("answer", f'"{block}" looks like JSON, but {example}', _choose(len(shown_examples)))
-        if len({examples.outline(example) for example in shown_examples}) > 1:
-            keys = "; ".join(f"{number}: {', '.join(example)}" for number, example in enumerate(shown_examples, 1))
+                option = f"--example NUMBER, or {examples.OWN_FORM}" if json_examples else examples.OWN_FORM
+                self._ask("answer", f'"{block}" looks like JSON, but {example}', option)
+        if len({examples.outline(example) for example in json_examples}) > 1:
+            keys = "; ".join(f"{number}: {', '.join(example)}" for number, example in enumerate(json_examples, 1))
             self._ask("answer", f"the JSON examples differ ({keys})", "--example NUMBER")
-        return sorted(shown_examples, key=_described, reverse=True)
+        return sorted(json_examples, key=_described, reverse=True)
 
-    def _factors(self, shape: ExampleShape, shown_examples: list[dict[str, Example]]) -> tuple[Factor, ...]:
+    def _factors(self, shape: ExampleShape, json_examples: list[dict[str, Example]]) -> tuple[Factor, ...]:
         keys = self._factor_keys(shape)
         self._note("factors", ", ".join(keys), "JSON example" if shape.factors else "--factor")
         described = dict(zip(keys, shape.described.values(), strict=False)) if shape.form == "list" else shape.described
         named = {values_of(text) for text in described.values()}
-        for other in shown_examples[1:]:
+        for other in json_examples[1:]:
             self._compare(described, other)
         scales = {key: self._scale(key, described.get(key, ""), named) for key in keys}
-        paths = {key: shape.paths.get(key, ("", "")) for key in keys}
-        factors = tuple(
-            Factor(key, _scale_of(values), key, path=paths[key][0], reason_path=paths[key][1])
-            for key, values in scales.items()
-            if values
-        )
-        self._note("scale", "; ".join(dict.fromkeys(f.scale.words for f in factors)), "JSON example, text or --scale")
-        return factors
+        return self._on_scales(scales, "JSON example, text or --scale", shape.paths)
 
     def _factor_keys(self, shape: ExampleShape) -> tuple[str, ...]:
         named = self.hints.factors
@@ -372,9 +365,11 @@ class _Importer:
         for key, text in shape.described.items():
             first = () if self.hints.scale or key in self.hints.scales else values_of(described.get(key, ""))
             if first and (values_of(text) or first) != first:
-                self._ask("scale", f'two examples give "{key}" {_said(first)} and {_said(values_of(text))}', _SCALE)
+                self._ask(
+                    "scale", f'two examples give "{key}" {_in_words(first)} and {_in_words(values_of(text))}', _SCALE
+                )
             elif first and re.fullmatch(r"-?\d{1,4}", text) and int(text) not in first:
-                self._ask("scale", f'one example gives "{key}" {_said(first)}, another scores it {text}', _SCALE)
+                self._ask("scale", f'one example gives "{key}" {_in_words(first)}, another scores it {text}', _SCALE)
 
     def _scale(self, key: str, described: str, named: set[tuple[int, ...]] | None = None) -> Values:
         """The scores of a factor; nothing, and a question, where example and text leave room for doubt."""
@@ -391,15 +386,15 @@ class _Importer:
         elif values:
             others = [one for one in stated if not any(set(one) == set(known) for known in named or {values})]
             if others:
-                why = f'the example gives "{key}" {_said(values)}, the text also says {_said(min(others))}'
+                why = f'the example gives "{key}" {_in_words(values)}, the text also says {_in_words(min(others))}'
         elif len(stated) != 1:
-            why = "the text names " + (" and ".join(map(_said, sorted(stated))) or "no range of scores")
+            why = "the text names " + (" and ".join(map(_in_words, sorted(stated))) or "no range of scores")
         else:
             values = stated.pop()
             if values[0] > 1:
-                why = f"the text names only {_said(values)}, which may be a part of the scale"
+                why = f"the text names only {_in_words(values)}, which may be a part of the scale"
             elif re.fullmatch(r"-?\d{1,4}", described) and int(described) not in values:
-                why = f'the example scores "{key}" {described}, the text names {_said(values)}'
+                why = f'the example scores "{key}" {described}, the text names {_in_words(values)}'
         if why:
             self._ask("scale", why, _SCALE)
             return ()
@@ -437,10 +432,8 @@ class _Importer:
 
 
 _SCALE = "--scale 1-5 or --scale 5,3,1; --scale KEY=1-5 for one factor"
-
-
-def _choose(count: int) -> str:
-    return f"--example NUMBER, or {examples.OWN_FORM}" if count else examples.OWN_FORM
+_UNKNOWN: tuple[AnswerFormat, tuple[Factor, ...]] = (AnswerFormat(), ())
+"""In the place of an answer that has to be asked about."""
 
 
 def _described(example: Example) -> int:
@@ -482,12 +475,8 @@ def _decimals(text: str) -> str:
     return ""
 
 
-def _said(values: Values) -> str:
-    return _scale_of(values).words
-
-
-def _scale_of(values: Values) -> Scale:
-    return values if isinstance(values, Scale) else Scale(values)
+def _in_words(values: tuple[int, ...]) -> str:
+    return Scale(values).words
 
 
 def word_limits_in(text: str) -> Iterator[tuple[int, int]]:
@@ -532,13 +521,9 @@ def _role_of(name: str) -> str | None:
     parts = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().replace("_", " ")))
     nouns = words("prompts", "image_nouns")
     if parts & nouns or parts == {"ground", "truth"}:
-        roles = [role for role, meant in table["images"].items() if parts & {*meant.split()}]
-        if len(roles) == 1 and parts <= {
-            *nouns,
-            *words("prompts", "beside_images"),
-            *table["images"][roles[0]].split(),
-        }:
-            return str(roles[0])
+        roles = [(role, {*meant.split()}) for role, meant in table["images"].items() if parts & {*meant.split()}]
+        if len(roles) == 1 and parts <= nouns | words("prompts", "beside_images") | roles[0][1]:
+            return str(roles[0][0])
     for role, meant in table["texts"].items():
         known = {*meant.split()}
         if parts & known and parts <= known | words("prompts", "beside_texts") and _certain(parts):

@@ -1,4 +1,4 @@
-"""What can be wrong with a rubric that still loads: texts that contradict its data, and gaps a judge would fill."""
+"""Checks of a rubric that loads: texts that contradict its data, and gaps that a judge would have to fill."""
 
 from __future__ import annotations
 

@@ -199,23 +199,31 @@ def read_mark(line: str, rule: Consistency) -> Mark | None:
         return None
     if passes and not match["separator"]:
         return None
-    quoted = re.search(r"""["']""", match[0].replace("n't", "")) or match["synonym"]
+    mark_text = match[0].replace("n't", "")
+    quoted = '"' in mark_text or "'" in mark_text or match["synonym"]
     if quoted and words("marks", "lettering") & set(_WORD.findall(description)):
         return None
     return Mark(passes, mark) if _is_clean_remark(remark, description, passes=passes) else None
 
 
+_ONE_SPELLING = str.maketrans("‘’´“”«»„", '\'\'\'"""""', "\ufe0f")
+_NO_EMPHASIS = str.maketrans("", "", "*_`")
+_JOINED = re.compile(r"(?<=\w)_(?=\w)")
+
+
 def _plain(line: str, patterns: _Patterns) -> str:
     """In lower case, without emphasis, and with one spelling of quotation marks."""
-    text = unicodedata.normalize("NFKC", line).casefold().replace("\ufe0f", "")
-    text = re.sub("[‘’´]", "'", re.sub("[“”«»„]", '"', text))
-    text = re.sub(r"(?<=\w)_(?=\w)", " ", patterns.emphasised.sub(r'"\2"', text))
-    return " ".join(re.sub(r"[*_`]+", "", text).split()).strip(" |")
+    text = unicodedata.normalize("NFKC", line).casefold().translate(_ONE_SPELLING)
+    if "*" in text or "_" in text or "`" in text:
+        text = _JOINED.sub(" ", patterns.emphasised.sub(r'"\2"', text)).translate(_NO_EMPHASIS)
+    return " ".join(text.split()).strip(" |")
 
 
 def _is_clean(description: str, patterns: _Patterns, *, passes: bool) -> bool:
     """Whether nothing in the words before a mark can deny it."""
-    if patterns.denied.search(description) or patterns.word.search(description) or re.search("[?~]", description):
+    if "?" in description or "~" in description:
+        return False
+    if patterns.denied.search(description) or patterns.word.search(description):
         return False
     return not passes or bool(_CLEAN.fullmatch(description) and not patterns.doubtful.search(description))
 

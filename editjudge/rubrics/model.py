@@ -33,7 +33,7 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -53,11 +53,11 @@ class FileContent:
 
 
 _ADDED: Any = {"absent_at_default": True}
-"""Of a field that is younger than the hashes in people's stores: while it has its default, it is not in the content."""
+"""For a field that is younger than the hashes in stores: while it has its default, it is not part of the content."""
 
 
 _ASKING: Any = {"absent_at_default": True, "not_hashed": True}
-"""Of a field that says of which edits and how often a question is asked, and changes neither it nor its answer."""
+"""For a field that says which edits are asked about and how often: it changes neither a question nor its answer."""
 
 
 @dataclass(frozen=True)
@@ -525,7 +525,7 @@ class Rubric(FileContent):
 
     def content(self) -> dict[str, Any]:
         """As plain data, the way it is kept and hashed."""
-        return dict(_content(self))
+        return dict(plain_content(self, lambda f, item: f.metadata.get("absent_at_default") and item == f.default))
 
     @functools.cached_property
     def hash(self) -> str:
@@ -591,12 +591,12 @@ def _check_names(kind: str, wanted: tuple[str, ...], usual: tuple[str, ...], oth
             raise ValueError(f'{kind} list "{name}"; did you mean "{meant[0]}"?')
 
 
-def _content(value: Any) -> Any:
-    """As `dataclasses.asdict`, without younger fields that have their default: the hash of what lacks them stays."""
+def plain_content(value: Any, hidden: Callable[[dataclasses.Field[Any], Any], Any]) -> Any:
+    """As `dataclasses.asdict`, with lists for tuples and without hidden fields: younger ones that have their default,
+    so that the hash of what lacks them stays, or all that have it."""
     if dataclasses.is_dataclass(value):
-        fields = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
-        hidden = {f.name for f, item in fields.items() if f.metadata.get("absent_at_default") and item == f.default}
-        return {field.name: _content(item) for field, item in fields.items() if field.name not in hidden}
+        items = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {f.name: plain_content(item, hidden) for f, item in items.items() if not hidden(f, item)}
     if isinstance(value, Mapping):
         return dict(value)
-    return [_content(item) for item in value] if isinstance(value, tuple) else value
+    return [plain_content(item, hidden) for item in value] if isinstance(value, tuple) else value

@@ -97,10 +97,11 @@ class Question:
 def ask(rubric: Rubric, edit: Edit, digests: Mapping[str, str], layout: Layout = "images-first") -> Question:
     """The question for one edit; `digests` are those of its pictures by role."""
     name = identifier(rubric, edit, digests) if rubric.answer.id_key else None
-    parts = (
-        _published_prompt(rubric, edit, name, layout) if rubric.template else _our_prompt(rubric, edit, name, layout)
-    )
-    return Question(rubric, tuple(_merged(parts, "\n\n")), name, layout)
+    if rubric.template:
+        parts = _merged(_published_prompt(rubric, rubric.template, edit, name, layout), "\n\n")
+    else:
+        parts = _our_prompt(rubric, edit, name, layout)
+    return Question(rubric, tuple(parts), name, layout)
 
 
 def identifier(rubric: Rubric, edit: Edit, digests: Mapping[str, str]) -> str:
@@ -125,41 +126,37 @@ def reask(failure: Failure, question: Question) -> str:
 
 
 def _our_prompt(rubric: Rubric, edit: Edit, name: str | None, layout: Layout) -> Iterator[Part]:
-    who = [TextPart(text)] if (text := _who(rubric)) else []
-    if layout == "images-first":
-        yield from _inputs(rubric, edit)
-        yield from who
-    else:
-        yield from who
-        yield from _inputs(rubric, edit)
-    parts = rubric.members or (rubric,)
-    for number, part in enumerate(parts, 1):
-        yield TextPart(_what(part, f"# Part {number} of {len(parts)}" if rubric.members else "# Your task"))
-    yield TextPart(_how(rubric).replace(_NAME, name) if name else _how(rubric))
+    before, after = _directions(rubric, layout)
+    for role in rubric.images:
+        for label, picture in _labelled(edit, role):
+            yield TextPart(f"{before}{label}")
+            yield ImagePart(picture)
+            before = ""
+    texts = [_quoted(role, edit.text(role)) for role in rubric.texts]
+    yield TextPart("\n\n".join([*texts, after.replace(_NAME, name) if name else after]))
 
 
 @functools.lru_cache(maxsize=64)
-def _who(rubric: Rubric) -> str:
+def _directions(rubric: Rubric, layout: Layout) -> tuple[str, str]:
+    """What stands before the inputs, and what stands after them: the same for every edit."""
     roles = [member.role for member in rubric.members or (rubric,) if member.role]
-    return "\n\n".join(["# Your role", *roles]) if roles else ""
+    who = ["# Your role", *roles] if roles else []
+    parts = rubric.members or (rubric,)
+    headings = [f"# Part {n} of {len(parts)}" for n in range(1, len(parts) + 1)] if rubric.members else ["# Your task"]
+    what = [_what(part, heading) for part, heading in zip(parts, headings, strict=True)]
+    guard = _GUARD if rubric.texts else _PICTURE_GUARD
+    if layout == "images-first":
+        return "", "\n\n".join([guard, *who, *what, _how(rubric)])
+    return "".join(f"{block}\n\n" for block in who), "\n\n".join([guard, *what, _how(rubric)])
 
 
-def _inputs(rubric: Rubric, edit: Edit) -> Iterator[Part]:
-    for role in rubric.images:
-        yield from _labelled(edit, role)
-    for text_role in rubric.texts:
-        yield TextPart(_quoted(text_role, edit.text(text_role)))
-    yield TextPart(_GUARD if rubric.texts else _PICTURE_GUARD)
-
-
-def _labelled(edit: Edit, role: str) -> Iterator[Part]:
-    """The pictures of a role, each with its name said before it."""
+def _labelled(edit: Edit, role: str) -> Iterator[tuple[str, str]]:
+    """The pictures of a role, each after the words that say which it is."""
     whole, _, part = role.partition("@")
     names = edit.picture_names(role)
     for number, name in enumerate(names, 1):
         label = _LABELS.get(whole) or f"{_title(whole)}{f', {number} of {len(names)}' if names[1:] else ''}:"
-        yield TextPart(f"{_PARTS.get(part, _PARTS['']) if part else ''}{label}")
-        yield ImagePart(name)
+        yield f"{_PARTS.get(part, _PARTS['']) if part else ''}{label}", name
 
 
 def _title(role: str) -> str:
@@ -185,7 +182,6 @@ def _mark(text: str) -> str:
     return mark
 
 
-@functools.lru_cache(maxsize=64)
 def _what(rubric: Rubric, heading: str) -> str:
     """The task and its factors; not the rubric's name, which is free to change."""
     blocks = [heading, rubric.task, _bullets(rubric.scope)]
@@ -195,10 +191,9 @@ def _what(rubric: Rubric, heading: str) -> str:
     for number, factor in enumerate(rubric.factors, 1):
         blocks.append(f"## Factor {number}: {factor.title or factor.key} (`{factor.key}`)")
         blocks += _factor(factor)
-    for scale in dict.fromkeys(_frozen(factor.scale) for factor in rubric.factors):
-        kind = "choice" if rubric.chooses else "score"
-        blocks.append(f"## Scale\nEach {kind} is {scale[0]}.{scale[1]}")
-    return _paragraphs(blocks)
+    kind = "choice" if rubric.chooses else "score"
+    scales = (f"## Scale\nEach {kind} is {_scale(factor.scale)}" for factor in rubric.factors)
+    return _paragraphs([*blocks, *dict.fromkeys(scales)])
 
 
 def _factor(factor: Factor) -> Iterator[str]:
@@ -212,16 +207,15 @@ def _factor(factor: Factor) -> Iterator[str]:
         yield from _titled(f"Score {scores} when:", anchor.when)
 
 
-def _frozen(scale: Scale) -> tuple[str, str]:
+def _scale(scale: Scale) -> str:
     ordered = [value for value in scale.values or sorted(scale.labels) if value in scale.labels]
-    return scale.words, "".join(f"\n{value} = {scale.labels[value]}" for value in ordered)
+    return f"{scale.words}." + "".join(f"\n{value} = {scale.labels[value]}" for value in ordered)
 
 
 _NAME = "\0name\0"
 """Stands for the identifier in a text that is otherwise the same for every edit; no rubric file can hold it."""
 
 
-@functools.lru_cache(maxsize=64)
 def _how(rubric: Rubric) -> str:
     blocks = []
     if rubric.steps:
@@ -277,18 +271,25 @@ def _number_rule(rubric: Rubric) -> str:
 # --- prompts that somebody else published ---------------------------------------------------------------------
 
 
-def _published_prompt(rubric: Rubric, edit: Edit, name: str | None, layout: Layout) -> Iterator[Part]:
-    template = rubric.template
-    assert template is not None  # noqa: S101  (the caller asked)
+def _published_prompt(
+    rubric: Rubric, template: Template, edit: Edit, name: str | None, layout: Layout
+) -> Iterator[Part]:
     inline = _inline(template, rubric.images) if layout == "published" else set()
     for role in rubric.images:
         if role not in inline:
-            yield from _labelled(edit, role)
+            yield from _shown(edit, role)
     if beside := _beside(rubric, edit, name):
         yield TextPart(beside)
     yield from _merged(_filled(template, rubric, edit, inline), "")
     if template.adds_answer_format:
         yield TextPart(_answer_format(rubric, name))
+
+
+def _shown(edit: Edit, role: str, labels: bool = True) -> Iterator[Part]:
+    for label, picture in _labelled(edit, role):
+        if labels:
+            yield TextPart(label)
+        yield ImagePart(picture)
 
 
 def _inline(template: Template, images: tuple[str, ...]) -> set[str]:
@@ -314,21 +315,20 @@ def _filled(template: Template, rubric: Rubric, edit: Edit, inline: set[str]) ->
 
     A picture is shown once, and so is a text below a heading; further marks for it stay as they are written.
     """
-    shown: set[str] = set()
+    done: set[str] = set()
     for piece in pieces(template):
         if isinstance(piece, str):
             yield TextPart(piece)
         elif piece.role in rubric.images:
-            if piece.keep or piece.role not in inline - shown:
+            if piece.keep or piece.role not in inline - done:
                 yield TextPart(piece.mark)
-            if piece.role in inline - shown:
-                parts = _labelled(edit, piece.role)
-                yield from (part for part in parts if not piece.keep or isinstance(part, ImagePart))
-            shown.add(piece.role)
-        elif piece.role not in rubric.texts or (piece.keep and piece.role in shown):
+            if piece.role in inline - done:
+                yield from _shown(edit, piece.role, labels=not piece.keep)
+            done.add(piece.role)
+        elif piece.role not in rubric.texts or (piece.keep and piece.role in done):
             yield TextPart(piece.mark)
         else:
-            shown.add(piece.role)
+            done.add(piece.role)
             text = edit.text(piece.role)
             if piece.keep:
                 yield TextPart(f"{piece.mark}\n{_quoted(piece.role, text)}")

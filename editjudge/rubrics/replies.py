@@ -90,8 +90,14 @@ def marks_in(text: str) -> re.Pattern[str]:
     Few texts hold any, and to look for all of them at each of millions of places takes seconds.
     """
     lowered = text.lower()
-    hinted = (n for n, form in enumerate(thought_formats()) if any(hint in lowered for hint in form.hints))
-    return _marks_pattern(tuple(hinted))
+    hinted = {number for hint, number in _hints() if hint in lowered}
+    return _marks_pattern(tuple(sorted(hinted)))
+
+
+@functools.cache
+def _hints() -> tuple[tuple[str, int], ...]:
+    """The hints of all formats, each with the number of its format."""
+    return tuple((hint, number) for number, form in enumerate(thought_formats()) for hint in form.hints)
 
 
 @functools.lru_cache(maxsize=64)
@@ -122,6 +128,8 @@ class Candidate:
     text: str
     closed: bool
     depth: int
+    value: dict[str, Any] | None = None
+    """Where the text was decoded already."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +155,8 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
     prose: list[str] = []
     prose_before = begin = position = plain = tokens = 0
     ends_in_thought = False
+    # Braces of a short text can neither be too many nor overflow the decoder's stack.
+    is_plain = len(text) <= MAX_TOKENS and text.count("{") + text.count("[") <= 8 * MAX_DEPTH
     while match := marks.search(text, position):
         start, position = match.span()
         name = match.lastgroup or ""
@@ -154,13 +164,17 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
             # Before `plain` braces are known to be prose, but a thought may still open or close among them.
             if start < plain or not keys:
                 continue
-            end, closed, depth, tokens = _object_end(text, start, tokens)
+            value = None
+            if is_plain and (plain_object := _plain_object(text, start)):
+                (value, end), closed, depth = plain_object, True, 0
+            else:
+                end, closed, depth, tokens = _object_end(text, start, tokens)
             if not key_pattern.search(text, start, end) and (closed or not _cut_in_key(text[start:end], keys)):
                 plain = end
                 continue
             prose.append(text[begin:start])
             prose_before = len(prose)
-            candidates.append(Candidate(text[start:end], closed, depth))
+            candidates.append(Candidate(text[start:end], closed, depth, value))
             begin = position = end
         elif not _opens(match):
             # The opening mark stood in the prompt: all that came before was thought.
@@ -205,6 +219,16 @@ def _cut_in_key(block: str, keys: Collection[str]) -> bool:
     return any(f'"{key}'.startswith(beginning) for key in keys)
 
 
+def _plain_object(text: str, start: int) -> tuple[dict[str, Any], int] | None:
+    """The value and the end of an object that is strict JSON: most are, and are decoded once. None: look closer."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    odd = text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH or text.find("\\u", start, end) >= 0
+    return None if odd else (value, end)
+
+
 def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int]:
     """Where the object that opens at `start` ends, whether it is closed, how deep it nests, tokens seen."""
     braces = nesting = deepest = 0
@@ -213,6 +237,8 @@ def _object_end(text: str, start: int, tokens: int) -> tuple[int, bool, int, int
         if tokens > MAX_TOKENS:
             raise TooComplex
         mark = match.group()
+        if mark == "," or mark[0] == '"':
+            continue
         braces += (mark == "{") - (mark == "}")
         nesting += (mark in "{[") - (mark in "}]")
         if mark == "}" and braces == 0:

@@ -91,20 +91,20 @@ def member(rubric: Rubric) -> Member:
 
 
 def asking(rubric: Rubric) -> dict[str, Any]:
-    """Of which edits, how often and after what a rubric is asked, as far as it says so."""
+    """The conditions on which a rubric is asked, without those that have their default."""
     defaults = Rubric.__dataclass_fields__
     return {name: value for name in ASKING if (value := getattr(rubric, name)) != defaults[name].default}
 
 
 def check_unconditional(rubrics: Sequence[Rubric], who: str, allowed: Sequence[str] = ()) -> None:
-    """Refuse what is asked on conditions, where every rubric is asked of every edit, once."""
+    """Refuse rubrics with conditions, where every rubric is asked once about every edit."""
     for rubric in rubrics:
         if conditions := [name for name in asking(rubric) if name not in allowed]:
             raise UsageError(f"{rubric.name}: has `{conditions[0]}`, and {who}: use `editjudge run` on one machine")
 
 
 def stages(rubrics: Sequence[Rubric]) -> list[list[Rubric]]:
-    """In the order in which they can be asked: each rubric in a later stage than the one that it is told of."""
+    """Rubrics by stage: each is asked in a later stage than the rubric that its `after` names."""
     named = {rubric.name: rubric for rubric in rubrics}
     numbers: dict[str, int] = {}
     for rubric in rubrics:

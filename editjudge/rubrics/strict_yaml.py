@@ -7,6 +7,7 @@ over only. Its constructor takes the last of two equal keys and reads `no` as fa
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 import typing
@@ -133,11 +134,12 @@ def validated(
     kind: type[T], data: Any, lines: Lines, source: str, keys_of: Callable[[Any], list[str]] | None = None
 ) -> T:
     """Data as the dataclass `kind`; `keys_of` gives the keys that a dataclass may have, for messages about others."""
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
         # Strict JSON mode takes a list for a tuple but no string or 6.0 for an integer.
-        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True)
+        checked: T = _adapter(kind).validate_json(json.dumps(data), strict=True)  # type: ignore[arg-type]
+        return checked
     except ValidationError as error:
         errors = error.errors(include_url=False)
         complaints = [
@@ -147,6 +149,33 @@ def validated(
         if len(errors) > _MAX_COMPLAINTS:
             complaints.append(f"{source}: and {len(errors) - _MAX_COMPLAINTS} more")
         raise RubricError("\n".join(dict.fromkeys(complaints))) from None
+
+
+@functools.cache
+def _adapter(kind: type[object]) -> Any:
+    """Made once for each class: making one takes longer than checking a hundred rubrics."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def constructed(kind: type[T], data: Any) -> T:
+    """Data as the dataclass `kind`, unchecked: for files of this package, which its tests hold against `validated`.
+
+    Importing pydantic and making its schema takes as long as importing half of SQLAlchemy.
+    """
+    hints = typing.get_type_hints(kind)
+    return kind(**{name: _constructed(hints[name], value) for name, value in data.items()})
+
+
+def _constructed(hint: Any, value: Any) -> Any:
+    inner = next((one for one in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(one)), None)
+    if isinstance(value, list):
+        return tuple(_constructed(inner, item) for item in value)
+    if isinstance(value, dict):
+        # JSON has no integers for keys; a mapping of a rubric's file is by score.
+        return constructed(inner, value) if isinstance(inner, type) else {int(key): item for key, item in value.items()}
+    return value
 
 
 def _field_names(owner: Any) -> list[str]:

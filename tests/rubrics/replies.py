@@ -63,13 +63,13 @@ def answer(
 ) -> dict[str, Any]:
     """The object that the rubric asks for."""
     form = rubric.answer
-    said = {**best(rubric), **(scores or {})}
+    given = {**best(rubric), **(scores or {})}
     text = reason(rubric) if why is None else why
-    inner: Any = said
+    inner: Any = given
     if form.form == "entries":
-        inner = {key: {form.reason_key: text, form.score_key: score} for key, score in said.items()}
+        inner = {key: {form.reason_key: text, form.score_key: score} for key, score in given.items()}
     elif form.form == "list":
-        inner = list(said.values())
+        inner = list(given.values())
     top: dict[str, Any] = {form.id_key: identifier} if form.id_key else {}
     top |= dict.fromkeys(form.texts, text)
     return top | ({form.envelope: inner} if form.envelope else inner)
@@ -156,11 +156,13 @@ def literals(rubric: Rubric, text: str) -> dict[str, list[str]]:
     for key in filter(None, (*form.texts, form.reason_key)):
         text = re.sub(rf'"{key}"\s*:\s*"(?:[^"\\]|\\.)*"', f'"{key}": ""', text, flags=re.DOTALL)
     if form.form == "list":
-        lists = [found.split(",") for found in re.findall(rf'"{form.envelope}"\s*:\s*\[([^\[\]]*)\]', text)]
-        return {key: [found[n].strip() for found in lists if len(found) == len(keys)] for n, key in enumerate(keys)}
+        lists = [numbers.split(",") for numbers in re.findall(rf'"{form.envelope}"\s*:\s*\[([^\[\]]*)\]', text)]
+        return {
+            key: [numbers[n].strip() for numbers in lists if len(numbers) == len(keys)] for n, key in enumerate(keys)
+        }
     if form.form == "scores":
         return {key: re.findall(rf'"{key}"\s*:\s*{number}', text) for key in keys}
-    found: dict[str, list[str]] = {key: [] for key in keys}
+    numbers: dict[str, list[str]] = {key: [] for key in keys}
     for key, entry in re.findall(rf'"({"|".join(keys)})"\s*:\s*(\{{[^{{}}]*\}})', text):
-        found[key] += re.findall(rf'"{form.score_key}"\s*:\s*{number}', entry)
-    return found
+        numbers[key] += re.findall(rf'"{form.score_key}"\s*:\s*{number}', entry)
+    return numbers

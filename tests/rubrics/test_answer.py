@@ -154,11 +154,11 @@ def test_a_list_of_decimals_is_a_list_of_numbers() -> None:
 
 def test_the_question_says_what_a_decimal_or_a_choice_must_be() -> None:
     edit = Edit("1", instruction="Paint it.")
-    asked = {rubric.name: str(ask(rubric, edit, {})) for rubric in (SHARE, DUEL, PAIR)}
-    assert "a number from 0 to 10 in steps of 0.5; lower is better" in asked["share"]
-    assert "Scores are bare numbers without quotation marks" in asked["share"]
-    assert '<"a", "b" or "tie">' in asked["duel"] and "integers" not in asked["duel"]
-    assert "Scores are bare integers: no decimals, no quotation marks." in asked["pair"]
+    questions = {rubric.name: str(ask(rubric, edit, {})) for rubric in (SHARE, DUEL, PAIR)}
+    assert "a number from 0 to 10 in steps of 0.5; lower is better" in questions["share"]
+    assert "Scores are bare numbers without quotation marks" in questions["share"]
+    assert '<"a", "b" or "tie">' in questions["duel"] and "integers" not in questions["duel"]
+    assert "Scores are bare integers: no decimals, no quotation marks." in questions["pair"]
 
 
 @pytest.mark.parametrize("name", ["fidelity", "compliance"])

@@ -243,8 +243,8 @@ def test_the_contract_says_the_form() -> None:
 
 
 def test_a_verdict_is_shown_in_the_rubrics_own_form() -> None:
-    shown = as_lines(LINES, {"compliance": 5}, {"compliance": "Red."}, {"seamless": "too small"})
-    assert shown == "Brief reasoning: Red.\nPrompt Compliance: 5\nVisual Seamlessness: (too small)"
+    text = as_lines(LINES, {"compliance": 5}, {"compliance": "Red."}, {"seamless": "too small"})
+    assert text == "Brief reasoning: Red.\nPrompt Compliance: 5\nVisual Seamlessness: (too small)"
     document = envelope(NESTED, "e", {"pose": 1}, {"pose": "turned"}, {"face": "hidden"})
     assert document["pose"] == {"result": {"reason": "turned", "score": 1}}
     assert document["face"] == {"score": None}
@@ -279,13 +279,13 @@ def numbers_in(rubric: Rubric, reply: str) -> dict[str, set[str]]:
     if rubric.answer.form == "token":
         return {rubric.factors[0].key: {reply.strip(" \t\r\n\0").strip("*`")}}
     if rubric.answer.form == "nested":
-        found: dict[str, set[str]] = {}
+        numbers: dict[str, set[str]] = {}
         for factor in rubric.factors:
             value: Any = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
             for part in factor.path.split("."):
                 value = value[part]
-            found[factor.key] = {str(value)}
-        return found
+            numbers[factor.key] = {str(value)}
+        return numbers
     written: dict[str, set[str]] = {factor.key: set() for factor in rubric.factors}
     for line in re.split(r"[\r\n]", reply):
         for factor in rubric.factors:

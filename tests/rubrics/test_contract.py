@@ -349,24 +349,24 @@ def test_half_of_a_surrogate_pair_is_not_text(half: str) -> None:
 
 
 @every_with_id
-@pytest.mark.parametrize("said", ["edit-2", "", " edit-1", "EDIT-1", "edit-1\n", "edit-10", "edit-\uff11"])
-def test_a_verdict_with_another_identifier_is_somebody_elses(rubric: Rubric, said: str) -> None:
-    text = raw(answer(rubric, identifier=said))
+@pytest.mark.parametrize("echoed", ["edit-2", "", " edit-1", "EDIT-1", "edit-1\n", "edit-10", "edit-\uff11"])
+def test_a_verdict_with_another_identifier_is_somebody_elses(rubric: Rubric, echoed: str) -> None:
+    text = raw(answer(rubric, identifier=echoed))
     assert codes(refused(check(rubric, text, identifier=ID)).reasons) == ["wrong_id"]
 
 
 @every_with_id
-@pytest.mark.parametrize("said", ["edit-2", "", "none of your business"])
-def test_any_identifier_is_accepted_where_none_was_asked_about(rubric: Rubric, said: str) -> None:
-    assert accepted(check(rubric, raw(answer(rubric, identifier=said)))).violations == ()
+@pytest.mark.parametrize("echoed", ["edit-2", "", "none of your business"])
+def test_any_identifier_is_accepted_where_none_was_asked_about(rubric: Rubric, echoed: str) -> None:
+    assert accepted(check(rubric, raw(answer(rubric, identifier=echoed)))).violations == ()
 
 
 @every_with_id
 @pytest.mark.parametrize("literal", ["1", "1.0", "null", "true", '["edit-1"]', '{"id": "edit-1"}'])
-@pytest.mark.parametrize("asked", [None, "1", "1.0"])
-def test_an_identifier_that_is_not_text_is_refused(rubric: Rubric, literal: str, asked: str | None) -> None:
+@pytest.mark.parametrize("identifier", [None, "1", "1.0"])
+def test_an_identifier_that_is_not_text_is_refused(rubric: Rubric, literal: str, identifier: str | None) -> None:
     text = raw(answer(rubric, identifier=RAW), literal)
-    assert codes(refused(check(rubric, text, identifier=asked)).reasons) == ["wrong_type"]
+    assert codes(refused(check(rubric, text, identifier=identifier)).reasons) == ["wrong_type"]
 
 
 # --- the length of a reason -----------------------------------------------------------------------------------
@@ -963,17 +963,17 @@ def test_a_contradiction_is_told_without_the_score_that_would_be_accepted() -> N
 
 
 @every_rubric
-@pytest.mark.parametrize("said", ['"{}"', "{}.0", '"{}/7"', "[{}]", '{{"value": {}}}'])
-def test_no_message_names_a_score_beyond_the_scale_as_a_whole(rubric: Rubric, said: str) -> None:
+@pytest.mark.parametrize("spelling", ['"{}"', "{}.0", '"{}/7"', "[{}]", '{{"value": {}}}'])
+def test_no_message_names_a_score_beyond_the_scale_as_a_whole(rubric: Rubric, spelling: str) -> None:
     body = raw(
         answer(rubric, {factor.key: RAW for factor in rubric.factors}),
-        *(said.format(factor.scale.best) for factor in rubric.factors),
+        *(spelling.format(factor.scale.best) for factor in rubric.factors),
     )
     failure = refused(check(rubric, full(rubric, body)))
     assert len(failure.reasons) == len(rubric.factors)
     for remark, factor in zip(failure.reasons, rubric.factors, strict=True):
-        told = remark.message.replace(factor.scale.words, "").replace("a list of 1", "")
-        assert str(factor.scale.best) not in told
+        message = remark.message.replace(factor.scale.words, "").replace("a list of 1", "")
+        assert str(factor.scale.best) not in message
 
 
 def test_unmarked_lines_do_not_hide_marked_ones() -> None:
@@ -1239,8 +1239,8 @@ def test_a_verdict_on_decimals_keeps_integers_as_they_were_written() -> None:
 
 
 def duel(quality: Any, overall: Any = "tie") -> Verdict | Failure:
-    said = {"quality": quality, "overall": overall}
-    return check(DUEL, raw({key: {"justification": "Seen.", "choice": choice} for key, choice in said.items()}))
+    choices = {"quality": quality, "overall": overall}
+    return check(DUEL, raw({key: {"justification": "Seen.", "choice": choice} for key, choice in choices.items()}))
 
 
 def test_choices_stand_apart_and_are_no_scores() -> None:

@@ -52,7 +52,7 @@ def written(draw: st.DrawFn, value: dict[str, Any]) -> str:
     return json.dumps(shuffled(value), ensure_ascii=draw(st.booleans()), indent=indent)
 
 
-def said(rubric: Rubric, value: dict[str, Any]) -> tuple[dict[str, int], dict[str, str]]:
+def scores_and_reasons(rubric: Rubric, value: dict[str, Any]) -> tuple[dict[str, int], dict[str, str]]:
     """Scores and reasons of an answer, read by the rubric's data."""
     form = rubric.answer
     inner = value[form.envelope] if form.envelope else value
@@ -72,7 +72,7 @@ def test_every_verdict_comes_through_every_dressing_unchanged(
     text = full(rubric, data.draw(written(value)), dressing, thought)
     outcome = check(rubric, text, identifier=value.get("image_id"))
     assert isinstance(outcome, Verdict), outcome
-    assert (outcome.scores, outcome.justifications) == said(rubric, value)
+    assert (outcome.scores, outcome.justifications) == scores_and_reasons(rubric, value)
     assert not {remark.code for remark in outcome.violations} & {"prose", "repeated_answer", "missing_section"}
 
 
@@ -93,7 +93,7 @@ def test_every_verdict_comes_through_prose_unchanged_with_a_violation(
         assert isinstance(outcome, Failure)
         return
     assert isinstance(outcome, Verdict), outcome
-    assert (outcome.scores, outcome.justifications) == said(rubric, value)
+    assert (outcome.scores, outcome.justifications) == scores_and_reasons(rubric, value)
     assert rubric.answer.sections or "prose" in {remark.code for remark in outcome.violations}
 
 
@@ -117,7 +117,7 @@ def test_two_verdicts_in_one_reply_are_never_mixed(
     other = data.draw(written(second[1]))
     outcome = check(rubric, f"{headings(rubric)}{other}\n{data.draw(written(value))}")
     if isinstance(outcome, Verdict):
-        assert (outcome.scores, outcome.justifications) == said(rubric, value)
+        assert (outcome.scores, outcome.justifications) == scores_and_reasons(rubric, value)
         assert rubric.answer.sections or second[1] == value or second[0] is not rubric
 
 

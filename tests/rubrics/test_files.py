@@ -158,9 +158,9 @@ MISSPELT = {
 @pytest.mark.parametrize("place", MISSPELT)
 def test_a_misspelt_key_is_named_with_line_place_and_suggestion(place: str) -> None:
     old, new, expected = MISSPELT[place]
-    said = refusal(changed(old, new))
-    assert expected in said
-    assert "Expected: " in said
+    message = refusal(changed(old, new))
+    assert expected in message
+    assert "Expected: " in message
 
 
 WRONG = {
@@ -584,3 +584,12 @@ def test_a_decimal_scale_that_does_not_hold_is_refused_with_its_line(scale: str,
     with pytest.raises(RubricError, match=r"rubric:3: ") as raised:
         files.parse(text)
     assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize("path", sorted(files.BUILTIN.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_built_in_rubric_is_the_same_with_and_without_the_check(path: Path) -> None:
+    checked = files.parse(path.read_text("utf-8"), str(path))
+    loaded = files.load(path.stem)
+    assert loaded == checked
+    assert loaded.content() == checked.content()
+    assert loaded.hash == checked.hash

@@ -257,8 +257,8 @@ def test_a_nested_answer_with_a_value_that_is_no_score_and_no_text_is_asked_abou
 def test_a_heading_that_stands_twice_is_no_place_and_its_picture_comes_before_the_text() -> None:
     stranger = STRANGERS["headings that an example has as well"]
     result = import_prompt(stranger.text, "mine")
-    said = str(ask(done(result), EDIT, DIGESTS, "published"))
-    assert said.index("[image: edited]") < said.index("For example")
+    question = str(ask(done(result), EDIT, DIGESTS, "published"))
+    assert question.index("[image: edited]") < question.index("For example")
     assert any(line.startswith("place: beside the text") for line in result.inferred)
 
 
@@ -295,9 +295,9 @@ List each difference under `## Differences` as allowed or as a change of content
 
 def test_a_decision_that_follows_from_a_list_is_held_to_it() -> None:
     rubric = done(import_prompt("[input image] [edited image]\n" + LISTED.format(best=1, worst=0), "mine"))
-    said = "## Differences\n- A new cat: not allowed\n## JSON\n"
-    assert isinstance(check(rubric, said + '{"score": 0}'), Verdict)
-    assert isinstance(check(rubric, said + '{"score": 1}'), Failure)
+    listed = "## Differences\n- A new cat: not allowed\n## JSON\n"
+    assert isinstance(check(rubric, listed + '{"score": 0}'), Verdict)
+    assert isinstance(check(rubric, listed + '{"score": 1}'), Failure)
 
 
 def test_a_decision_of_the_opposite_sense_is_not() -> None:

@@ -18,7 +18,7 @@ the wish was as above.
 """
 
 
-def asked(text: str, hints: Hints | None = None) -> dict[str, str]:
+def options_asked_for(text: str, hints: Hints | None = None) -> dict[str, str]:
     return {ask.about: ask.option for ask in import_prompt(text, "x", hints).asks}
 
 
@@ -41,13 +41,13 @@ def test_a_bold_line_with_a_range_or_an_x() -> None:
     assert rubric
     assert [(factor.key, factor.scale.values) for factor in rubric.factors] == [("Final Score", (1, 2, 3, 4, 5))]
     open_scale = text.replace("**1-5**", "**X**")
-    assert "scale" in asked(open_scale)
+    assert "scale" in options_asked_for(open_scale)
     assert import_prompt(open_scale, "x", Hints(scale=(0, 1))).rubric
 
 
 def test_a_line_that_may_be_either_is_asked_about() -> None:
     text = LINES.replace("Light & Shadow: A number from 1 to 5.", "Light & Shadow: good or bad")
-    assert "--line" in asked(text, Hints(no_words=True))["answer"]
+    assert "--line" in options_asked_for(text, Hints(no_words=True))["answer"]
     assert import_prompt(text, "x", Hints(lines=("Deed", "Light & Shadow"), scale=(1, 2), no_words=True)).rubric
     with pytest.raises(RubricError, match="no such line"):
         import_prompt(text, "x", Hints(lines=("Dead",)))
@@ -56,7 +56,7 @@ def test_a_line_that_may_be_either_is_asked_about() -> None:
 def test_a_dictated_form_that_is_not_understood_gets_no_second_one_unasked() -> None:
     text = "Score {edited_image} from 0 to 5. Response format (only the number): 0-5"
     hints = Hints(factors=("score",), scale=(0, 1, 2, 3, 4, 5))
-    assert "--add-format" in asked(text, hints)["answer"]
+    assert "--add-format" in options_asked_for(text, hints)["answer"]
     rubric = import_prompt(text, "x", Hints(factors=("score",), scale=(0, 1), add_format=True)).rubric
     assert rubric
     assert rubric.template
@@ -76,7 +76,7 @@ def test_inputs_may_be_columns_of_the_manifest() -> None:
 
 def test_decimals_are_never_taken_for_integers() -> None:
     text = 'See {edited_image}. Score 1: good. Score 0.5: half. Score 0: bad. {"grade": <0 or 1>, "why": "..."}'
-    assert "scale" in asked(text)
+    assert "scale" in options_asked_for(text)
     rubric = import_prompt(text, "x", Hints(scale=Scale(range=(0, 1), step=0.5))).rubric
     assert rubric
     assert rubric.factors[0].scale.steps == (0, 0.5, 1)

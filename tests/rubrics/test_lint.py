@@ -113,8 +113,8 @@ def test_a_range_that_fits_one_of_several_scales_is_no_contradiction_unless_it_i
 
 
 def test_a_contradiction_says_what_was_found_and_what_the_scale_is() -> None:
-    (found,) = lint(dataclasses.replace(CLEAN, task="Score from 1 to 7."))
-    assert found == LintFinding(
+    (finding,) = lint(dataclasses.replace(CLEAN, task="Score from 1 to 7."))
+    assert finding == LintFinding(
         "scale_contradicts", "task", "the text says 1 to 7, the scale is an integer from 1 to 5"
     )
 
@@ -209,9 +209,9 @@ def test_a_difference_that_is_both_allowed_and_forbidden_is_found(kind: str) -> 
         kind: ("fine", "The arrows in the image are removed."),
         "forbidden": ("Removing the arrows in an image",),
     }
-    (found,) = lint(dataclasses.replace(CLEAN, **changes))  # type: ignore[arg-type]
-    assert (found.code, found.where) == ("both_allowed_and_forbidden", f"{kind}.1")
-    assert "Removing the arrows" in found.message
+    (finding,) = lint(dataclasses.replace(CLEAN, **changes))  # type: ignore[arg-type]
+    assert (finding.code, finding.where) == ("both_allowed_and_forbidden", f"{kind}.1")
+    assert "Removing the arrows" in finding.message
 
 
 def test_differences_that_share_a_word_are_not_the_same() -> None:
@@ -225,16 +225,16 @@ GOOD = '{"results": {"unity": {"justification": "The roof and the wall are one",
 
 
 def test_an_example_that_the_contract_refuses_is_found_with_its_reason() -> None:
-    (found,) = lint(dataclasses.replace(CLEAN, example=GOOD.replace("4", "9")))
-    assert (found.code, found.where) == ("example_refused", "example")
-    assert found.message.startswith("score_out_of_scale: ") and '"unity"' in found.message
+    (finding,) = lint(dataclasses.replace(CLEAN, example=GOOD.replace("4", "9")))
+    assert (finding.code, finding.where) == ("example_refused", "example")
+    assert finding.message.startswith("score_out_of_scale: ") and '"unity"' in finding.message
 
 
 def test_an_example_that_breaks_a_rule_is_found_as_well() -> None:
-    (found,) = lint(dataclasses.replace(CLEAN, example=GOOD.replace("The roof and the wall are one", "Too short")))
-    assert found.message.startswith("justification_too_short: ")
-    (found,) = lint(dataclasses.replace(CLEAN, example=f"Here it is: {GOOD}"))
-    assert found.message.startswith("prose: ")
+    (finding,) = lint(dataclasses.replace(CLEAN, example=GOOD.replace("The roof and the wall are one", "Too short")))
+    assert finding.message.startswith("justification_too_short: ")
+    (finding,) = lint(dataclasses.replace(CLEAN, example=f"Here it is: {GOOD}"))
+    assert finding.message.startswith("prose: ")
 
 
 def test_an_example_that_is_accepted_is_fine() -> None:
@@ -248,7 +248,7 @@ def test_everything_is_found_in_one_go() -> None:
         example="{}",
         factors=(Factor("unity", Scale((1, 2, 3, 4, 5))),),
     )
-    assert [found.code for found in lint(faults)] == [
+    assert [finding.code for finding in lint(faults)] == [
         "scale_contradicts",
         "words_contradict",
         "no_anchors",

@@ -84,12 +84,12 @@ def text_of(question: Question, joint: str = "") -> str:
 
 def quotations(text: str) -> list[tuple[str, str]]:
     """What stands between each pair of marks, and the mark."""
-    found = []
+    quotations = []
     for begin in re.finditer(r"^\[begin ([0-9a-f]{12})\]\n", text, re.MULTILINE):
         mark = begin[1]
         end = text.find(f"\n[end {mark}]", begin.end() - 1)
-        found.append((text[begin.end() : end], mark))
-    return found
+        quotations.append((text[begin.end() : end], mark))
+    return quotations
 
 
 # --- pictures -------------------------------------------------------------------------------------------------
@@ -101,8 +101,8 @@ NAMES = {"input": r"input|original|before", "edited": r"edited|after", "ground_t
 @every_rubric
 def test_every_picture_is_shown_once_after_a_text_that_names_its_role(rubric: Rubric, layout: Layout) -> None:
     parts = ask(rubric, EDIT, DIGESTS, layout).parts
-    shown = [part.role for part in parts if isinstance(part, ImagePart)]
-    assert shown == list(rubric.images)
+    roles = [part.role for part in parts if isinstance(part, ImagePart)]
+    assert roles == list(rubric.images)
     for before, part in zip((None, *parts), parts, strict=False):
         if isinstance(part, ImagePart):
             assert isinstance(before, TextPart)
@@ -142,9 +142,9 @@ def words_of(rubric: Rubric) -> list[str]:
 def assert_in_order(words: list[str], text: str) -> None:
     at = 0
     for word in words:
-        found = text.find(word, at)
-        assert found >= 0, word
-        at = found
+        place = text.find(word, at)
+        assert place >= 0, word
+        at = place
 
 
 @every_layout
@@ -185,18 +185,18 @@ def test_the_answer_is_shown_with_every_key_and_scale(rubric: Rubric, layout: La
     question = ask(rubric, EDIT, DIGESTS, layout)
     text = text_of(question)
     shape = re.sub(r": <([^<>]*)>", r': "<\1>"', text[text.index("\n{") : text.index("\n}") + 2])
-    shown = json.loads(shape)
+    document = json.loads(shape)
     answer = rubric.answer
     if answer.id_key:
-        assert shown[answer.id_key] == question.identifier
-    inner = shown[answer.envelope] if answer.envelope else shown
+        assert document[answer.id_key] == question.identifier
+    inner = document[answer.envelope] if answer.envelope else document
     for factor in rubric.factors:
         entry = inner[factor.key]
         score = entry[answer.score_key] if answer.form == "entries" else entry
         assert score == f"<{factor.scale.words}>"
         if answer.form == "entries" and answer.words:
             assert entry[answer.reason_key].startswith(f"<{answer.words[0]} to {answer.words[1]} words")
-    assert all(key in shown for key in answer.texts)
+    assert all(key in document for key in answer.texts)
 
 
 @every_layout
@@ -221,16 +221,16 @@ def test_what_a_rubric_does_not_say_leaves_no_empty_heading(layout: Layout) -> N
 
 
 @pytest.mark.parametrize(
-    ("sections", "said"),
+    ("sections", "words"),
     [
         (("JSON",), 'Write, under the heading "## JSON", exactly one'),
         (("Notes", "JSON"), 'under the heading "## Notes", and then, under the heading "## JSON", exactly one'),
         (("A", "B", "C"), 'under the headings "## A", then "## B", and then, under the heading "## C", exactly one'),
     ],
 )
-def test_any_number_of_sections_reads_as_a_sentence(sections: tuple[str, ...], said: str) -> None:
+def test_any_number_of_sections_reads_as_a_sentence(sections: tuple[str, ...], words: str) -> None:
     rubric = dataclasses.replace(MINIMAL, answer=AnswerFormat(sections=sections))
-    assert said in text_of(ask(rubric, EDIT, DIGESTS))
+    assert words in text_of(ask(rubric, EDIT, DIGESTS))
 
 
 def test_labels_are_shown_in_the_order_of_the_scale_whatever_their_order_in_the_file() -> None:
@@ -308,8 +308,8 @@ def filled_by_hand(rubric: Rubric, edit: Edit, layout: Layout) -> str:
     if rubric.template.braces == "format":
         names = {"instruction": edit.instruction, "ref_exp": edit.referring_expression}
         return rest.format(**names, **{f"{role}_image": placed(role, layout) for role in ("input", "edited")})
-    while found := [(rest.find(slot.mark), slot) for slot in rubric.template.slots if slot.mark in rest]:
-        at, slot = min(found, key=lambda pair: pair[0])
+    while places := [(rest.find(slot.mark), slot) for slot in rubric.template.slots if slot.mark in rest]:
+        at, slot = min(places, key=lambda pair: pair[0])
         done += rest[:at] + (slot.mark if slot.keep else "")
         rest = rest[at + len(slot.mark) :]
         if slot.role in rubric.texts:
@@ -524,7 +524,7 @@ def test_a_fused_question_wants_twelve_factors_in_one_object(layout: Layout) -> 
 
 def test_no_sentence_of_a_fused_question_counts_the_factors_otherwise() -> None:
     text = text_of(ask(ONLINE, EDIT, DIGESTS))
-    assert [found.group() for found in COUNT.finditer(text)] == ["all 12 factors"]
+    assert [match.group() for match in COUNT.finditer(text)] == ["all 12 factors"]
 
 
 def test_a_fused_step_or_constraint_is_said_once() -> None:
@@ -567,8 +567,8 @@ def test_the_given_compliance_prompt_renders_as_str_format_would(expression: str
     edit = dataclasses.replace(EDIT, referring_expression=expression)
     expected = text.format(instruct=edit.instruction, ref_exp=expression)
     for layout in LAYOUTS:
-        said = without_pictures(ask(imported(text), edit, DIGESTS, layout))
-        assert said.endswith("\n\n" + expected)
+        rendered = without_pictures(ask(imported(text), edit, DIGESTS, layout))
+        assert rendered.endswith("\n\n" + expected)
 
 
 @pytest.mark.skipif(not PROMPTS.is_dir(), reason="the published prompts are not beside the repository")
@@ -577,17 +577,17 @@ def test_the_other_given_prompts_keep_every_line_of_their_text(name: str) -> Non
     text = (PROMPTS / f"{name}.txt").read_bytes().decode()
     rubric = imported(text)
     for layout in LAYOUTS:
-        said = without_pictures(ask(rubric, EDIT, DIGESTS, layout))
+        rendered = without_pictures(ask(rubric, EDIT, DIGESTS, layout))
         assert rubric.template
         for line in text.splitlines():
             if not any(slot.mark in line for slot in rubric.template.slots):
-                assert line in said
+                assert line in rendered
 
 
 def test_a_published_prompt_states_the_identifier_beside_its_text() -> None:
     question = ask(PUBLISHED["bracketed"], EDIT, DIGESTS)
-    said = f'The identifier of this edit, to be copied into "image_id", is "{question.identifier}".'
-    assert said in text_of(question).split("You see the input first.")[0]
+    rendered = f'The identifier of this edit, to be copied into "image_id", is "{question.identifier}".'
+    assert rendered in text_of(question).split("You see the input first.")[0]
 
 
 def test_a_placeholder_that_nobody_fills_stays_as_it_stands() -> None:
@@ -597,8 +597,8 @@ def test_a_placeholder_that_nobody_fills_stays_as_it_stands() -> None:
         texts=("instruction",),
         template=Template(text, (Slot("{instruction}", "instruction"),), braces="format"),
     )
-    said = text_of(ask(rubric, EDIT, DIGESTS))
-    assert said.endswith("{x} Paint the gate green. {style} {style:>9} {instruction!r} {instruction:>9}")
+    rendered = text_of(ask(rubric, EDIT, DIGESTS))
+    assert rendered.endswith("{x} Paint the gate green. {style} {style:>9} {instruction!r} {instruction:>9}")
 
 
 def test_a_heading_counts_at_the_start_of_a_line_only() -> None:

@@ -124,9 +124,9 @@ def test_a_set_uses_files_of_its_own_folder(tmp_path: Path) -> None:
     (tmp_path / "set.yaml").write_text(
         "name: s\nrubrics:\n  - own.yaml\n  - {use: own.yaml, name: again, samples: 2}\n"
     )
-    found = load_set(str(tmp_path / "set.yaml"))
-    assert found
-    assert [(one.name, one.samples) for one in found.rubrics] == [("own", 1), ("again", 2)]
+    rubric_set = load_set(str(tmp_path / "set.yaml"))
+    assert rubric_set
+    assert [(one.name, one.samples) for one in rubric_set.rubrics] == [("own", 1), ("again", 2)]
 
 
 def test_a_rubric_alone_may_have_a_condition_and_nothing_before_it() -> None:
