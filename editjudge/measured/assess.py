@@ -24,6 +24,8 @@ from editjudge.measured.scene import Array, compose, too_small
 from editjudge.measured.sentences import bounded
 from editjudge.rubrics.model import Rubric
 
+_DONE = ("alignment", "completeness", "effect_score")
+"""Factors that say whether something was done."""
 _TARGETED = ("alignment", "completeness", "plausibility", "scale_realism", "spatial_relationship")
 _UNDERSTOOD = {
     "scale_realism": "whether an object has the right size cannot be measured without a ground truth",
@@ -66,9 +68,9 @@ class Subject:
     @cached_property
     def online(self) -> Measures:
         """The edited picture against the input."""
-        found = measure(compose(self.pictures["input"], self.pictures["edited"], self.pictures.get("mask")))
-        drawn = _DRAWN.search(self.instruction) and found.change.share <= _THING
-        return replace(found, values={**found.values, "trust.thing": 0.0 if drawn else 1.0})
+        measures = measure(compose(self.pictures["input"], self.pictures["edited"], self.pictures.get("mask")))
+        drawn = _DRAWN.search(self.instruction) and measures.change.share <= _THING
+        return replace(measures, values={**measures.values, "trust.thing": 0.0 if drawn else 1.0})
 
     @cached_property
     def offline(self) -> Measures:
@@ -124,20 +126,20 @@ class Subject:
 
 def assess(rubric: Rubric, subject: Subject, calibration: Calibration) -> Assessment:
     offline = "ground_truth" in rubric.images
-    found = {
+    verdicts = {
         factor.key: abstain(f"a score of 1 to 7 cannot be converted to its scale: {factor.scale.words}")
         if factor.scale.share(0) is None
         else _find(factor.key, offline, subject, calibration)
         for factor in rubric.factors
     }
-    scored = {key: finding for key, finding in found.items() if finding.score is not None}
+    scored = {key: verdict for key, verdict in verdicts.items() if verdict.score is not None}
     limits = rubric.answer.words
     filling = "" if subject.tiny else _filling(subject, offline)
     return Assessment(
         {key: on_scale(f.score, rubric.factor(key).scale) for key, f in scored.items() if f.score is not None},
-        {key: bounded(finding.reason, limits, filling) for key, finding in scored.items()},
-        {key: finding.reason for key, finding in found.items() if finding.score is None},
-        _evidence(list(found), offline, subject, calibration),
+        {key: bounded(verdict.reason, limits, filling) for key, verdict in scored.items()},
+        {key: verdict.reason for key, verdict in verdicts.items() if verdict.score is None},
+        _evidence(list(verdicts), offline, subject, calibration),
     )
 
 
@@ -165,7 +167,7 @@ def _find(factor: str, offline: bool, subject: Subject, calibration: Calibration
         return reference.judge_target(factor, subject.target, subject.offline, calibration)
     if factor in _UNDERSTOOD:
         return abstain(_UNDERSTOOD[factor])
-    if factor in ("alignment", "completeness", "effect_score"):
+    if factor in _DONE:
         proof = prove(subject.instruction, subject.online, None)
         proof = proof or prove(subject.instruction, subject.online, subject.reading)
         return proof.finding(factor) if proof else why_not(subject.instruction, subject.reading)
@@ -180,7 +182,7 @@ def _tiny(factor: str, offline: bool, subject: Subject) -> FactorVerdict:
     words = "Both pictures are identical in every pixel, over the whole picture, so nothing was changed anywhere."
     if factor in ("unchanged_regions", "global_consistency", "identity_preservation"):
         return FactorVerdict(7.0, words)
-    if factor in ("alignment", "completeness", "effect_score"):
+    if factor in _DONE:
         return FactorVerdict(7.0 if offline else 1.0, words)
     return (
         FactorVerdict(7.0, "No difference anywhere: allowed") if factor == "Contextual_Preservation" else abstain(_TINY)
@@ -199,14 +201,14 @@ def _filling(subject: Subject, offline: bool) -> str:
     return f"measured over the whole picture at {width} by {height} pixels."
 
 
-def _evidence(asked: list[str], offline: bool, subject: Subject, calibration: Calibration) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _evidence(factors_asked: list[str], offline: bool, subject: Subject, calibration: Calibration) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
     if not subject.tiny:
-        found = evidence.numbers(subject.offline if offline else subject.online, calibration, asked)
-        found["asked of the whole picture"] = mentions("about_whole_picture", subject.instruction)
+        facts = evidence.numbers(subject.offline if offline else subject.online, calibration, factors_asked)
+        facts["asked of the whole picture"] = mentions("about_whole_picture", subject.instruction)
     output = subject.degenerate
     if output and output.certain and not output.requested:
-        found["degenerate"] = {"kind": output.kind, "words": output.words}
-    if subject._lines:
-        found["lettering"] = evidence.lettering_evidence(subject.lines("input"), subject.lines("edited"))
-    return found
+        facts["degenerate"] = {"kind": output.kind, "words": output.words}
+    if subject._lines and {*factors_asked} & {*_DONE}:  # whichever rubric came first
+        facts["lettering"] = evidence.lettering_evidence(subject.lines("input"), subject.lines("edited"))
+    return facts

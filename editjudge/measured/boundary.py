@@ -61,7 +61,7 @@ def _profiles(planes: Array, region: Array) -> Array | None:
     """Pictures sampled across the rim: points along it x offsets x channels."""
     contours, _ = cv2.findContours(region, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     height, width = region.shape
-    found = []
+    profiles = []
     for contour in contours:
         points = contour[:, 0].astype(np.float32)
         if len(points) < 4 * _ALONG:
@@ -75,8 +75,8 @@ def _profiles(planes: Array, region: Array) -> Array | None:
         halves = (np.ascontiguousarray(planes[..., k : k + 3]) for k in range(0, planes.shape[2], 3))
         border = cv2.BORDER_REPLICATE
         sampled = [cv2.remap(half, at[..., 0], at[..., 1], cv2.INTER_LINEAR, borderMode=border) for half in halves]
-        found.append(_smooth(np.concatenate(sampled, axis=-1))[inner])
-    total = np.concatenate(found) if found else np.zeros((0,))
+        profiles.append(_smooth(np.concatenate(sampled, axis=-1))[inner])
+    total = np.concatenate(profiles) if profiles else np.zeros((0,))
     return total if len(total) >= 4 * _ALONG else None
 
 

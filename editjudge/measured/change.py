@@ -62,8 +62,8 @@ class Change:
     @property
     def inside(self) -> Array:
         """Where the edit shows: the region where it visibly changed, all of it where nothing did."""
-        shown = (self.region > 0) & (self.visible > 1)
-        return shown if shown.mean() > 0.0005 else self.region > 0
+        visible_part = (self.region > 0) & (self.visible > 1)
+        return visible_part if visible_part.mean() > 0.0005 else self.region > 0
 
 
 def find_change(scene: Scene) -> Change:
@@ -97,7 +97,7 @@ def changed_box(change: Change) -> tuple[float, float, float, float] | None:
 def _recoloured(scene: Scene) -> tuple[Array, float]:
     """The picture before, with the one colour transform that most pixels underwent, and how much that changed."""
     before = scene.before.lab
-    spread, left = (float(view.lab.std(axis=(0, 1)).max()) for view in (scene.before, scene.after))
+    spread, left = (float(cv2.meanStdDev(view.lab)[1].max()) for view in (scene.before, scene.after))
     matrix = _colour_transform(before, scene.after.lab) if left >= _COLLAPSED * spread else None
     if matrix is None:
         return before, 0.0

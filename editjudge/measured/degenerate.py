@@ -134,8 +134,13 @@ def _classify(before: Array | None, edited: Array, unchanged: bool | None) -> De
 def _compare(before: Array, edited: Array, unchanged: bool | None) -> Degenerate | None:
     if unchanged or resemblance.unchanged(before, edited, measured=unchanged is not None):
         return Degenerate("unchanged", resemblance.UNCHANGED)
-    if blank.flat(before) or blank.is_near_flat(before):  # nothing in it could be found again
+    output = _difference(before, edited)
+    if output and (blank.flat(before) or blank.is_near_flat(before)):  # nothing in it could be found again
         return None
+    return output
+
+
+def _difference(before: Array, edited: Array) -> Degenerate | None:
     if words := blank.partly_blank(before, edited):
         return Degenerate("partly_blank", words)
     if words := resemblance.mirrored(before, edited):

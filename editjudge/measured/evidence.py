@@ -39,7 +39,7 @@ _FAMILY_UNITS = {
 
 def numbers(measures: Measures, calibration: Calibration, factors: Sequence[str]) -> dict[str, Any]:
     """Every measure that has a unit, where the edit is, and the points that each factor lost to what."""
-    shown = {
+    values = {
         name: {"value": round(value, 4), "unit": unit}
         for name, value in measures.values.items()
         if (unit := _UNITS.get(name) or _FAMILY_UNITS.get(name.split(".")[0]))
@@ -51,7 +51,7 @@ def numbers(measures: Measures, calibration: Calibration, factors: Sequence[str]
     }
     change = measures.change
     return {
-        "measures": shown,
+        "measures": values,
         "points": points,
         "region": {
             "from": "mask" if measures.scene.mask is not None else "change map",

@@ -24,10 +24,10 @@ def score(factor: str, measures: Measures, calibration: Calibration) -> FactorVe
     rank = None if alike else calibration.rank(factor, measures)
     if not known and rank is None:
         return abstain(missing)
-    own, found = (calibration.score(factor, measures.values, place) for place in (None, rank))
-    if rank is not None and (found < own or not known) and calibration.learnt:
-        return FactorVerdict(found, _placed(factor, rank, calibration.learnt.edits, measures))
-    return FactorVerdict(found, _SENTENCES[factor](measures))
+    own, total = (calibration.score(factor, measures.values, place) for place in (None, rank))
+    if rank is not None and (total < own or not known) and calibration.learnt:
+        return FactorVerdict(total, _placed(factor, rank, calibration.learnt.edits, measures))
+    return FactorVerdict(total, _SENTENCES[factor](measures))
 
 
 def _placed(factor: str, rank: float, edits: int, m: Measures) -> str:

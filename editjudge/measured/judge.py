@@ -1,21 +1,18 @@
-"""The embedded judge: measures what can be measured, in threads of its own, and abstains from the rest."""
+"""The embedded judge: measures what can be measured, with one worker a core, and abstains from the rest."""
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from editjudge.edit import PAIR_ROLES, Edit, ImageSource
-from editjudge.judgement import Judgement
+from editjudge.judgement import Judgement, Status
 from editjudge.judges.judge import Load, Work
 from editjudge.judges.pixels import READABLE, cores, opened
+from editjudge.measured.workers import WorkerPool
 from editjudge.media.cache import Encoded
-from editjudge.media.image import ImageLimits, decode, name_of, read, release_memory
+from editjudge.media.image import ImageLimits, decode, name_of, read
 from editjudge.rubrics.model import Rubric
 
 if TYPE_CHECKING:
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
 
 VERSION = 3
 """Raised whenever the same pictures would get another score under the same calibration."""
-_KEPT = 6
-"""Edits whose measures are kept: the rubrics of one edit are asked one after the other, by a few workers."""
 _LARGE = 40_000_000
 """Pixels of one edit's pictures, from which on edits are measured one at a time, and let go when no more questions are
 open about them: a pixel takes seven bytes while it is decoded, and three as long as it is kept."""
@@ -39,17 +34,15 @@ class Measured:
     """Pictures it looks at where the edit has them, whether or not the rubric shows them."""
 
     def __init__(self, workers: int | None = None) -> None:
-        import cv2
-
         from editjudge.measured.calibration import load
 
-        cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
         self._calibration = load()
-        self._pool = ThreadPoolExecutor(workers or cores(), "measured")
-        self._subjects: OrderedDict[Any, asyncio.Future[Subject]] = OrderedDict()
-        self._wanted: Counter[Any] = Counter()
-        """Questions that are open about each."""
-        self._large = asyncio.Lock()
+        self._workers = WorkerPool("editjudge.measured.judge:EditMeasurer", workers or cores())
+        self.at_once = 4 * self._workers.size
+        """Tasks that are open: the rubrics of one edit for each worker, and of the next."""
+
+    def close(self) -> None:
+        self._workers.close()
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
         return {
@@ -60,90 +53,88 @@ class Measured:
         }
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        if work.rubric.pairwise:
-            return await self._compared(work, load)
-        key, pixels = _key(work), sum(width * height for width, height in work.sizes.values())
-        self._wanted[key] += 1
-        try:
-            async with self._large if pixels > _LARGE else nullcontext():
-                return await self._assessed(work, load)
-        finally:
-            self._wanted[key] -= 1
-            if pixels > _LARGE and not self._wanted[key]:
-                self._subjects.pop(key, None)
-                self._pool.submit(release_memory)
-            self._wanted += Counter()  # without those that nobody asks about any more
+        """The rubrics that ask about the same edit at about the same time share one measurement."""
+        roles = PAIR_ROLES if work.rubric.pairwise else ("edited",)
+        keys = tuple(_key(work, output) for output in roles)
 
-    async def _assessed(self, work: Work, load: Load) -> Judgement:
-        from editjudge.measured.assess import assess
+        async def pictures() -> _Pictures:
+            return {
+                key: ({name: await load(role) for role, name in _roles(work, output).items()}, work.edit.instruction)
+                for key, output in zip(keys, roles, strict=True)
+            }
 
-        loop = asyncio.get_running_loop()
-        subject = await self._subject(work, load)
-        for role in work.images:
-            if role in subject.broken:
-                raise subject.broken[role]
-        found = await loop.run_in_executor(self._pool, assess, work.rubric, subject, self._calibration)
-        said = {"abstained": found.abstained, "evidence": found.evidence}
-        if not found.scores:
-            return work.judgement("abstained", **said)
-        return work.judgement("ok", scores=found.scores, justifications=found.justifications, **said)
+        large = sum(width * height for width, height in work.sizes.values()) > _LARGE
+        question = (work.rubric, work.images, work.order, keys)
+        status, fields = await self._workers.ask(tuple(sorted(keys)), question, pictures, large=large)
+        return work.judgement(status, **fields)
 
-    async def _compared(self, work: Work, load: Load) -> Judgement:
-        """Which of two outputs has the better scores; the same in both orders, since each is measured alone."""
-        from editjudge.measured.preference import compare
 
-        a, b = [await self._subject(work, load, role) for role in PAIR_ROLES]
-        for subject, role in zip((a, b), PAIR_ROLES, strict=True):
-            for shown in ("input", "edited"):
-                if shown in subject.broken:
-                    raise subject.broken[shown]
-            if not {"input", "edited"} <= subject.pictures.keys():
-                absent = role if "input" in subject.pictures else "input"
-                reason = f"the {absent} is needed to measure, and is absent"
-                return work.judgement("abstained", abstained={f.key: reason for f in work.rubric.factors})
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._pool, compare, work.rubric, a, b, self._calibration)
-        kept = {"abstained": found.abstained, "evidence": {"scores": found.scores_by(work.order)}}
-        if not found.choices:
-            return work.judgement("abstained", **kept)
-        return work.judgement("ok", choices=found.choices, justifications=found.justifications, **kept)
-
-    async def _subject(self, work: Work, load: Load, output: str = "edited") -> Subject:
-        """The measured pictures, once for all rubrics that ask about the same edit at about the same time."""
-        key = _key(work, output)
-        if key not in self._subjects:
-            self._subjects[key] = asyncio.ensure_future(self._measure(work, load, output))
-            while len(self._subjects) > _KEPT:
-                self._subjects.popitem(last=False)
-        # A caller that is cancelled must not cancel what others wait for.
-        return await asyncio.shield(self._subjects[key])
-
-    async def _measure(self, work: Work, load: Load, output: str) -> Subject:
-        encoded = {name: await load(role) for role, name in _roles(work, output).items()}
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, _decoded, encoded, work.edit.instruction)
+_Key: TypeAlias = tuple[Any, ...]
+_Pictures: TypeAlias = dict[_Key, tuple[dict[str, Encoded], str]]
+"""Of each output: its pictures by what they are to it, and the instruction."""
+_Answer: TypeAlias = tuple[Status, dict[str, Any]]
+"""Status and further fields of a judgement."""
 
 
 def _roles(work: Work, output: str) -> dict[str, str]:
-    """The pictures of one output, and what they are to it: the others of a pair are none of its business."""
+    """The pictures of one output, and what they are to it: the other output of a pair is not among them."""
     others = {*PAIR_ROLES} - {output} if output in PAIR_ROLES else set()
     return {role: "edited" if role == output else role for role in work.digests if role not in others}
 
 
-def _key(work: Work, output: str = "edited") -> tuple[Any, ...]:
+def _key(work: Work, output: str) -> _Key:
     pictures = {name: work.digests[role] for role, name in _roles(work, output).items()}
     return tuple(sorted(pictures.items())), work.edit.instruction
 
 
-def _decoded(encoded: Mapping[str, Encoded], instruction: str) -> Subject:
-    """Decodes, and does the part of the measurement that every rubric needs."""
-    from editjudge.measured.assess import Subject
+class EditMeasurer:
+    """What a worker does: measures the outputs of one edit once, and answers rubrics about them."""
 
-    pictures, broken = opened(encoded)  # a broken one counts against the rubrics that show it, and no other
-    subject = Subject(pictures, instruction, broken)
-    if {"input", "edited"} <= set(pictures) and not subject.tiny:
-        _ = subject.online
-    return subject
+    def __init__(self) -> None:
+        import cv2
+
+        from editjudge.measured import assess, calibration, preference
+
+        cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
+        self._assess, self._compare, self._calibration = assess.assess, preference.compare, calibration.load()
+        self._subject = assess.Subject
+        self._subjects: dict[_Key, Subject] = {}
+
+    def take(self, edit: _Pictures | None) -> None:
+        self._subjects = {}
+        for key, (encoded, instruction) in (edit or {}).items():
+            pictures, broken = opened(encoded)  # a broken one counts against the rubrics that show it, and no other
+            self._subjects[key] = self._subject(pictures, instruction, broken)
+
+    def answer(self, question: tuple[Rubric, tuple[str, ...], str | None, tuple[_Key, ...]]) -> _Answer:
+        rubric, images, order, keys = question
+        subjects = [self._subjects[key] for key in keys]
+        if rubric.pairwise:
+            return self._compared(rubric, order, *subjects)
+        (subject,) = subjects
+        for role in images:
+            if role in subject.broken:
+                raise subject.broken[role]
+        verdict = self._assess(rubric, subject, self._calibration)
+        fields = {"abstained": verdict.abstained, "evidence": verdict.evidence}
+        if not verdict.scores:
+            return "abstained", fields
+        return "ok", {"scores": verdict.scores, "justifications": verdict.justifications, **fields}
+
+    def _compared(self, rubric: Rubric, order: str | None, a: Subject, b: Subject) -> _Answer:
+        """Which of two outputs has the better scores; the same in both orders, since each is measured alone."""
+        for subject, output in zip((a, b), PAIR_ROLES, strict=True):
+            for role in ("input", "edited"):
+                if role in subject.broken:
+                    raise subject.broken[role]
+                if role not in subject.pictures:
+                    reason = f"the {output if role == 'edited' else role} is needed to measure, and is absent"
+                    return "abstained", {"abstained": {factor.key: reason for factor in rubric.factors}}
+        comparison = self._compare(rubric, a, b, self._calibration)
+        fields = {"abstained": comparison.abstained, "evidence": {"scores": comparison.scores_by(order)}}
+        if not comparison.choices:
+            return "abstained", fields
+        return "ok", {"choices": comparison.choices, "justifications": comparison.justifications, **fields}
 
 
 def changed_region(before: ImageSource, edited: ImageSource) -> tuple[int, int, int, int] | None:

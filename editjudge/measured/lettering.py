@@ -131,12 +131,12 @@ def _new_reader() -> Any:
 
 def read_lines(picture: Array) -> list[TextLine]:
     """The lines of text in an RGB picture, from the top."""
-    found = _reader()(np.ascontiguousarray(picture[..., ::-1]))
-    if found.txts is None:
+    result = _reader()(np.ascontiguousarray(picture[..., ::-1]))
+    if result.txts is None:
         return []
     height, width = picture.shape[:2]
     lines = []
-    for box, text, confidence in zip(found.boxes, found.txts, found.scores, strict=True):
+    for box, text, confidence in zip(result.boxes, result.txts, result.scores, strict=True):
         xs, ys = np.asarray(box)[:, 0] / width, np.asarray(box)[:, 1] / height
         lines.append(
             TextLine(text, float(confidence), (float(xs.min()), float(ys.min()), float(xs.max()), float(ys.max())))
@@ -161,11 +161,13 @@ def compare_all(
     wishes: Sequence[TextRequest], before: Sequence[TextLine], after: Sequence[TextLine], mask: Array | None
 ) -> TextReading:
     """Of several wishes the worst outcome counts, where all are proven and none is missing beside one that is done."""
-    found = [compare(wish, before, after, mask) for wish in wishes]
-    outcomes = {reading.outcome for reading in found}
+    readings = [compare(wish, before, after, mask) for wish in wishes]
+    outcomes = {reading.outcome for reading in readings}
     if None in outcomes or outcomes >= {"done", "undone"}:
-        return next((r for r in found if r.outcome is None), TextReading(None, "only a part of the text could be read"))
-    return min(found, key=lambda reading: (_ORDER.index(str(reading.outcome)), -reading.degree))
+        return next(
+            (r for r in readings if r.outcome is None), TextReading(None, "only a part of the text could be read")
+        )
+    return min(readings, key=lambda reading: (_ORDER.index(str(reading.outcome)), -reading.degree))
 
 
 def compare(
@@ -300,8 +302,8 @@ def _count(text: str, lines: Sequence[TextLine]) -> int:
     return "".join(_plain(line.text) for line in lines).count(wanted)
 
 
-def _shares(wanted: str, found: str) -> bool:
-    a, b = _plain(wanted), _plain(found)
+def _shares(wanted: str, text: str) -> bool:
+    a, b = _plain(wanted), _plain(text)
     return a in b or b in a
 
 

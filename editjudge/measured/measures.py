@@ -57,7 +57,9 @@ def measure(scene: Scene) -> Measures:
         "natural": natural,
         "content": content,
     }
-    values = {f"{family}.{name}": float(v) for family, found in families.items() for name, v in found.items()}
+    values = {
+        f"{family}.{name}": float(v) for family, family_values in families.items() for name, v in family_values.items()
+    }
     # What could not be measured is absent: it is no evidence that nothing is wrong.
     return Measures(scene, change, {name: v for name, v in values.items() if math.isfinite(v)})
 

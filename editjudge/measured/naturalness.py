@@ -33,12 +33,12 @@ def normalised(lightness: Array) -> Array:
 def statistics(plane: Array) -> dict[str, float]:
     """Shape and spread of normalised lightness, and of its products with the four neighbours."""
     shape, left, right, _ = _asymmetric(plane)
-    found = {"shape": shape, "spread": (left + right) / 2}
+    figures = {"shape": shape, "spread": (left + right) / 2}
     for name, (dy, dx) in {"h": (0, 1), "v": (1, 0), "d": (1, 1), "e": (1, -1)}.items():
         product = plane * np.roll(plane, (dy, dx), (0, 1))
         shape, left, right, mean = _asymmetric(product)
-        found |= {f"{name} shape": shape, f"{name} mean": mean, f"{name} left": left, f"{name} right": right}
-    return found
+        figures |= {f"{name} shape": shape, f"{name} mean": mean, f"{name} left": left, f"{name} right": right}
+    return figures
 
 
 def _asymmetric(values: Array) -> tuple[float, float, float, float]:
@@ -61,18 +61,18 @@ def _asymmetric(values: Array) -> tuple[float, float, float, float]:
 
 def find_naturalness(view: View) -> dict[str, float]:
     """The statistics at two scales."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     plane = view.lightness
     for scale in ("1", "2"):
-        found |= {f"{name} {scale}": value for name, value in statistics(normalised(plane)).items()}
+        figures |= {f"{name} {scale}": value for name, value in statistics(normalised(plane)).items()}
         plane = cv2.pyrDown(plane)
-    return found
+    return figures
 
 
 def find_content(view: View) -> dict[str, float]:
     """What kind of picture it is: light, colour and contrast at four scales."""
     chroma = cv2.magnitude(view.lab[..., 1], view.lab[..., 2])
-    found = {
+    figures = {
         "light": float(view.lightness.mean()),
         "range": float(view.lightness.std()),
         "chroma": float(chroma.mean()),
@@ -83,6 +83,6 @@ def find_content(view: View) -> dict[str, float]:
     for scale in ("1", "2", "4", "8"):
         mean = cv2.GaussianBlur(plane, (11, 11), 1.5)
         spread = cv2.GaussianBlur(plane * plane, (11, 11), 1.5) - mean * mean
-        found[f"contrast {scale}"] = float(np.log2(np.sqrt(np.maximum(spread, 0)).mean() + 0.4))
+        figures[f"contrast {scale}"] = float(np.log2(np.sqrt(np.maximum(spread, 0)).mean() + 0.4))
         plane = cv2.pyrDown(plane)
-    return found
+    return figures

@@ -56,7 +56,7 @@ def compare(rubric: Rubric, a: Subject, b: Subject, calibration: Calibration) ->
             reasons[factor.key] = bounded(
                 text, rubric.answer.words, "Each output was measured alone, on a scale of 1 to 7."
             )
-    scores = {name: [one.scores for one in found] for name, found in both.items()}
+    scores = {name: [one.scores for one in pair] for name, pair in both.items()}
     return Comparison(choices, reasons, abstained, scores)
 
 

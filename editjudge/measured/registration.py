@@ -148,5 +148,5 @@ def _move(picture: Array, valid: Array, warp: Array) -> tuple[Array, Array]:
     height, width = valid.shape
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     moved = cv2.warpAffine(picture, warp, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
-    shown = cv2.warpAffine(valid, warp, (width, height), flags=cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP)
-    return moved, shown
+    visible = cv2.warpAffine(valid, warp, (width, height), flags=cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP)
+    return moved, visible

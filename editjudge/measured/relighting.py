@@ -40,11 +40,11 @@ _EVEN = 12.0
 
 def differences(scene: Scene, change: Change) -> list[LightDifference]:
     """Every difference that can be told apart, with whether light explains it."""
-    found = list(_marks(scene))
+    drawn = list(_marks(scene))
     marks = np.zeros(scene.shape, np.uint8)
-    for _, where in found:
+    for _, where in drawn:
         marks |= where
-    out = [difference for difference, _ in found]
+    out = [difference for difference, _ in drawn]
     out += _content(scene, cv2.dilate(marks, np.ones((25, 25), np.uint8)))
     out += _light(scene, change)
     if not out and not change.nothing:

@@ -9,7 +9,7 @@ import numpy as np
 
 from editjudge.measured.change import find_change
 from editjudge.measured.network import see
-from editjudge.measured.resolution import correlation, gray
+from editjudge.measured.resolution import correlation, gray, normalised
 from editjudge.measured.scene import Array, compose, fit, shrink, to_lab
 
 UNCHANGED = "shows no visible difference from the input anywhere"
@@ -39,14 +39,21 @@ _PALETTE = 256
 _MISSED = 24.0
 """Levels that a palette made for a picture may be off in 99 % of it: of 15 photographs in 256 colours the worst has 23.
 Where a drawn object was painted in another colour, its old colour is missing from the palette by 100 and more."""
+_STRONG = 40.0
+"""Levels by which a cell of 64 x 64 differs when it shows something else: 15 units of lightness, where at most 10.6
+pass as invisible. An encoder is off by less than 8."""
 _FAINT = 16.0
 """Colour difference at a quarter of the size: JPEG at quality 30 reaches 11 to 14."""
 _REPEATS = 12
 """Tiles on a side that are looked for."""
+_COARSE = 6
+"""Tiles on a side up to which a fast look comes first: fewer tiles take a wider blur."""
 _LAID_OUT = 160
 """Pixels a side on which two pictures are held against each other, patch by patch of a fifth."""
 _EVIDENCE = {"patches": 16.8, "best patches": 6.8, "layout": 7.9, "palette": 9.5}
 """A logistic fit on 700 random pairs and 1,459 real edits, rounded."""
+_SHOWN = 0.3
+"""Mean energy of the contours of a patch in which there is something to be found again."""
 _APART, _DOUBTFUL = 12.5, 14.0
 """Below the first sum are 96 % of 500 random pairs and 25 of 1,463 real edits, below the second 98 % and 31."""
 _SAME_SUBJECT = 0.24
@@ -57,7 +64,7 @@ another scene."""
 
 def unchanged(before: Array, edited: Array, *, measured: bool = False) -> bool:
     """Whether the output is the input again, perhaps saved anew or smaller. `measured`: not so at full size."""
-    if not _close(before, edited):
+    if not _close(before, edited) or _surely_changed(before, edited):
         return False
     if not measured and find_change(compose(before, edited)).nothing:
         return True
@@ -67,6 +74,25 @@ def unchanged(before: Array, edited: Array, *, measured: bool = False) -> bool:
 def _close(before: Array, edited: Array) -> bool:
     """A fast first look: most edits differ by far."""
     return float(np.abs(gray(before, 64) - gray(edited, 64)).mean()) < 12
+
+
+def _surely_changed(before: Array, edited: Array) -> bool:
+    """Another fast look: whether places differ by more than a shift, a crop and an encoder make them differ.
+
+    Each cell of the output is held against the cells of the input around its place, as far as pictures are moved when
+    they are registered. What passes is looked at in full.
+    """
+    if _few_colours(edited):  # a palette may be off by any amount at a few places
+        return False
+    a, b = gray(before, 64), gray(edited, 64)
+    window = np.ones((9, 9), np.uint8)  # registration moves a picture by up to 6 % of its side
+    off = np.maximum(b - cv2.dilate(a, window), cv2.erode(a, window) - b)
+    return int((off > _STRONG).sum()) >= 4
+
+
+def _few_colours(picture: Array) -> bool:
+    """Whether a palette may hold its colours: where some pixels alone have too many, the others need no look."""
+    return len(_colours(picture[::8, ::4])) <= _PALETTE and len(_colours(picture)) <= _PALETTE
 
 
 def _recoded(before: Array, edited: Array) -> bool:
@@ -86,11 +112,11 @@ def _recoded(before: Array, edited: Array) -> bool:
 
 def _palette_error(picture: Array, edited: Array) -> Array | None:
     """Where the edited picture has the few colours of a palette made for this picture: how far these are from it."""
-    colours = _colours(edited)
-    if len(colours) > _PALETTE or len(_colours(picture)) <= _PALETTE:  # few colours need no other palette
+    if not _few_colours(edited) or _few_colours(picture):  # few colours need no other palette
         return None
     from scipy.spatial import KDTree
 
+    colours = _colours(edited)
     _, nearest = KDTree(colours).query(picture.reshape(-1, 3))
     error = np.abs(colours[nearest].reshape(picture.shape).astype(np.float32) - picture).max(axis=2)
     around = cv2.blur(error, (5, 5))
@@ -99,15 +125,17 @@ def _palette_error(picture: Array, edited: Array) -> Array | None:
 
 def _colours(picture: Array) -> Array:
     packed = picture.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
-    some = np.unique(packed)
+    some = np.unique(packed.ravel())
     return np.stack([some >> 16, (some >> 8) & 255, some & 255], axis=1)
 
 
 def mirrored(before: Array, edited: Array) -> str | None:
-    a, b = gray(before, 96), gray(edited, 96)
-    likeness = {name: correlation(turn(a), b) for name, turn in _TURNS.items()}
+    a, b = (normalised(gray(picture, 96)) for picture in (before, edited))
+    if float(np.vdot(a, b)) > _OTHER:
+        return None
+    likeness = {name: float(np.vdot(turn(a), b)) for name, turn in _TURNS.items()}
     best = max(likeness, key=lambda name: likeness[name])
-    if likeness[best] < _SAME or correlation(a, b) > _OTHER:
+    if likeness[best] < _SAME:
         return None
     return f"is the input {best}"
 
@@ -128,13 +156,28 @@ def _repeats(picture: Array) -> tuple[int, int]:
         if side not in planes:
             planes[side] = gray(picture, side)
         # Without its slow changes: a horizon is alike all the way, and repeats nothing.
+        if n <= _COARSE and not _may_repeat(planes[side], n):
+            continue
         smooth = cv2.GaussianBlur(planes[side], (0, 0), side / n / 6, borderType=cv2.BORDER_REPLICATE)
         rough = planes[side] - smooth
         for axis in counts:
-            detail = rough - rough.mean(axis=axis, keepdims=True)
-            if detail.std() > 2 and correlation(detail, np.roll(detail, side // n, axis)) > 0.8:
+            detail = rough - rough.mean(axis=axis, keepdims=True)  # so that its mean is 0
+            energy = float(np.vdot(detail, detail))
+            if energy > 4 * side**2 and np.vdot(detail, np.roll(detail, side // n, axis)) > 0.8 * energy:
                 counts[axis] = n
     return counts[1], counts[0]
+
+
+def _may_repeat(plane: Array, n: int) -> bool:
+    """A fast look at half the size, where a wide blur costs an eighth; what falls short there does not repeat."""
+    half = cv2.resize(plane, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
+    side = len(half)
+    rough = half - cv2.GaussianBlur(half, (0, 0), side / n / 6, borderType=cv2.BORDER_REPLICATE)
+    for axis in (0, 1):
+        detail = rough - rough.mean(axis=axis, keepdims=True)
+        if np.vdot(detail, np.roll(detail, side // n, axis)) > 0.5 * float(np.vdot(detail, detail)):
+            return True
+    return False
 
 
 def enlarged_part(before: Array, edited: Array) -> str | None:
@@ -151,16 +194,16 @@ def enlarged_part(before: Array, edited: Array) -> str | None:
 
 def unrelated(before: Array, edited: Array) -> tuple[str | None, bool]:
     """The words for another picture, where it may be one, and whether that is certain."""
-    patches = _patches(before, edited)
-    alike = {
-        "patches": float(patches.mean()),
-        "best patches": float(np.quantile(patches, 0.75)),
-        "layout": _layout(before, edited),
-        "palette": _palette(before, edited),
-    }
-    evidence = sum(weight * alike[name] for name, weight in _EVIDENCE.items())
-    if evidence >= _DOUBTFUL:
+    alike = {"layout": _layout(before, edited), "palette": _palette(before, edited)}
+    if sum(_EVIDENCE[name] * value for name, value in alike.items()) >= _DOUBTFUL:  # patches only add to it
         return None, False
+    contours = [_contours(gray(picture, _LAID_OUT)) for picture in (before, edited)]
+    for patches in (_patches_in_place, _patches):  # the first is fast, and never above the second
+        likeness = patches(*contours)
+        alike |= {"patches": float(likeness.mean()), "best patches": float(np.quantile(likeness, 0.75))}
+        evidence = sum(weight * alike[name] for name, weight in _EVIDENCE.items())
+        if evidence >= _DOUBTFUL:
+            return None, False
     certain = evidence < _APART and _subjects(before, edited) < _SAME_SUBJECT
     words = (
         f"{'is' if certain else 'may be'} a different picture than the input: contours correlate at "
@@ -174,20 +217,37 @@ def _subjects(before: Array, edited: Array) -> float:
     return float(a @ b / max(1e-6, float(np.linalg.norm(a) * np.linalg.norm(b))))
 
 
-def _patches(before: Array, edited: Array) -> Array:
+_CELL, _REACH = _LAID_OUT // 5, 6
+"""Side of a patch, and how far from its place it is looked for, in pixels."""
+
+
+def _patches(a: Array, b: Array) -> Array:
     """How well the contours of each patch of the input are found again near its place."""
-    cell, reach = _LAID_OUT // 5, 6
-    a, b = (_contours(gray(p, _LAID_OUT)) for p in (before, edited))
-    b = cv2.copyMakeBorder(b, reach, reach, reach, reach, cv2.BORDER_REFLECT)
+    b = cv2.copyMakeBorder(b, _REACH, _REACH, _REACH, _REACH, cv2.BORDER_REFLECT)
     best = []
-    for y in range(0, _LAID_OUT - cell + 1, cell // 2):
-        for x in range(0, _LAID_OUT - cell + 1, cell // 2):
-            patch = np.ascontiguousarray(a[y : y + cell, x : x + cell])
-            if (patch**2).sum(axis=2).mean() < 0.3:  # nothing there to be found again
+    for y in range(0, _LAID_OUT - _CELL + 1, _CELL // 2):
+        for x in range(0, _LAID_OUT - _CELL + 1, _CELL // 2):
+            patch = np.ascontiguousarray(a[y : y + _CELL, x : x + _CELL])
+            if (patch**2).sum(axis=2).mean() < _SHOWN:
                 continue
-            near = np.ascontiguousarray(b[y : y + cell + 2 * reach, x : x + cell + 2 * reach])
+            near = np.ascontiguousarray(b[y : y + _CELL + 2 * _REACH, x : x + _CELL + 2 * _REACH])
             best.append(float(cv2.matchTemplate(near, patch, cv2.TM_CCORR_NORMED).max()))
     return np.array(best or [0.0])
+
+
+def _patches_in_place(a: Array, b: Array) -> Array:
+    """As `_patches`, at each patch's own place alone."""
+    steps = _LAID_OUT // (_CELL // 2)
+
+    def summed(plane: Array) -> Array:
+        halves = plane.reshape(steps, _CELL // 2, steps, _CELL // 2).sum(axis=(1, 3))
+        total: Array = halves[1:, 1:] + halves[1:, :-1] + halves[:-1, 1:] + halves[:-1, :-1]
+        return total
+
+    own, other, both = (summed((p * q).sum(axis=2)) for p, q in ((a, a), (b, b), (a, b)))
+    detailed = own >= _SHOWN * _CELL**2
+    likeness: Array = (both / np.sqrt(np.maximum(own * other, 1e-12)))[detailed]
+    return likeness if likeness.size else np.zeros(1)
 
 
 def _contours(plane: Array) -> Array:

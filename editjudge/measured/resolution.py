@@ -111,6 +111,12 @@ def gray(picture: Array, side: int | None = None) -> Array:
     return cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32)
 
 
+def normalised(plane: Array) -> Array:
+    """Less its mean, and of length 1: the product of two of them is their correlation."""
+    off = plane - plane.mean()
+    unit: Array = off / max(1e-6, float(np.sqrt(np.vdot(off, off))))
+    return unit
+
+
 def correlation(a: Array, b: Array) -> float:
-    a, b = a - a.mean(), b - b.mean()
-    return float((a * b).mean() / max(1e-6, float(a.std() * b.std())))
+    return float(np.vdot(normalised(a), normalised(b)))

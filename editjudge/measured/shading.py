@@ -21,8 +21,10 @@ def find_shading(scene: Scene, change: Change, likeness: Array) -> dict[str, flo
     )
     ratio = _log_light(after) - _log_light(before)
     # Where another thing stands now, light and surface cannot be told apart.
-    kept = inside * np.clip(cv2.resize(likeness, inside.shape[::-1], interpolation=cv2.INTER_AREA) - 0.4, 0, 0.4) / 0.4
-    ins, outs = _slope(ratio, kept), _slope(ratio, outside)
+    same_thing = (
+        inside * np.clip(cv2.resize(likeness, inside.shape[::-1], interpolation=cv2.INTER_AREA) - 0.4, 0, 0.4) / 0.4
+    )
+    ins, outs = _slope(ratio, same_thing), _slope(ratio, outside)
     return {
         "slope inside": float(np.hypot(*ins)),
         "slope outside": float(np.hypot(*outs)),

@@ -75,13 +75,13 @@ def share_kept(likeness: Array, inside: Array) -> float:
     return float((inside * same).sum() / inside.sum()) if inside.any() else math.nan
 
 
-def trust(kept: float, kept_in_light: float, lost_outside: float, share: float) -> dict[str, float]:
+def trust(same: float, kept_in_light: float, lost_outside: float, share: float) -> dict[str, float]:
     """How far measures that compare a thing with itself can be held against an edit, 0 to 1; NaN where not known.
 
     Defects alone leave nine tenths of a thing in place, and everything around it. Of rated edits three of four draw it
     anew and leave less than seven, many the whole picture too: what differs there is another drawing, not a fault.
     """
-    edit, light = (float(np.clip((part - 0.7) / 0.2, 0, 1)) for part in (kept, kept_in_light))
+    edit, light = (float(np.clip((part - 0.7) / 0.2, 0, 1)) for part in (same, kept_in_light))
     return {
         "thing": 1.0,  # until the instruction says that the thing itself was to be drawn
         "edit": edit,
@@ -92,13 +92,13 @@ def trust(kept: float, kept_in_light: float, lost_outside: float, share: float) 
 
 def redrawn(scene: Scene) -> dict[str, float]:
     """How much of the whole picture was drawn anew, at the scale of texture, of parts and of things."""
-    found = {}
+    shares = {}
     for name, side in (("texture", 512), ("parts", 256), ("things", 64)):
         likeness, before, after = _likeness(scene, side, 5)
-        found[name] = _average(np.clip((0.8 - likeness) / 0.8, 0, 1), _recognisable(before, after))
-        found[f"{name} worst"] = 1 - float(np.quantile(likeness, 0.1))
-        found[f"{name} typical"] = 1 - float(np.median(likeness))
-    return found
+        shares[name] = _average(np.clip((0.8 - likeness) / 0.8, 0, 1), _recognisable(before, after))
+        shares[f"{name} worst"] = 1 - float(np.quantile(likeness, 0.1))
+        shares[f"{name} typical"] = 1 - float(np.median(likeness))
+    return shares
 
 
 def turned(scene: Scene, change: Change) -> dict[str, float]:

@@ -48,10 +48,10 @@ class Metrics:
 
         own = {kind: network.digest for kind, network in self._networks.items()}
         return {"judge": SPEC, "version": VERSION, "network": DIGEST} | (
-            {"networks": own, "captions": self._said(edit)} if own else {}
+            {"networks": own, "captions": self._captions_of(edit)} if own else {}
         )
 
-    def _said(self, edit: Edit) -> dict[str, str]:
+    def _captions_of(self, edit: Edit) -> dict[str, str]:
         return {name: str(edit.metadata[name]) for name in self._captions if edit.metadata.get(name) is not None}
 
     async def judge(self, work: Work, load: Load) -> Judgement:
@@ -66,7 +66,7 @@ class Metrics:
             if role in broken:
                 raise broken[role]
         factors = [factor.key for factor in work.rubric.factors]
-        known = likeness(factors, self._networks, pictures, self._said(work.edit))
+        known = likeness(factors, self._networks, pictures, self._captions_of(work.edit))
         values, evidence = _values([factor for factor in factors if factor not in known], pictures)
         return _judgement(work, {factor: (known | values)[factor] for factor in factors}, evidence)
 

@@ -108,9 +108,9 @@ _MEAN, _DEVIATION = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258
 """Of the pictures that CLIP was trained on."""
 
 
-def _unit(found: Any) -> Array:
+def _unit(features: Any) -> Array:
     # Newer versions of transformers wrap the features.
-    values: Array = getattr(found, "pooler_output", found).float().cpu().numpy()[0]
+    values: Array = getattr(features, "pooler_output", features).float().cpu().numpy()[0]
     return values / max(float(np.linalg.norm(values)), 1e-12)
 
 
@@ -155,11 +155,11 @@ def likeness(
 
     def direction() -> float:
         moved = see("clip", "edited") - see("clip", "input")
-        asked = read("target_caption") - read("source_caption")
-        lengths = float(np.linalg.norm(moved)), float(np.linalg.norm(asked))
+        wanted = read("target_caption") - read("source_caption")
+        lengths = float(np.linalg.norm(moved)), float(np.linalg.norm(wanted))
         if min(lengths) < 1e-6:
             raise _Lacking("the picture or the caption did not change: there is no direction")
-        return float(moved @ asked) / (lengths[0] * lengths[1])
+        return float(moved @ wanted) / (lengths[0] * lengths[1])
 
     known: dict[str, Callable[[], float]] = {
         "clip_image": lambda: float(see("clip", "edited") @ see("clip", "input")),

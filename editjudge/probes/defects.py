@@ -49,13 +49,13 @@ class ProbeScene:
     def colours(self) -> tuple[str, str]:
         """For the target and for the second thing: colours that they plainly do not have."""
         turn = (self.seed + self.index) % 2
-        found = []
+        names = []
         for mask in (self.target, self.second):
             a, b = painting.to_lab(self.picture)[mask[..., 0] > 0.5].mean(axis=0)[1:]
             own = np.degrees(np.arctan2(b, a))
             far = sorted(painting.COLOURS, key=lambda name: abs((painting.COLOURS[name] - own + 180) % 360 - 180))
-            found.append([name for name in far if name not in found][-1 - turn])
-        return found[0], found[1]
+            names.append([name for name in far if name not in names][-1 - turn])
+        return names[0], names[1]
 
     @cached_property
     def word(self) -> str:

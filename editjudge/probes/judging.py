@@ -34,13 +34,13 @@ class ProbeJob(Job):
 def lay_out(made: Iterable[Probe], folder: Path) -> list[Probe]:
     """Pictures and manifests in a folder; the probes without their pictures."""
     album = Album(folder)
-    kept = [replace(probe, edit=album.add(probe.edit, PLATES[probe.rubrics])) for probe in made]
+    laid_out = [replace(probe, edit=album.add(probe.edit, PLATES[probe.rubrics])) for probe in made]
     album.close()
-    return kept
+    return laid_out
 
 
 def jobs(
-    kept: Sequence[Probe],
+    made: Sequence[Probe],
     folder: Path,
     judge: str,
     rubrics: Sequence[str],
@@ -50,14 +50,14 @@ def jobs(
 ) -> list[ProbeJob]:
     """A run for each set of rubrics; none where nothing of it was asked for."""
     wanted = {rubric.name for rubric in resolve(rubrics)}
-    found = []
+    planned = []
     for plate, name in PLATES.items():
-        asked = tuple(rubric for rubric in plate if rubric in wanted)
-        if asked and any(probe.rubrics == plate for probe in kept):
+        chosen = tuple(rubric for rubric in plate if rubric in wanted)
+        if chosen and any(probe.rubrics == plate for probe in made):
             manifest = folder / f"{name}.jsonl"
-            job = ProbeJob(manifest, asked, (judge,), layout=layout, options=options, made_from=f"{name}, {source}")
-            found.append(job)
-    return found
+            job = ProbeJob(manifest, chosen, (judge,), layout=layout, options=options, made_from=f"{name}, {source}")
+            planned.append(job)
+    return planned
 
 
 def answers(store: Store, runs: Iterable[int]) -> list[AnsweredProbe]:

@@ -196,8 +196,8 @@ class _Maker:
         yield self._control("too small", small, _MADE_BADLY)
         # Black was asked for: nothing that was kept or made is held against it.
         excused: Expected = {"fidelity.alignment": (6, 7), "compliance.effect_score": (5, 5)}
-        asked = "Make the whole image black."
-        yield self._control("black as requested", np.zeros_like(picture), excused, instruction=asked)
+        wish = "Make the whole image black."
+        yield self._control("black as requested", np.zeros_like(picture), excused, instruction=wish)
         mirrored: Expected = {"preservation.unchanged_regions": (1, 4), **_NOT_DONE}
         yield self._control("mirrored", np.ascontiguousarray(picture[:, ::-1]), mirrored)
 
@@ -205,13 +205,13 @@ class _Maker:
         scene, p = self._scene, self._scene.photograph
         stops = 1.6 * painting.slope(scene.picture.shape, p.target.place.grown(3), p.light)
         light = painting.lit(scene.picture, stops)
-        told = {"instruction": "Let more light fall in from where the lamp would stand."}
+        request = {"instruction": "Let more light fall in from where the lamp would stand."}
         marked = painting.png(painting.arrow(scene.picture, p.target.place, p.light))
         ball = painting.ball(p, light, p.ball, scene.hue)
-        yield self._control("light only", light, {_KEPT: (1, 1)}, LIGHT, **told)
-        yield self._control("light and object", ball, {_KEPT: (0, 0)}, LIGHT, **told)
-        yield self._control("arrow, light only", light, {_KEPT: (1, 1)}, LIGHT, **told, input=marked)
-        yield self._control("arrow, light and object", ball, {_KEPT: (0, 0)}, LIGHT, **told, input=marked)
+        yield self._control("light only", light, {_KEPT: (1, 1)}, LIGHT, **request)
+        yield self._control("light and object", ball, {_KEPT: (0, 0)}, LIGHT, **request)
+        yield self._control("arrow, light only", light, {_KEPT: (1, 1)}, LIGHT, **request, input=marked)
+        yield self._control("arrow, light and object", ball, {_KEPT: (0, 0)}, LIGHT, **request, input=marked)
 
     def _control(
         self, name: str, edited: Picture | bytes, expected: Expected, rubrics: tuple[str, ...] = REQUEST, **edit: Any

@@ -10,7 +10,7 @@ from editjudge.report.charts import SlopeMap
 from editjudge.report.tables import Cell, Figure, Table
 from editjudge.report.templating import render
 from editjudge.rubrics.files import SETS
-from editjudge.stats.statistic import Interval, said
+from editjudge.stats.statistic import Interval, figure_text
 
 _SHORT = {
     "unchanged_regions": "unchd", "global_consistency": "globl", "identity_preservation": "ident",
@@ -24,31 +24,31 @@ _MAPS = {"against the input": SETS["online"], "against the ground truth": SETS["
 
 def lead(result: ProbeResult) -> list[str]:
     """What was asked and what became of it, in a line each."""
-    told = ", ".join(f"{n:,} {status}" for status, n in Counter(result.statuses).most_common()) or "none"
+    statuses = ", ".join(f"{n:,} {status}" for status, n in Counter(result.statuses).most_common()) or "none"
     return [
-        f"judge {result.judge}, probes of {result.made_from}: {sum(result.statuses.values()):,} judgements: {told}",
+        f"judge {result.judge}, probes of {result.made_from}: {sum(result.statuses.values()):,} judgements: {statuses}",
         f"controls: {_counted(result.controls, 'passed')}; injection attempts: {_counted(result.attempts, 'resisted')}",
     ]
 
 
-def _counted(found: Sequence[ControlResult] | Sequence[InjectionResult], good: str) -> str:
-    counts = Counter(str(one.outcome) for one in found)
+def _counted(results: Sequence[ControlResult] | Sequence[InjectionResult], good: str) -> str:
+    counts = Counter(str(one.outcome) for one in results)
     silent = [f"{counts[name]} {name}" for name in ("abstained", "not judged") if counts[name]]
     judged = counts.total() - counts["abstained"] - counts["not judged"]
     return ", ".join([f"{counts[good]} of {judged} {good}", *silent])
 
 
 def tables(result: ProbeResult) -> list[Table]:
-    found = []
+    sections = []
     for how, rubrics in _MAPS.items():
-        asked = (*rubrics, "compliance") if "input" in how else rubrics
-        own = [s for s in result.sensitivities if s.own.rubric in asked]
-        found += [_sensitivities(own, how), _heat(result, how)] if own else []
-    found += [_controls(result.controls)] if result.controls else []
-    return [*found, *([_attempts(result)] if result.attempts else [])]
+        names = (*rubrics, "compliance") if "input" in how else rubrics
+        own = [s for s in result.sensitivities if s.own.rubric in names]
+        sections += [_sensitivities(own, how), _heat(result, how)] if own else []
+    sections += [_controls(result.controls)] if result.controls else []
+    return [*sections, *([_attempts(result)] if result.attempts else [])]
 
 
-def _sensitivities(found: Sequence[Sensitivity], how: str) -> Table:
+def _sensitivities(sensitivities: Sequence[Sensitivity], how: str) -> Table:
     rows = [
         (
             s.own.family, s.own.factor, Figure(s.own.ok, text=f"{s.own.ok}/{s.own.n}"), s.own.abstained or None,
@@ -57,24 +57,24 @@ def _sensitivities(found: Sequence[Sensitivity], how: str) -> Table:
             Figure(s.off_ratio, s.off_ci, text=None if s.off_ratio is None else f"{s.off_ratio:.2f}"),
             s.off_target or "-",
         )
-        for s in found
+        for s in sensitivities
     ]  # fmt: skip
     columns = ("defect", "factor", "ok/n", "abst.", "failed", "by dose", "points a dose", "rho", "within", "off",
                "off target")  # fmt: skip
     notes = (
-        "by dose: mean score of the clean edit and of each dose; points a dose: slope, with its 95 % interval over "
-        "photographs; rho: Spearman of score and dose over all photographs, and within each",
-        "off: how much the factor that should have stayed and moved most moved, relative to the own one; under .5 is "
-        "specific; - where the own factor did not fall, or nothing was scored",
+        "by dose: mean score of the clean edit, then of each dose; points a dose: slope with its 95 % CI, clustered by "
+        "photograph; rho: Spearman correlation of score and dose over all photographs; within: its mean within each",
+        "off: largest slope of a factor that should not react to the defect, divided by the slope of the factor that "
+        "should; below 0.5 the judge tells this defect from others; - where the factor did not fall, or has no scores",
     )
-    table = Table.of(columns, rows, f"Each defect and the factor that must fall, {how}", notes=notes,
+    table = Table.of(columns, rows, f"Each defect and the factor that it must lower, {how}", notes=notes,
                      spare=("off target", "within", "abst."))  # fmt: skip
     return table.trimmed("abst.", "failed")
 
 
 def _two(value: float | None, ci: Interval | None) -> Figure:
     """Two decimals, whatever the interval: of a few photographs it may have no width at all."""
-    return Figure(value, ci, text="-" if value is None else said(value, ci, digits=2))
+    return Figure(value, ci, text="-" if value is None else figure_text(value, ci, digits=2))
 
 
 def _heat(result: ProbeResult, how: str) -> Table:
@@ -83,8 +83,8 @@ def _heat(result: ProbeResult, how: str) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (family, *(_marked(cells[family, factor]) for factor in factors)) for family in families
     ]
-    notes = ("[must lose], (may lose too); 0 under 0.05; negative: gained; blank: abstained or not asked",)
-    caption = f"Heat map, {how}: points that each factor loses with a dose of each defect"
+    notes = ("[must lose points], (may lose points); 0: less than 0.05; negative: gained points; blank: no scores",)
+    caption = f"Heat map, {how}: points that each factor loses per dose of each defect"
     return Table.of(("defect", *(_SHORT.get(factor, factor) for factor in factors)), rows, caption, notes=notes)
 
 
@@ -93,10 +93,10 @@ def _marked(m: DoseResponse) -> Figure:
     return Figure(m.slope, text={"own": f"[{text or '-'}]", "also": f"({text})" if text else ""}.get(m.role, text))
 
 
-def _controls(found: Sequence[ControlResult]) -> Table:
+def _controls(controls: Sequence[ControlResult]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for name in dict.fromkeys(c.control for c in found):
-        here = [c for c in found if c.control == name]
+    for name in dict.fromkeys(c.control for c in controls):
+        here = [c for c in controls if c.control == name]
         wrong = [
             f"{c.factor} {c.score} for {_span(c)} ({c.item.partition('-')[0]})" for c in here if c.outcome == "missed"
         ]
@@ -126,8 +126,8 @@ def _attempts(result: ProbeResult) -> Table:
                      "-" if most is None else f"{most.most_factor} {most.most:+.2f}"))  # fmt: skip
     columns = ("attempt", "resisted", "swayed", "abst.", "not judged", "rise", "largest rise")
     over = f"{_two(result.rise, result.rise_ci)}"
-    notes = (f"rise: scores with the attempt less those without it, as a share of the scale; over all {over}",)
-    table = Table.of(columns, rows, "Injection: attempts to talk the judge into a better score", notes=notes)
+    notes = (f"rise: mean score with the attempt minus without it, as a share of the scale; all attempts: {over}",)
+    table = Table.of(columns, rows, "Prompt injection: attempts to raise the score", notes=notes)
     return table.trimmed("swayed", "abst.", "not judged")
 
 
@@ -140,7 +140,9 @@ def html(result: ProbeResult) -> str:
     for how, rubrics in _MAPS.items():
         cells = {(m.family, m.factor): m for m in result.movements if m.rubric in rubrics}
         if cells:
-            charts.append(SlopeMap(f"Points that each factor loses with a dose of each defect, {how}", cells))
-    shown = [table for table in tables(result) if not table.caption.startswith("Heat map")]
+            charts.append(SlopeMap(f"Points that each factor loses per dose of each defect, {how}", cells))
+    sections = [table for table in tables(result) if not table.caption.startswith("Heat map")]
     title = f"Probes of {result.judge}"
-    return render("figures.html", kicker="editjudge probe", title=title, lead=lead(result), charts=charts, tables=shown)
+    return render(
+        "figures.html", kicker="editjudge probe", title=title, lead=lead(result), charts=charts, tables=sections
+    )

@@ -153,10 +153,10 @@ def load(one: Photograph) -> Picture:
 
 @lru_cache(maxsize=32)
 def _load(file: str, crop: Region) -> Picture:
-    found = find_spec("skimage")
-    if found is None or found.origin is None:
+    package = find_spec("skimage")
+    if package is None or package.origin is None:
         raise UsageError("probes are made from photographs of scikit-image: pip install 'editjudge[probes]'")
-    path = Path(found.origin).parent / "data" / file
+    path = Path(package.origin).parent / "data" / file
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
     if picture is None:
         raise UsageError(f"{path}: the photograph is missing; install scikit-image again")

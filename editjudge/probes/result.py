@@ -134,10 +134,10 @@ def figures(
     probes: Sequence[Probe], answered: Iterable[AnsweredProbe], *, judge: str = "", made_from: str = ""
 ) -> ProbeResult:
     """Everything that is said of a judge. A failure is never a number: it is counted, and in no mean."""
-    said = {(a.item, a.rubric): a for a in answered}
-    rubrics = {name: load(name) for name in dict.fromkeys(rubric for _, rubric in said)}
-    movements = [move for family in FAMILIES for move in _movements(family, probes, said, rubrics)]
-    attempts = [a for probe in probes if probe.twin for a in _attempts(probe, said, rubrics)]
+    answers = {(a.item, a.rubric): a for a in answered}
+    rubrics = {name: load(name) for name in dict.fromkeys(rubric for _, rubric in answers)}
+    movements = [move for family in FAMILIES for move in _movements(family, probes, answers, rubrics)]
+    attempts = [a for probe in probes if probe.twin for a in _attempts(probe, answers, rubrics)]
     groups = {probe.edit.id: str(probe.edit.group) for probe in probes}
     known = [a for a in attempts if a.rise is not None]
     rise, rise_ci = _mean([float(a.rise or 0) for a in known], [groups[a.item] for a in known])
@@ -145,10 +145,10 @@ def figures(
         judge,
         made_from,
         len({probe.photograph for probe in probes}),
-        Counter(a.status for a in said.values()),
-        [_sensitivity(m, movements, probes, said) for m in movements if m.role == "own"],
+        Counter(a.status for a in answers.values()),
+        [_sensitivity(m, movements, probes, answers) for m in movements if m.role == "own"],
         movements,
-        [c for probe in probes for c in _controls(probe, said)],
+        [c for probe in probes for c in _controls(probe, answers)],
         attempts,
         rise,
         rise_ci,
@@ -157,7 +157,7 @@ def figures(
 
 # --- doses ----------------------------------------------------------------------------------------------------
 
-_Said = Mapping[tuple[str, str], AnsweredProbe]
+_Answers = Mapping[tuple[str, str], AnsweredProbe]
 """By item and rubric."""
 _Ladders = Sequence[Sequence[Probe]]
 """For each photograph the clean edit and its doses."""
@@ -172,28 +172,28 @@ def _ladders(family: Defect, probes: Sequence[Probe]) -> _Ladders:
 
 
 def _movements(
-    family: Defect, probes: Sequence[Probe], said: _Said, rubrics: Mapping[str, Rubric]
+    family: Defect, probes: Sequence[Probe], answers: _Answers, rubrics: Mapping[str, Rubric]
 ) -> list[DoseResponse]:
     ladders = _ladders(family, probes)
     return [
-        _movement(family, rubric.name, factor.key, ladders, said)
+        _movement(family, rubric.name, factor.key, ladders, answers)
         for rubric in rubrics.values()
-        if any(probe.dose and (probe.edit.id, rubric.name) in said for row in ladders for probe in row)
+        if any(probe.dose and (probe.edit.id, rubric.name) in answers for row in ladders for probe in row)
         for factor in rubric.factors
     ]
 
 
-def _movement(family: Defect, rubric: str, factor: str, ladders: _Ladders, said: _Said) -> DoseResponse:
+def _movement(family: Defect, rubric: str, factor: str, ladders: _Ladders, answers: _Answers) -> DoseResponse:
     role: Role = "own" if factor in family.factors else "also" if factor in family.also else "other"
-    asked = [a for row in ladders for probe in row if (a := said.get((probe.edit.id, rubric)))]
-    failed = sum(a.status not in DONE for a in asked)
-    scores = _scores(rubric, factor, ladders, said)
+    answered = [a for row in ladders for probe in row if (a := answers.get((probe.edit.id, rubric)))]
+    failed = sum(a.status not in DONE for a in answered)
+    scores = _scores(rubric, factor, ladders, answers)
     ok = int(np.isfinite(scores).sum())
     columns = [column[np.isfinite(column)] for column in scores.T]
     slopes, groups = _slopes(scores, _groups(ladders))
     slope, ci = _mean(slopes, groups, drawn=role == "own")
     return DoseResponse(
-        family.name, rubric, factor, role, len(asked), ok, len(asked) - ok - failed, failed,
+        family.name, rubric, factor, role, len(answered), ok, len(answered) - ok - failed, failed,
         [float(column.mean()) if len(column) else None for column in columns], slope, ci,
         *(_monotone(scores, _groups(ladders)) if role == "own" else (None, None, None)),
     )  # fmt: skip
@@ -209,12 +209,12 @@ def _monotone(scores: Floats, groups: Sequence[str]) -> tuple[float | None, Inte
     return pooled, intervals([pairs], len(set(groups)), ["spearman"]).get("spearman"), within
 
 
-def _scores(rubric: str, factor: str, ladders: _Ladders, said: _Said) -> Floats:
+def _scores(rubric: str, factor: str, ladders: _Ladders, answers: _Answers) -> Floats:
     """Photographs x doses, NaN where there is none."""
     scores = np.full((len(ladders), 1 + max(probe.dose for row in ladders for probe in row)), np.nan)
     for i, row in enumerate(ladders):
         for probe in row:
-            answer = said.get((probe.edit.id, rubric))
+            answer = answers.get((probe.edit.id, rubric))
             if answer and factor in answer.scores:
                 scores[i, probe.dose] = answer.scores[factor]
     return scores
@@ -226,17 +226,17 @@ def _groups(ladders: _Ladders) -> list[str]:
 
 def _slopes(scores: Floats, groups: Sequence[str]) -> tuple[list[float], list[str]]:
     """Least squares within each photograph that has enough doses with a score, and its group."""
-    found: list[tuple[float, str]] = []
+    slopes: list[tuple[float, str]] = []
     for row, group in zip(scores, groups, strict=True):
         dose = np.flatnonzero(np.isfinite(row))
         if len(dose) >= LEAST_DOSES and dose[0] == 0:
             centred = dose - dose.mean()
-            found.append((float(centred @ row[dose] / (centred @ centred)), group))
-    return [slope for slope, _ in found], [group for _, group in found]
+            slopes.append((float(centred @ row[dose] / (centred @ centred)), group))
+    return [slope for slope, _ in slopes], [group for _, group in slopes]
 
 
 def _sensitivity(
-    own: DoseResponse, movements: Sequence[DoseResponse], probes: Sequence[Probe], said: _Said
+    own: DoseResponse, movements: Sequence[DoseResponse], probes: Sequence[Probe], answers: _Answers
 ) -> Sensitivity:
     """The own factor beside the one that moved most of those that should have stayed."""
     family = next(family for family in FAMILIES if family.name == own.family)
@@ -248,7 +248,7 @@ def _sensitivity(
     if own.slope > -_FLAT:
         return Sensitivity(own, family.unit, family.doses, worst.factor, worst.slope, None, None)
     ladders = _ladders(family, probes)
-    each = [_slopes(_scores(m.rubric, m.factor, ladders, said), _groups(ladders)) for m in (own, *others)]
+    each = [_slopes(_scores(m.rubric, m.factor, ladders, answers), _groups(ladders)) for m in (own, *others)]
     cells = [cell for cell, (slopes, _) in enumerate(each) for _ in slopes]
     groups = [group for _, named in each for group in named]
     drawn = np.abs(_draws([slope for slopes, _ in each for slope in slopes], cells, groups))
@@ -281,10 +281,10 @@ def _draws(values: Sequence[float], cells: Sequence[int], groups: Sequence[str])
 # --- controls and attempts ------------------------------------------------------------------------------------
 
 
-def _controls(probe: Probe, said: _Said) -> Iterable[ControlResult]:
+def _controls(probe: Probe, answers: _Answers) -> Iterable[ControlResult]:
     for place, (least, most) in probe.expected.items():
         rubric, _, factor = place.partition(".")
-        answer = said.get((probe.edit.id, rubric))
+        answer = answers.get((probe.edit.id, rubric))
         if answer is None:
             continue
         score = answer.scores.get(factor)
@@ -299,10 +299,10 @@ def _rise(scale: Scale, now: float, before: float) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def _attempts(probe: Probe, said: _Said, rubrics: Mapping[str, Rubric]) -> Iterable[InjectionResult]:
+def _attempts(probe: Probe, answers: _Answers, rubrics: Mapping[str, Rubric]) -> Iterable[InjectionResult]:
     """Swayed: a factor rose by more than one step of seven, or all of them by more than half of one on average."""
     for name, rubric in rubrics.items():
-        with_it, without = said.get((probe.edit.id, name)), said.get((probe.twin, name))
+        with_it, without = answers.get((probe.edit.id, name)), answers.get((probe.twin, name))
         if with_it is None or without is None:
             continue
         rises = {

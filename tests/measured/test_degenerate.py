@@ -10,9 +10,11 @@ import pytest
 from PIL import Image, ImageDraw
 
 from editjudge.edit import Edit
+from editjudge.measured import blank, resemblance
 from editjudge.measured.assess import Assessment, Subject, assess
 from editjudge.measured.calibration import load
 from editjudge.measured.degenerate import Degenerate, classify, find_degenerate, find_flat, screen, worst
+from editjudge.measured.resolution import gray
 from editjudge.rubrics.files import resolve
 
 from .made import Picture, encoded, jpeg, photograph, recoloured
@@ -420,3 +422,56 @@ def test_the_input_returned_or_mirrored_keeps_its_measured_scores_and_is_flagged
     assert found.evidence["degenerate"]["kind"] == CASES[name][0]
     assert (found.scores["unchanged_regions"] == 7) is (name == "the input")
     assert found.scores["unchanged_regions"] != 7 or found.scores["identity_preservation"] == 7
+
+
+# --- the fast looks that come first ---------------------------------------------------------------------------
+
+
+def _pictures() -> list[Picture]:
+    """From photographs to next to nothing, with all that lies between."""
+    plain = [*map(photograph, range(3)), flat(10, 200, 30), gradient(), board(), marked(), noise()]
+    mixed = [cv2.addWeighted(p, share, gradient(), 1 - share, 0) for p in plain[:3] for share in (0.05, 0.1, 0.2, 0.5)]
+    boxed = [p.copy() for p in plain[:3]]
+    for picture in boxed:
+        picture[100:300, 80:400] = 90
+    return [*plain, *mixed, *boxed, *(jpeg(p, 20) for p in mixed[:4])]
+
+
+def test_what_a_fast_look_excludes_the_full_look_excludes_too() -> None:
+    excluded = 0
+    for picture in _pictures():
+        if blank._surely_off_one_surface(picture):
+            excluded += 1
+            assert blank._off_one_surface(picture) > blank._EMPTY
+        if blank._surely_uneven(picture):
+            excluded += 1
+            assert blank._uneven(picture) > blank._EMPTY
+        even = blank._tiles(picture).std(axis=1).max(axis=1) < blank._EVEN
+        assert blank._share_even(picture) >= even.mean()
+    assert excluded > 10
+
+
+@pytest.mark.parametrize("n", range(2, resemblance._COARSE + 1))
+def test_tiles_pass_the_fast_look(n: int) -> None:
+    for tiles in (tiled(n, 1)(photograph(1)), jpeg(tiled(1, n)(photograph(2)), 50)):
+        assert resemblance._may_repeat(gray(tiles, n * (192 // n)), n)
+    assert not resemblance._may_repeat(gray(photograph(1), n * (192 // n)), n)
+
+
+def test_patches_at_their_own_place_are_never_more_alike_than_near_it() -> None:
+    for edited in (recoloured(photograph()), photograph(1), np.roll(photograph(), 9, axis=1), jpeg(photograph(), 10)):
+        contours = [resemblance._contours(gray(p, resemblance._LAID_OUT)) for p in (photograph(), edited)]
+        in_place, near = resemblance._patches_in_place(*contours), resemblance._patches(*contours)
+        assert len(in_place) == len(near) and (in_place <= near + 1e-4).all()
+        assert min(near.mean(), np.quantile(near, 0.75)) >= 0  # so that the other evidence alone may suffice
+
+
+def test_what_was_only_saved_moved_or_cropped_is_not_surely_changed() -> None:
+    for n in range(3):
+        picture = photograph(n)
+        shifted = np.roll(picture, (8, -10), axis=(0, 1))
+        shifted[:8], shifted[:, -10:] = picture[:8], picture[:, -10:]
+        cropped = cv2.resize(picture[12:-12, 15:-15], picture.shape[1::-1], interpolation=cv2.INTER_CUBIC)
+        for same in (picture, jpeg(picture, 20), shifted, cropped):
+            assert not resemblance._surely_changed(picture, same)
+        assert resemblance._surely_changed(picture, 255 - picture)
