@@ -32,6 +32,9 @@ FITTED = (
 SHOWN_RATERS = 12
 """Raters of a factor that people are shown, those who agree least first; JSON has all."""
 
+_CONCLUSIONS = 4
+"""Judges with a sentence each above the tables."""
+
 
 @dataclass(frozen=True, eq=False)
 class AgreementReport:
@@ -165,6 +168,21 @@ def tables(report: AgreementReport) -> list[Table]:
     return [*parts, _halo(report.factors)]
 
 
+def conclusions(report: AgreementReport) -> list[str]:
+    """A sentence for each of a few judges: Spearman with the mean of people, factor by factor, and of one person."""
+    judges: dict[str, list[str]] = {}
+    for factor, human in report.factors.humans.items():
+        for judge, one in report.factors.factors.get(factor, {}).items():
+            if one.spearman is not None:
+                ci, person = one.ci.get("spearman"), one.people if one.unscored else human.loo_spearman
+                words = f"{factor} {one.spearman:.2f}" + (f" [{ci.lo:.2f}, {ci.hi:.2f}]" if ci else "")
+                words += "" if person is None else f" (one person {person:.2f})"
+                judges.setdefault(judge, []).append(words + (", no evidence" if ci and ci.lo <= 0 <= ci.hi else ""))
+    # The lines of more judges would push the table, which compares them, off the screen.
+    sentences = [f"{judge} and people, Spearman: {'; '.join(words)}" for judge, words in judges.items()]
+    return sentences if len(sentences) <= _CONCLUSIONS else []
+
+
 def _agreement(agreement: Agreement, caption: str, more: tuple[str, ...] = ()) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for factor, human in agreement.humans.items():
@@ -172,19 +190,8 @@ def _agreement(agreement: Agreement, caption: str, more: tuple[str, ...] = ()) -
         loo = Figure(human.loo_spearman, ci)
         rows.append((factor, PEOPLE, human.items, None, loo, None, human.loo_pearson, None, None, None, None))
         rows += [(factor, judge, *_correlations(one)) for judge, one in agreement.factors.get(factor, {}).items()]
-    columns = (
-        "factor",
-        "judge",
-        "n",
-        "no score",
-        "Spearman",
-        "ceiling",
-        "Pearson",
-        "Kendall",
-        "within model",
-        "system",
-        "bounds",
-    )
+    columns = ("factor", "judge", "n", "no score", "Spearman", "ceiling", "Pearson", "Kendall", "within model",
+               "system", "bounds")  # fmt: skip
     notes = [f"{PEOPLE}: each rater against the mean of the others, the ceiling that a judge is read against"]
     if unrated := [factor for factor in agreement.factors if factor not in agreement.humans]:
         notes.append(f"nobody rated {', '.join(unrated)}")
@@ -197,7 +204,7 @@ def _agreement(agreement: Agreement, caption: str, more: tuple[str, ...] = ()) -
         "further where --json says that not every fill was tried",
     }
     several = any(one.within_model.models > 1 for judges in agreement.factors.values() for one in judges.values())
-    table = Table.of(columns, rows, f"{caption}, 95 % intervals", notes=(*more, *notes, *_notes(agreement)), stub=2,
+    table = Table.of(columns, rows, f"{caption}, 95 % CI", notes=(*more, *notes, *_notes(agreement)), stub=2,
                      spare=("Kendall", "Pearson", "system"), legend=legend)  # fmt: skip
     return (table if several else table.without("within model")).trimmed("no score", "ceiling", "system", "bounds")
 
@@ -321,7 +328,7 @@ def _calibrations(calibrations: Mapping[str, Mapping[str, ScaleCalibration]]) ->
     columns = ("factor", "judge", "n", "images", "MAE raw", "MAE mapped", "MAE constant", "bias raw", "bias mapped")
     notes = [f"{f} by {j}: {note}" for f, judges in calibrations.items() for j, c in judges.items() for note in c.notes]
     notes.append("mapped: a non-decreasing map onto people's scale, errors on source images that it has not seen; "
-                 "one that does not beat the constant knows nothing. --json has the maps")  # fmt: skip
+                 "one that does not beat the constant is of no use. --json has the maps")  # fmt: skip
     return Table.of(columns, rows, "Calibration onto people's scale", notes=tuple(notes), stub=2, spare=("images",))
 
 
@@ -337,11 +344,11 @@ def _estimates(estimates: Mapping[str, Mapping[str, Mapping[str, PoweredEstimate
         if p.scored_only
     ]  # fmt: skip
     columns = ("factor", "judge", "model", "rated", "unrated", "people alone", "with the judge", "saved")
-    told = dict.fromkeys(note for judges in estimates.values() for models in judges.values() for p in models.values()
+    reasons = dict.fromkeys(note for judges in estimates.values() for models in judges.values() for p in models.values()
                          for note in (*p.notes, *((p.ci_reason,) if p.ci_reason else ())))  # fmt: skip
     saved = "saved: ratings that people alone would have needed beyond those they gave, for as short an interval"
     caption = "People's mean, estimated from few ratings and many scores"
-    table = Table.of(columns, rows, caption, notes=(*told, saved), stub=3, spare=("unrated",))
+    table = Table.of(columns, rows, caption, notes=(*reasons, saved), stub=3, spare=("unrated",))
     return table.folded("judge", "model") if rows else table
 
 

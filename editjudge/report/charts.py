@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from editjudge.report.tables import in_line
 from editjudge.report.templating import render_macro
-from editjudge.stats.statistic import Interval, said
+from editjudge.stats.statistic import Interval, figure_text
 
 SERIES = 8
 """Models or judges that one chart tells apart, by colour and by shape."""
@@ -43,6 +43,8 @@ class DotChart:
     high: float
     ticks: Sequence[float]
     note: str = ""
+    sides: tuple[str, str] = ("", "")
+    """What lies left and right of 0."""
     kind: ClassVar[str] = "dots"
 
     @property
@@ -59,7 +61,7 @@ class DotChart:
         return [dots[name] for name in self.series if name in dots]
 
     def text(self, dot: Dot) -> str:
-        return said(dot.value, dot.ci, sign=self.low < 0, digits=in_line(dot.ci for dot in self.dots))
+        return figure_text(dot.value, dot.ci, sign=self.low < 0, digits=in_line(dot.ci for dot in self.dots))
 
     def percent(self, value: float) -> float:
         """Where a value lies on the axis."""
@@ -113,11 +115,11 @@ class HeatCell:
 
     @property
     def text(self) -> str:
-        return "–" if self.mean is None else said(self.mean, digits=self._digits)
+        return "–" if self.mean is None else figure_text(self.mean, digits=self._digits)
 
     @property
     def interval(self) -> str:
-        return "" if self.ci is None else said(self.mean, self.ci, digits=self._digits).partition(" ")[2]
+        return "" if self.ci is None else figure_text(self.mean, self.ci, digits=self._digits).partition(" ")[2]
 
     @property
     def count(self) -> str:
@@ -142,12 +144,10 @@ class Histograms(_Grid):
     def columns(self) -> list[str]:
         return super().columns[:SERIES]
 
-    @property
-    def largest(self) -> float:
-        """The largest share of one score: the top of every axis."""
-        return max(
-            (n / sum(counts.values()) for counts in self.cells.values() for n in counts.values() if n), default=1.0
-        )
+    def largest(self, row: str) -> float:
+        """The largest share of one score in a row: the top of its axis."""
+        tables = [counts for (name, _), counts in self.cells.items() if name == row]
+        return max((n / sum(counts.values()) for counts in tables for n in counts.values() if n), default=1.0)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from editjudge.run.sums import OVERALL
 from editjudge.stats.columns import Column, Scores
 from editjudge.stats.compare import Difference, On, compare, corrected
 from editjudge.stats.drift import Drift, corrected_together, drift
-from editjudge.stats.permutation import ALPHA
 from editjudge.stats.statistic import Interval, plain
 
 By = Literal["model", "judge", "rubric", "run"]
@@ -82,7 +81,7 @@ def _families(rows: Sequence[tuple[str, Difference]], judged: RunData) -> list[C
 
 
 def _falling(context: str, d: Difference) -> ComparisonReport:
-    return ComparisonReport(context, replace(d, verdict=f"{d.verdict}; lower is better") if _evident(d) else d, "down")
+    return ComparisonReport(context, replace(d, verdict=f"{d.verdict}; lower is better") if d.evident else d, "down")
 
 
 def run_differences(a: RunData, b: RunData, *, factors: Sequence[str] = ()) -> tuple[list[ComparisonReport], Match]:
@@ -195,15 +194,17 @@ class PairVerdict:
     doubts: tuple[str, ...]
     """Where there is no evidence, nothing to compare, or what failed could overturn a claim."""
 
-    def __str__(self) -> str:
-        words = "; ".join((*self.claims, *self.doubts))
-        return words if self.claims else f"{self.a} and {self.b}: {words}"
+    @property
+    def lines(self) -> tuple[str, ...]:
+        first, *others = (*self.claims, *self.doubts)
+        return (first if self.claims else f"{self.a} and {self.b}: {first}", *others)
 
 
 def conclusions(comparisons: Sequence[ComparisonReport]) -> list[str]:
-    """A sentence for each pair, with the judge's name where there are several."""
+    """A few lines for each pair, with the judge's name where there are several."""
     several = len({one.within for one in comparisons}) > 1
-    return [f"{one.within}: {one}" if several else str(one) for one in pair_verdicts(comparisons)]
+    verdicts = pair_verdicts(comparisons)
+    return [f"{one.within}: {line}" if several else line for one in verdicts for line in one.lines]
 
 
 def pair_verdicts(comparisons: Sequence[ComparisonReport]) -> list[PairVerdict]:
@@ -218,16 +219,15 @@ def _pair_verdict(within: str, a: str, b: str, rows: Sequence[Difference]) -> Pa
     claims = [
         f"{b} scores {side} than {a} on {', '.join(map(_sized, some))}"
         for side, sign in (("higher", 1), ("lower", -1))
-        if (some := [d for d in rows if _evident(d) and sign * (d.difference or 0) > 0])
+        if (some := [d for d in rows if d.evident and sign * (d.difference or 0) > 0])
     ]
+    unclear = [d for d in rows if d.difference is not None and not d.evident]
+    sizes = sorted({d.n for d in unclear})
+    names = ", ".join(f"{d.factor} ({'MDE ' + str(_mde(d)) if d.detectable else 'no MDE'})" for d in unclear)
+    n = " to ".join(map(str, dict.fromkeys((*sizes[:1], *sizes[-1:]))))
     never = [d.factor for d in rows if d.difference is None]
-    unclear = [d for d in rows if d.detectable is not None and not _evident(d)]
-    few = [
-        f"{d.factor} (n = {d.n})" for d in rows if d.difference is not None and d.detectable is None and not _evident(d)
-    ]
     overturnable = [d.factor for d in rows if d.overturnable and d.difference is not None]
-    doubts = [f"no evidence on {_detectable(unclear)}"] if unclear else []
-    doubts += [f"no evidence and no MDE on {', '.join(few)}"] if few else []
+    doubts = [f"no evidence of a difference on {names}; n = {n}, MDE at 80 % power"] if unclear else []
     doubts += [f"not compared, since no edit has scores of both: {', '.join(never)}"] if never else []
     doubts += [f"failed judgements could overturn this on {', '.join(overturnable)}"] if overturnable else []
     return PairVerdict(within, a, b, tuple(claims), tuple(doubts))
@@ -235,22 +235,9 @@ def _pair_verdict(within: str, a: str, b: str, rows: Sequence[Difference]) -> Pa
 
 def _sized(d: Difference) -> str:
     """The size of a difference, whatever its sign, with its 95 % CI."""
-    digits, sign = in_line([d.ci]), 1 if (d.difference or 0) > 0 else -1
-    low, high = sorted((sign * d.ci.lo, sign * d.ci.hi)) if d.ci else (0.0, 0.0)
-    size = Figure(sign * (d.difference or 0), Interval(low, high) if d.ci else None, digits=digits)
-    # The CI holds for any distribution and is wider than the test: where it contains 0, the claim rests on p.
-    p = "" if round(low, digits) > 0 else f" (p {p_value(d.p_holm)})"
-    return f"{d.factor} by {size}{p}"
-
-
-def _detectable(rows: Sequence[Difference]) -> str:
-    """`image_quality: n = 40 could show 1.3 (MDE, 80 % power)`."""
-    sizes = sorted({d.n for d in rows})
-    n = f"n = {sizes[0]}" if len(sizes) == 1 else f"n = {sizes[0]} to {sizes[-1]}"
-    if len(rows) == 1:
-        return f"{rows[0].factor}: {n} could show {_mde(rows[0])} (MDE, 80 % power)"
-    names = ", ".join(f"{d.factor} ({_mde(d)})" for d in rows)
-    return f"{names}: {n} could show the size in brackets (MDE, 80 % power)"
+    sign = 1 if (d.difference or 0) > 0 else -1
+    ci = Interval(*sorted((sign * d.ci.lo, sign * d.ci.hi))) if d.ci else None
+    return f"{d.factor} by {Figure(sign * (d.difference or 0), ci, digits=in_line([ci]))}"
 
 
 FOREST_PAIRS = 6
@@ -269,11 +256,12 @@ def forests(comparisons: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotC
         step = _step(max(ends))
         high = step * max(1, math.ceil(max(ends) / step))
         ticks = [step * n for n in range(-round(high / step), round(high / step) + 1)]
-        dots = [Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci, not _evident(d)) for d in drawn]
+        dots = [Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci, not d.evident) for d in drawn]
         (a, b), *others = pairs
-        sides = "the first one scores higher" if others else f"{b} scores higher, left of 0 {a}"
-        title = f"Paired differences with 95 % CI; right of 0 {sides}"
-        yield context, DotChart(title, dots, -high, high, ticks, "Filled: Holm-corrected p < .05. Hollow: no evidence.")
+        higher = ("the second", "the first") if others else (a, b)
+        sides = (f"\u2190 {higher[0]} scores higher", f"{higher[1]} scores higher \u2192")
+        note = "Filled: Holm-corrected p < .05, the CI excludes 0. Hollow: no evidence of a difference."
+        yield context, DotChart("Paired differences with 95 % CI", dots, -high, high, ticks, note, sides)
 
 
 def _step(largest: float) -> float:
@@ -329,10 +317,6 @@ def _mde(d: Difference) -> Figure:
     return Figure(d.detectable, digits=in_line([d.ci]))
 
 
-def _evident(d: Difference) -> bool:
-    return d.p_holm is not None and d.p_holm < ALPHA
-
-
 def _tests(shifts: Sequence[Difference]) -> int:
     return sum(d.p is not None for d in shifts if d.factor != OVERALL)
 
@@ -341,19 +325,14 @@ def _notes(shifts: Sequence[Difference], tests: int) -> list[str]:
     """`tests` are those that p is corrected for: of every table, if there are several."""
     pairs = {(d.a, d.b) for d in shifts}
     about = {d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": d.notes for d in shifts}
-    test = "p: paired permutation test clustered by source image"
-    limits = "b - a: 95 % CI (Gaffke's bound), each for one comparison alone"
+    test, agree = "p and 95 % CI: paired permutation test clustered by source image", "a CI excludes 0 where p < .05"
     lost = {d.abstained_a + d.abstained_b for d in shifts}
     silent = ["bounds exclude abstentions: they are about edits that can be scored"]
     notes = [*noted(about), *(silent if max(lost) and any(map(_failed, shifts)) else [])]
     if tests < 2:
-        return [*notes, test, limits]
+        return [*notes, f"{test}; {agree}"]
     apart = f"; {OVERALL} stands apart" if any(d.factor == OVERALL for d in shifts) else ""
-    return [
-        *notes,
-        f"{test}, Holm-corrected for all {tests} that are compared here{apart}",
-        f"{limits}; the verdict follows the Holm-corrected p, not the CI",
-    ]
+    return [*notes, f"{test}, Holm-corrected for all {tests} that are compared here{apart}; {agree}"]
 
 
 # --- drift ----------------------------------------------------------------------------------------------------

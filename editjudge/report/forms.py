@@ -43,6 +43,6 @@ def rendered(means: SummaryReport, form: str, store: Store | None = None, mappin
 
         view = EditView(judged.run, store)
         return page(means, store, view.picture, view.question, *agreement_of(judged, store, mappings))
-    shown = [*tables(means, full=True), *compare_tables(means.compared, "model")]
+    parts = [*tables(means, full=True), *compare_tables(means.compared, "model")]
     lead = [*conclusions(means.compared), not_scored(means), *judged.lead()]
-    return PROSE[form](f"Run {judged.run.name}", lead, shown)
+    return PROSE[form](f"Run {judged.run.name}", lead, parts)

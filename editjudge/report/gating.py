@@ -69,7 +69,7 @@ class GateReport:
             bounds = between(c.bounds, in_line([c.ci]), sign=sign) if failed else None
             rows.append((c.outcome, c.rule, c.n, c.groups, failed, Figure(c.estimate, c.ci, sign=sign), bounds))
         level = 1 - 2 * gate.alpha / len(gate.checks)
-        limits = f"{100 * level:.3g} % intervals, false alarms at most {100 * gate.alpha:.3g} % over all checks"
+        limits = f"{100 * level:.3g} % CI, false alarms at most {100 * gate.alpha:.3g} % over all checks"
         caption = f"Checks by {mine}: {limits}"
         notes = [*_failures(gate), *_notes(gate), *self._paired()]
         if gate.left_out:

@@ -120,8 +120,8 @@ def _rows(
 def of_scale(score: Any, scale: Scale | None) -> str:
     """`6 of 7`; a choice or a figure without an upper end as it is."""
     highest = max(scale.values) if scale and scale.values else scale.range[1] if scale and scale.range else None
-    shown = f"{score:.4g}" if isinstance(score, float) else str(score)
-    return shown if highest is None or isinstance(score, str) else f"{shown} of {highest:g}"
+    text = f"{score:.4g}" if isinstance(score, float) else str(score)
+    return text if highest is None or isinstance(score, str) else f"{text} of {highest:g}"
 
 
 def _table(rows: Sequence[tuple[str, str, str]]) -> str:

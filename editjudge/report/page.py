@@ -59,7 +59,7 @@ def page(
         coverage=coverage,
         charts=charts,
         scores=[replace(table, notes=tuple(n for n in table.notes if n not in means.formulas)) for table in scores],
-        formulas=means.formulas,
+        formulas=[words for table in scores for words in table.notes if words in means.formulas],
         compared=compare_tables(means.compared, "model"),
         verdicts=verdicts,
         forests=[(judge, plots.get(judge)) for judge in verdicts],
@@ -213,9 +213,9 @@ def _slice_heat(means: SummaryReport, name: str, cells: Sequence[Cell]) -> tuple
             row = f"{c.slice or '–'} · {c.model or '–'}" if len(models) > 1 else c.slice or "–"
             drawn[row, means.judged.label(c.factor)] = replace(_heat_cell(means, c), ci=None)
     rows = list(dict.fromkeys(row for row, _ in drawn))
-    kept = {place: cell for place, cell in drawn.items() if place[0] in rows[:_HEAT_ROWS]}
+    visible = {place: cell for place, cell in drawn.items() if place[0] in rows[:_HEAT_ROWS]}
     note = f"Faint: fewer than {THIN} edits, too few for any paired test to reach p < .05."
-    return HeatMap(f"Mean by {name.replace('_', ' ')}, model and factor", kept, note), len(rows) - _HEAT_ROWS
+    return HeatMap(f"Mean by {name.replace('_', ' ')}, model and factor", visible, note), len(rows) - _HEAT_ROWS
 
 
 def _people_chart(agreed: AgreementReport) -> DotChart | None:

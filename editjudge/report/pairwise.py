@@ -161,7 +161,7 @@ def _verdicts(report: PairReport) -> Table:
         "first place": "answers for the output shown first less those for the second, as a share of all answers",
     }
     return Table.of(
-        columns, rows, "Verdicts over both orders, 95 % intervals", notes=tuple(noted(notes)), stub=2, legend=legend,
+        columns, rows, "Verdicts over both orders, 95 % CI", notes=tuple(noted(notes)), stub=2, legend=legend,
         spare=("half", "ties"),
     ).folded("judge")  # fmt: skip
 
@@ -190,7 +190,7 @@ def _strengths(judge: str, factor: str, one: PairwiseSummary) -> Table:
         "scale": "strengths can be compared within one scale only",
     }
     table = Table.of(
-        columns, rows, f"Models by {judge}, {factor}, 95 % intervals", notes=tuple(noted(reasons)), stub=2,
+        columns, rows, f"Models by {judge}, {factor}, 95 % CI", notes=tuple(noted(reasons)), stub=2,
         legend=legend, spare=("n", "won/tied/lost"),
     )  # fmt: skip
     return table if any(model.scale > 1 for model in one.models) else table.without("scale")
@@ -217,7 +217,7 @@ def _matrix(judge: str, factor: str, one: PairwiseSummary) -> Table:
         for pair in one.pairs
     ]
     columns = ("a", "b", "n", "a won", "tied", "b won", "flips", "win rate of a")
-    return Table.of(columns, listed, f"Two by two, by {judge}, {factor}, 95 % intervals", stub=2)
+    return Table.of(columns, listed, f"Two by two, by {judge}, {factor}, 95 % CI", stub=2)
 
 
 def _rate(rate: float | None, n: int) -> str:

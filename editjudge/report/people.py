@@ -105,13 +105,13 @@ def file_ratings(file: Path, judged: RunData | None) -> tuple[Ratings, dict[str,
 
 def stored_ratings(judged: RunData, store: Store) -> Ratings:
     """The store's ratings of the run's edits."""
-    found = [Rating(*row) for row in ratings_of(store, judged.run, _contents(judged))]
-    if not found:
+    ratings = [Rating(*row) for row in ratings_of(store, judged.run, _contents(judged))]
+    if not ratings:
         total, name = count_ratings(store), clean(judged.run.name)
         what = f"none of its {total:,} ratings is of an edit of {name}" if total else "has no ratings"
         how = "give --ratings, or bring them in with `ratings import FILE --run RUN`"
         raise UsageError(f"{clean(store.place)}: {what}: {how}")
-    return ratings_columns(found)
+    return ratings_columns(ratings)
 
 
 def _contents(judged: RunData) -> dict[str, str]:
@@ -120,13 +120,13 @@ def _contents(judged: RunData) -> dict[str, str]:
 
 def check_common(ratings: Ratings, scores: Scores, sums: Sequence[str]) -> None:
     """A file of other items, or factors with other names, is a mistake and not a result."""
-    for name, said, rated in (("item", scores.item, ratings.item), ("factor", scores.factor, ratings.factor)):
-        mine, theirs = said.present(), rated.present()
+    for name, scored, rated in (("item", scores.item, ratings.item), ("factor", scores.factor, ratings.factor)):
+        mine, theirs = scored.present(), rated.present()
         if not set(mine) & set(theirs):
             message = f"judges have {_some(mine)}, people {_some(theirs)}"
             if name == "factor" and mine and theirs:
                 others = f" (judges also have the sums {', '.join(sums)})" if sums else ""
-                message += f". Say what is alike, such as {such_as(theirs, (*mine, *sums))}{others}"
+                message += f". Map people's names to judges', such as {such_as(theirs, (*mine, *sums))}{others}"
             raise InputError(f"no {name} has both scores and ratings: {clean(message)}")
 
 

@@ -77,6 +77,7 @@ def _panel(panel: Any, chart: DotChart) -> None:
     panel.set_yticks(range(len(names)), [_literal(name) for name in names])
     panel.set_ylim(len(names) - 0.5, -0.5)
     panel.set_xlim(chart.low, chart.high)
+    panel.set_xlabel(_literal("          ".join(filter(None, chart.sides))), fontsize="small")
     panel.set_title(chart.title, fontsize="medium", loc="left", parse_math=False)
     panel.legend(fontsize="small")
 

@@ -26,7 +26,7 @@ from editjudge.stats.preference import (
     human_agreement,
     tie_calibrated,
 )
-from editjudge.stats.statistic import plain, said
+from editjudge.stats.statistic import figure_text, plain
 
 OVERTURNS = "answers that failed could move the accuracy out of its interval"
 VOTE = "vote"
@@ -44,37 +44,38 @@ class JudgeVotes:
     """Where votes are differences of scores."""
     strengths: Sequence[Strength] | None = None
     """Only by the first factor of a run's judges, which is their overall mean: a fit takes seconds."""
+    flips: Share | None = None
+    """Where the judge was asked about pairs."""
 
     def as_json(self) -> dict[str, Any]:
-        return self.accuracy.as_json() | {"tie_calibrated": plain(self.ties), "strengths": plain(self.strengths)}
+        flips = {"flips": plain(self.flips)} if self.flips else {}
+        ties = {"tie_calibrated": plain(self.ties), "strengths": plain(self.strengths)}
+        return self.accuracy.as_json() | ties | flips
 
 
 @dataclass(frozen=True)
-class PairJudgeReport:
-    """Judges that were asked about pairs, beside people."""
+class PreferenceReport:
+    """Judges against people, and models by people's votes."""
 
     voted: Sequence[JudgeVotes]
-    flips: Mapping[tuple[str, str], Share]
-    """By judge and factor."""
-    people: HumanAgreement
     strengths: Sequence[Strength]
     """Of models, by people."""
+    people: HumanAgreement | None = None
+    """Where a run of pairs says which pairs people had in common."""
 
     def as_json(self) -> dict[str, Any]:
         factors: dict[str, dict[str, Any]] = {}
         for one in self.voted:
-            flips = plain(self.flips[one.judge, one.factor])
-            factors.setdefault(one.factor, {})[one.judge] = one.as_json() | {"flips": flips}
-        humans = plain(self.people) | {"strengths": plain(self.strengths)}
-        return {"factors": factors, "humans": humans}
+            factors.setdefault(one.factor, {})[one.judge] = one.as_json()
+        people = plain(self.people) if self.people else {}
+        return {"factors": factors, "humans": people | {"strengths": plain(self.strengths)}}
 
 
-def preferred_pairs(ratings: Mapping[str, Sequence[PairRating]], pairs: PairRun) -> PairJudgeReport:
+def preferred_pairs(ratings: Mapping[str, Sequence[PairRating]], pairs: PairRun) -> PreferenceReport:
     """`ratings` by factor, or under `VOTE` where people said which is better and no more: then they are held against
     every factor. One vote of a person is one row; the judge's is its verdict over both orders."""
     groups = {item: origin.group for item, origin in pairs.origins.items()}
     voted: list[JudgeVotes] = []
-    flips: dict[tuple[str, str], Share] = {}
     for judge in pairs.judges:
         mine = {pair.item: pair for pair in pairs.answers if pair.judge == judge}
         for factor in pairs.factors(judge):
@@ -86,9 +87,10 @@ def preferred_pairs(ratings: Mapping[str, Sequence[PairRating]], pairs: PairRun)
             called = [_as_vote(decisions[one.item].verdict) if one.item in decisions else None for one in votes]
             if votes:
                 group = [groups[one.item] for one in votes]
-                voted.append(JudgeVotes(judge, factor, accuracy([one.vote for one in votes], called, group=group)))
                 both = [item for item, one in decisions.items() if one.verdict is not None]
-                flips[judge, factor] = share_of([decisions[x].flipped for x in both], [groups[x] for x in both])
+                flips = share_of([decisions[x].flipped for x in both], [groups[x] for x in both])
+                correct = accuracy([one.vote for one in votes], called, group=group)
+                voted.append(JudgeVotes(judge, factor, correct, flips=flips))
     lead = next((name for name in ("overall", VOTE) if name in ratings), next(iter(ratings)))
     by_pair: dict[str, list[tuple[str, str]]] = {}
     for n, one in enumerate(ratings[lead]):
@@ -97,54 +99,39 @@ def preferred_pairs(ratings: Mapping[str, Sequence[PairRating]], pairs: PairRun)
     rows = [(o.model_a, o.model_b, vote, o.group) for o, vote in named if o.model_a and o.model_b != o.model_a]
     first, second, votes_of, image = zip(*rows, strict=True) if rows else ((), (), (), ())
     strengths = bradley_terry(first, second, votes_of, group=image)
-    return PairJudgeReport(voted, flips, human_agreement(by_pair, groups), strengths)
+    return PreferenceReport(voted, strengths, human_agreement(by_pair, groups))
 
 
 def _as_vote(verdict: str | None) -> str | None:
     return {"a": "A", "b": "B", "tie": "tie", None: None}[verdict]
 
 
-def pair_tables(found: PairJudgeReport) -> list[Table]:
+def pair_tables(report: PreferenceReport) -> list[Table]:
     rows: list[tuple[Cell, ...]] = [
         (
             one.judge, one.factor, covered(a.answered, a.n), Figure(a.accuracy, a.ci), a.strict,
-            Figure(a.without_ties, a.without_ties_ci), a.judge_ties, Figure(flips.share, flips.ci),
+            Figure(a.without_ties, a.without_ties_ci), a.judge_ties,
+            Figure(one.flips.share, one.flips.ci) if one.flips else None,
         )
-        for one in found.voted
-        for a, flips in [(one.accuracy, found.flips[one.judge, one.factor])]
+        for one in report.voted
+        for a in [one.accuracy]
     ]  # fmt: skip
     columns = ("judge", "factor", "answered", "accuracy", "strict", "without ties", "ties", "flip rate")
-    people, first = found.people, found.voted[0].accuracy
+    people, first = report.people, report.voted[0].accuracy
     among = "no pair has votes of two people: what people reach among themselves is not known"
-    if people.agreement is not None:
+    if people and people.agreement is not None:
         apart = "-" if people.without_ties is None else f"{people.without_ties:.2f}"
-        agreed = said(people.agreement, people.ci)
+        agreed = figure_text(people.agreement, people.ci)
         among = f"two people say the same in {agreed} of {people.pairs:,} pairs, without ties in {apart}"
     notes = (
         among,
         f"people call {first.human_ties:,} of {first.n:,} votes a tie; a judge's flip is a tie",
-        *noted({f"{one.factor} by {one.judge}": one.accuracy.notes for one in found.voted}),
+        *noted({f"{one.factor} by {one.judge}": one.accuracy.notes for one in report.voted}),
     )
     legend = {"strict": "over all votes, a pair without a verdict being wrong"}
-    caption = "Verdicts over both orders against people's preferences, 95 % intervals"
+    caption = "Verdicts over both orders against people's preferences, 95 % CI"
     table = Table.of(columns, rows, caption, notes=notes, stub=2, legend=legend, spare=("ties", "strict"))
-    shown = [table.folded("judge")]
-    return [*shown, _strengths(PreferenceReport((), found.strengths))] if found.strengths else shown
-
-
-@dataclass(frozen=True)
-class PreferenceReport:
-    """Everything that was found."""
-
-    voted: Sequence[JudgeVotes]
-    strengths: Sequence[Strength]
-    """Of models, by people."""
-
-    def as_json(self) -> dict[str, Any]:
-        factors: dict[str, dict[str, Any]] = {}
-        for one in self.voted:
-            factors.setdefault(one.factor, {})[one.judge] = one.as_json()
-        return {"factors": factors, "humans": {"strengths": plain(self.strengths)}}
+    return [table.folded("judge"), *([_strengths(report)] if report.strengths else [])]
 
 
 def preferred(pairs: Sequence[Preference], judged: RunData | None) -> PreferenceReport:
@@ -179,7 +166,7 @@ def _differences(judged: RunData, pairs: Sequence[Preference]) -> dict[tuple[str
     """By how much A's mean score is better than B's, by judge and factor, overall means first; NaN where either has
     none."""
     scores, added = judged.with_aggregates()
-    found: dict[tuple[str, str], list[float]] = {}
+    differences: dict[tuple[str, str], list[float]] = {}
     for judge, aggregates in added.items():
         means = [one.name for one in reversed(aggregates) if one.how == "mean"]
         for factor in (*means, *judged.scores.where(judge=judge).factor.present()):
@@ -188,20 +175,19 @@ def _differences(judged: RunData, pairs: Sequence[Preference]) -> dict[tuple[str
             mean = dict(zip(item.labels, item_means(item, part.score).tolist(), strict=True))
             # Rounded, because equal means over repeats of thirds need not be equal in their last digit.
             sign = -1 if factor in judged.falling else 1
-            gaps = [
+            differences[judge, factor] = [
                 round(sign * (mean.get(a, math.nan) - mean.get(b, math.nan)), 9) for a, b in (one.pair for one in pairs)
             ]
-            found[judge, factor] = gaps
-    return found
+    return differences
 
 
 # --- tables ---------------------------------------------------------------------------------------------------
 
 
-def tables(found: PreferenceReport) -> list[Table]:
-    ties = [one for one in found.voted if one.ties]
-    shown = [_accuracies(found.voted), *([_ties(ties)] if ties else [])]
-    return [*shown, _strengths(found)] if found.strengths else shown
+def tables(report: PreferenceReport) -> list[Table]:
+    ties = [one for one in report.voted if one.ties]
+    strengths = [_strengths(report)] if report.strengths else []
+    return [_accuracies(report.voted), *([_ties(ties)] if ties else []), *strengths]
 
 
 def _accuracies(voted: Sequence[JudgeVotes]) -> Table:
@@ -223,7 +209,7 @@ def _accuracies(voted: Sequence[JudgeVotes]) -> Table:
         *noted({f"{one.factor} by {one.judge}": one.accuracy.notes for one in voted}),
         *noted({f"{o.factor} by {o.judge}": (OVERTURNS,) for o in voted if o.accuracy.overturnable}),
     )
-    caption = "Accuracy against people's preferences (A, B or tie), 95 % intervals"
+    caption = "Accuracy against people's preferences (A, B or tie), 95 % CI"
     legend = {"bounds": "over all pairs, if all that failed were wrong, and if all were right"}
     table = Table.of(columns, rows, caption, notes=notes, stub=2, spare=("failed", "ties"), legend=legend)
     return table.folded("judge", "by").trimmed("bounds")
@@ -243,15 +229,15 @@ def _ties(voted: Sequence[JudgeVotes]) -> Table:
     return Table.of(columns, rows, "Accuracy where small differences are ties", notes=notes, stub=2).folded("judge")
 
 
-def _strengths(found: PreferenceReport) -> Table:
-    by = [("people", found.strengths)]
-    by += [(f"{one.judge}, {one.factor}", one.strengths) for one in found.voted if one.strengths]
+def _strengths(report: PreferenceReport) -> Table:
+    by = [("people", report.strengths)]
+    by += [(f"{one.judge}, {one.factor}", one.strengths) for one in report.voted if one.strengths]
     rows: list[tuple[Cell, ...]] = [
         (who, one.scale, one.model, one.games, Figure(one.strength, one.ci, sign=True), _remarks(one))
         for who, strengths in by
         for one in strengths
     ]
-    caption = "Strength of models (Bradley-Terry): log odds of being preferred over the average one, 95 % intervals"
+    caption = "Strength of models (Bradley-Terry): log odds of being preferred over the average one, 95 % CI"
     notes = ("scale: only strengths of one scale can be compared; those above won against those below",)
     table = Table.of(("by", "scale", "model", "games", "strength", ""), rows, caption, stub=3).trimmed("")
     several = any(one.scale > 1 for _, strengths in by for one in strengths)

@@ -95,14 +95,14 @@ class RunData:
 
     def all_scales(self) -> dict[str, tuple[float, ...]]:
         """From the worst score to the best; of aggregates the ends of their factors' scale, if they share one."""
-        found: dict[str, tuple[float, ...]] = {}
+        ends: dict[str, tuple[float, ...]] = {}
         for judge in self.scores.judge.present():
             for one in aggregates(self, judge):
                 scales = {self.scales.get(factor) for factor in one.factors}
                 if len(scales) == 1 and (scale := scales.pop()):
-                    found[one.name] = (min(scale), max(scale))
+                    ends[one.name] = (min(scale), max(scale))
         own = {f: scale[::-1] if f in self.falling else scale for f, scale in self.scales.items()}
-        return found | {f: FarEnds(scale) if f in self.computed else scale for f, scale in own.items()}
+        return ends | {f: FarEnds(scale) if f in self.computed else scale for f, scale in own.items()}
 
     def sums(self) -> tuple[str, ...]:
         """The names of all that factors add up to, by any judge."""
@@ -343,8 +343,8 @@ def _row(row: dict[str, Any], words: Mapping[str, str], by: Sequence[str]) -> di
 def _told_apart(scores: Scores) -> Scores:
     """With `SPEC@RUBRIC` for a judge wherever it scores a factor under more than one rubric."""
     rows, places = combinations(scores.judge, scores.slices["rubric"], scores.factor)
-    asked = Counter((judge, factor) for judge, _, factor in places)
-    names = Column.of(f"{judge}@{rubric}" if asked[judge, factor] > 1 else judge for judge, rubric, factor in places)
+    rubrics = Counter((judge, factor) for judge, _, factor in places)
+    names = Column.of(f"{judge}@{rubric}" if rubrics[judge, factor] > 1 else judge for judge, rubric, factor in places)
     judge = Column(names.codes[rows], names.labels)
     return replace(scores, judge=judge, slices={**scores.slices, SPEC: scores.judge})
 

@@ -121,12 +121,12 @@ def not_scored(means: SummaryReport) -> str:
     by = f" by {len(models)} models" if len(models) > 1 else ""
     unscored = [f"{n:,} {status}" for status, n in counts.most_common() if status != OK]
     parts = [f"{', '.join(unscored)} of {counts.total():,} judgements"] if unscored else []
-    asked, scored = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    judged_edits, scored = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for cell in means.factors:
-        asked[cell.judge, cell.factor] += cell.n
+        judged_edits[cell.judge, cell.factor] += cell.n
         scored[cell.judge, cell.factor] += cell.ok
     for judge in judged.scores.judge.present():
-        shares = {factor: (n, asked[name, factor]) for (name, factor), n in scored.items() if name == judge}
+        shares = {factor: (n, judged_edits[name, factor]) for (name, factor), n in scored.items() if name == judge}
         missing = [factor for factor, (n, _) in shares.items() if not n]
         few = [f"{factor} ({n:,} of {of:,})" for factor, (n, of) in shares.items() if 0 < 2 * n < of]
         most = [of - n for n, of in shares.values() if n < of <= 2 * n]
@@ -273,8 +273,11 @@ def _means(
     ranks: Sequence[Rank] = (),
     slice_name: str = "slice",
 ) -> Table:
+    silent = {c.factor for c in cells} - {c.factor for c in cells if c.ok or c.failed}
+    if silent and (scored := [c for c in cells if c.factor not in silent]):
+        names = ", ".join(f for f in dict.fromkeys(c.factor for c in cells) if f in silent)
+        cells, notes = scored, (*(n for n in notes if n.partition(" = ")[0] not in silent), f"no score of any: {names}")
     places = {(r.judge, r.factor, r.model): r for r in ranks}
-    ordered = _ordered(cells)
     digits = in_line(c.ci for c in cells)
     own = {f: in_line(c.ci for c in cells if c.factor == f) for f in judged.continuous}
     notes = (*notes, *([FALLS_NOTE] if any(c.factor in judged.falling for c in cells) else []))
@@ -285,24 +288,12 @@ def _means(
             Figure(c.mean, c.ci, digits=own.get(c.factor)), _half(c.repeat_sd, 2), _half(c.median, own.get(c.factor)),
             _rank(places.get((c.judge, c.factor, c.model))),
         )
-        for c in ordered
+        for c in _ordered(cells)
     ]  # fmt: skip
-    columns = (
-        "factor",
-        slice_name,
-        "judge",
-        "model",
-        "ok/n",
-        "abst.",
-        "failed",
-        "bounds",
-        "mean",
-        "repeat SD",
-        "median",
-        "rank",
-    )
+    columns = ("factor", slice_name, "judge", "model", "ok/n", "abst.", "failed", "bounds", "mean", "repeat SD",
+               "median", "rank")  # fmt: skip
     table = Table.of(
-        columns, rows, f"{caption}: mean with 95 % interval", notes=_notes(cells, notes), stub=4, spare=("median",)
+        columns, rows, f"{caption}: mean with 95 % CI", notes=_notes(cells, notes), stub=4, spare=("median",)
     )
     return table.folded("judge", "model", slice_name).trimmed("abst.", "failed", "bounds", "repeat SD", "rank")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from editjudge.judgement import DONE, STATUSES
-from editjudge.stats.statistic import FailureBounds, Interval, decimals, said
+from editjudge.stats.statistic import FailureBounds, Interval, decimals, figure_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,7 +48,7 @@ class Figure:
         if self.text is not None:
             return self.text
         digits = digits if self.digits is None else self.digits
-        return "-" if self.value is None else said(self.value, self.ci, sign=self.sign, digits=digits)
+        return "-" if self.value is None else figure_text(self.value, self.ci, sign=self.sign, digits=digits)
 
 
 Cell: TypeAlias = str | int | float | Figure | None
@@ -63,7 +63,7 @@ def between(bounds: FailureBounds | None, digits: int, *, sign: bool = False) ->
     """What a figure lies between, whatever the failed judgements had said."""
     if bounds is None or bounds.worst is None or bounds.best is None:
         return Figure(None)
-    worst, best = (said(end, sign=sign, digits=digits) for end in (bounds.worst, bounds.best))
+    worst, best = (figure_text(end, sign=sign, digits=digits) for end in (bounds.worst, bounds.best))
     return Figure(bounds.worst, text=f"{worst}..{best}")
 
 

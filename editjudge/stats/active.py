@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.stats.columns import Floats
+from editjudge.stats.preference import fit_strengths
 
 PRIOR = 0.25
 """Precision of what is assumed before any game: a model is within 4 log odds of the average in 19 of 20 cases."""
@@ -57,14 +58,8 @@ def _wrong(gap: Floats, variance: Floats) -> Floats:
 
 def posterior(wins: Floats) -> tuple[Floats, Floats]:
     """Bradley-Terry's strengths under a normal prior, finite with any number of games, and their covariance."""
-    games, m = wins + wins.T, len(wins)
-    theta, hessian = np.zeros(m), np.eye(m)
-    for _ in range(60):
-        p = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
-        curve = games * p * (1 - p)
-        hessian = np.diag(curve.sum(axis=1)) - curve + PRIOR * np.eye(m)
-        step = np.clip(np.linalg.solve(hessian, (wins - games * p).sum(axis=1) - PRIOR * theta), -2, 2)
-        theta = theta + step
-        if np.abs(step).max(initial=0.0) < 1e-9:
-            break
+    theta = fit_strengths(wins[None], PRIOR)[0]
+    p = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
+    curve = (wins + wins.T) * p * (1 - p)
+    hessian = np.diag(curve.sum(axis=1)) - curve + PRIOR * np.eye(len(wins))
     return theta, np.asarray(np.linalg.inv(hessian), np.float64)

@@ -177,8 +177,8 @@ def _agreement(
     # An item with an answer and a failed repeat has a mean that the failed one could have moved.
     weight = np.array([lost[item] / (lost[item] + answered[item]) for item in items])
     bounds, exact, unknown = _bounds(pairs, missing, weight, scale)
-    said = scores.score[scores.ok]
-    low, high = (min(scale), max(scale)) if scale else (said.min(), said.max()) if len(said) else (0, 0)
+    scored = scores.score[scores.ok]
+    low, high = (min(scale), max(scale)) if scale else (scored.min(), scored.max()) if len(scored) else (0, 0)
     return JudgeAgreement(
         n=len(items),
         unscored=len(rated) - len(items),
@@ -196,8 +196,8 @@ def _agreement(
         corrected=_corrected(figures["spearman"], human),
         within_model=_within_model(pairs, model, len(group.labels), draws=draws),
         system=_system(pairs, model, len(group.labels), draws=draws),
-        top=float(np.mean(said == high)) if len(said) else None,
-        floor=float(np.mean(said == low)) if len(said) else None,
+        top=float(np.mean(scored == high)) if len(scored) else None,
+        floor=float(np.mean(scored == low)) if len(scored) else None,
         notes=_notes(pairs, len(group.labels), ratings),
     )
 
@@ -206,18 +206,18 @@ def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draw
     """Shares and errors are means on a scale with known ends; the other figures are drawn."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
     ci = intervals([pairs], int(pairs.group.max(initial=-1)) + 1, drawn, draws=draws)
-    found = {name: IntervalEnds(ci.get(name), None if name in ci else why_none([pairs])) for name in drawn}
+    limits = {name: IntervalEnds(ci.get(name), None if name in ci else why_none([pairs])) for name in drawn}
     rated = ratings.score if ratings is not None else np.zeros(0)
     same = ends is not None and len(rated) and ends[0] <= rated.min() and rated.max() <= ends[1]
     scale = ends if same else None
     off, group = pairs.x - pairs.y, pairs.group
     near = {"exact": np.abs(off) < pairs.step / 2 - 1e-9, "within_one": np.abs(off) <= pairs.step + 1e-9}
     for name, share in near.items():
-        found[name] = mean_interval(share.astype(float), group, (0.0, 1.0), draws=draws)
+        limits[name] = mean_interval(share.astype(float), group, (0.0, 1.0), draws=draws)
     error_ends = scale and (0.0, scale[1] - scale[0])
-    found["mae"] = mean_interval(np.abs(off), group, error_ends, draws=draws)
-    found["bias"] = difference_interval(off, group, scale, draws=draws)
-    return found
+    limits["mae"] = mean_interval(np.abs(off), group, error_ends, draws=draws)
+    limits["bias"] = difference_interval(off, group, scale, draws=draws)
+    return limits
 
 
 def _bounds(
@@ -410,11 +410,11 @@ def _halos(ratings: Ratings, scores: Scores) -> Halo:
 
 def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
     """The mean Spearman correlation over pairs of factors, each over the items that have both."""
-    names, found = list(factors), []
+    names, correlations = list(factors), []
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
             both = [item for item in factors[first] if item in factors[second]]
             x, y = (np.array([factors[f][item] for item in both]) for f in (first, second))
-            found.append(estimate(Pairs(x, y, np.arange(len(both))))["spearman"])
-    good = [value for value in found if np.isfinite(value)]
+            correlations.append(estimate(Pairs(x, y, np.arange(len(both))))["spearman"])
+    good = [value for value in correlations if np.isfinite(value)]
     return float(np.mean(good)) if good else None

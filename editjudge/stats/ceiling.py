@@ -75,7 +75,7 @@ def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: 
     strata = _leave_one_out(item, rater, x, codes.codes.astype(np.int64))
     names = ("spearman", "pearson")
     loo = averaged(strata, names) if strata else dict.fromkeys(names, np.nan)
-    found = intervals(strata, len(codes.labels), names, draws=draws) if strata else {}
+    limits = intervals(strata, len(codes.labels), names, draws=draws) if strata else {}
     quality = _rater_quality(item, rater, x, strata)
     return Ceiling(
         raters=len(rater.labels),
@@ -89,7 +89,7 @@ def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: 
         icc2k=icc2k(item.codes, rater.codes, x),
         loo_spearman=number(loo["spearman"]),
         loo_pearson=number(loo["pearson"]),
-        ci={f"loo_{name}": one for name, one in found.items()},
+        ci={f"loo_{name}": one for name, one in limits.items()},
         top=float(np.mean(x == x.max())) if len(x) else None,
         floor=float(np.mean(x == x.min())) if len(x) else None,
         rater_quality=quality,

@@ -86,8 +86,8 @@ def combinations(*columns: Column) -> tuple[Ints, list[tuple[str, ...]]]:
         codes = position[key]
     else:
         used, codes = np.unique(key, return_inverse=True)
-    found = zip(*np.unravel_index(used, shape), strict=True)
-    return codes, [tuple(c.labels[i] for c, i in zip(columns, row, strict=True)) for row in found]
+    places = zip(*np.unravel_index(used, shape), strict=True)
+    return codes, [tuple(c.labels[i] for c, i in zip(columns, row, strict=True)) for row in places]
 
 
 def joined(*columns: Column) -> Column:
@@ -193,15 +193,15 @@ class Scores(_Selectable):
         all that any judgement of the same rubric scored or abstained from.
         """
         rows = list(rows)
-        asked: dict[str, dict[str, None]] = {k: dict.fromkeys(v) for k, v in (factors or {}).items()}
+        factors_of: dict[str, dict[str, None]] = {k: dict.fromkeys(v) for k, v in (factors or {}).items()}
         for row in rows:
-            known = asked.setdefault(str(row.get("rubric", "")), {})
+            known = factors_of.setdefault(str(row.get("rubric", "")), {})
             if not (factors and str(row.get("rubric", "")) in factors):
                 known.update(dict.fromkeys([*(row.get("scores") or {}), *(row.get("abstained") or {})]))
         flat = [
             (row, factor, score, status)
             for row in rows
-            for factor in asked[str(row.get("rubric", ""))]
+            for factor in factors_of[str(row.get("rubric", ""))]
             for score, status in [_factor_status(row, factor)]
         ]
         groups = [str(row.get("group") or row["item"]) for row, *_ in flat]

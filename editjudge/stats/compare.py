@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from editjudge.stats.bootstrap import DRAWS, Ends, difference_interval
 from editjudge.stats.columns import ABSTAINED, Column, Floats, Ints, Scores, ends_of, filled, item_means, worst_best
-from editjudge.stats.permutation import ALPHA, holm, holm_of, sign_flip, wilcoxon
+from editjudge.stats.permutation import ALPHA, InvertedTest, holm, holm_of, sign_flip, wilcoxon
 from editjudge.stats.spread import within_variance
-from editjudge.stats.statistic import FailureBounds, Interval, Statistic, number, said
+from editjudge.stats.statistic import FailureBounds, Interval, Statistic, figure_text, number
 
 POWER = 0.80
 On = Literal["item", "pair"]
@@ -52,6 +52,8 @@ class Difference(Statistic):
     mean_b: float | None
     difference: float | None
     ci: Interval | None
+    """95 % CI, which excludes 0 exactly where `p_holm` is below .05: the wider, at either end, of the inverted test,
+    corrected as p is, and Gaffke's bound, which allows for scores that were not seen (see `agreeing_interval`)."""
     ci_reason: str | None
     p: float | None
     """Paired permutation test clustered by source image (sign flips of whole groups), two-sided."""
@@ -79,6 +81,14 @@ class Difference(Statistic):
     """Whether the verdict is another one with the failures at an end of the scale; true where that is not known."""
     verdict: str
     notes: tuple[str, ...]
+    bound: Interval | None = field(default=None, repr=False)
+    """Gaffke's bound at 95 %, or a bootstrap interval where the ends of the scale are not known."""
+    test: InvertedTest | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def evident(self) -> bool:
+        """The one rule of decision: Holm-corrected p < .05."""
+        return self.p_holm is not None and self.p_holm < ALPHA
 
 
 def compare(
@@ -97,27 +107,55 @@ def compare(
     """
     factors = [f for f in a.factor.present() if f in b.factor.present()]
     known = scales or {}
-    found = [
+    differences = [
         _difference(f, a.where(factor=f), b.where(factor=f), names, on, known.get(f), draws=draws) for f in factors
     ]
-    return corrected(found)
+    return corrected(differences)
 
 
-def corrected(found: Sequence[Difference]) -> list[Difference]:
+def corrected(differences: Sequence[Difference]) -> list[Difference]:
     """With Holm's correction over all of these, and the verdict that follows from it."""
-    tests = sum(d.p is not None for d in found)
-    judged = [replace(_among(d, tests), p_holm=p) for d, p in zip(found, holm([d.p for d in found]), strict=True)]
-    lowest, highest = _family(found)
-    judged = [replace(d, overturnable=_overturnable(d, lowest, highest)) for d in judged]
+    tests = sum(d.p is not None for d in differences)
+    judged = [
+        replace(_among(d, tests), p_holm=p) for d, p in zip(differences, holm([d.p for d in differences]), strict=True)
+    ]
+    lowest, highest = _family(differences)
+    level = ALPHA / max(1, tests - sum(d.evident for d in judged))
+    judged = [
+        replace(
+            d,
+            ci=agreeing_interval(d.bound, d.test, d.difference or 0.0, level, evident=d.evident) if d.test else None,
+            overturnable=_overturnable(d, lowest, highest),
+        )
+        for d in judged
+    ]
     return [replace(d, verdict=_verdict(d)) for d in judged]
 
 
-def _family(found: Sequence[Difference]) -> tuple[Floats, Floats]:
+def agreeing_interval(
+    bound: Interval | None, test: InvertedTest, mean: float, level: float, *, evident: bool
+) -> Interval | None:
+    """The 95 % CI that says what the corrected p says.
+
+    Of m tests of which Holm's correction rejects r, those rejected have p below ALPHA / (m - r) and the others have
+    not: the test is inverted at that level. Gaffke's bound may reach further, but not across 0 against the test.
+    """
+    if bound is None:
+        return None
+    limits = test.limits(level)
+    lo, hi = min(bound.lo, limits.lo), max(bound.hi, limits.hi)
+    if not math.isfinite(lo + hi):  # too few images for any p to be below the level
+        return Interval(min(bound.lo, 0.0), max(bound.hi, 0.0))
+    crosses = evident and lo <= 0 <= hi
+    return Interval(limits.lo if crosses and mean > 0 else lo, limits.hi if crosses and mean < 0 else hi)
+
+
+def _family(differences: Sequence[Difference]) -> tuple[Floats, Floats]:
     """The p of all tests, sorted, at their lowest and at their highest with the failures at either end.
 
     A judgement that failed may have failed for every factor: the others do not stay where they are when it is filled.
     """
-    each = [[p for p in _every_p(d) if p is not None] for d in found]
+    each = [[p for p in _every_p(d) if p is not None] for d in differences]
     return np.sort([min(ps) for ps in each if ps]), np.sort([max(ps) for ps in each if ps])
 
 
@@ -218,6 +256,8 @@ def _difference(
         overturnable=False,
         verdict="",
         notes=_pair_notes(n, spread, only_a + only_b, why),
+        bound=ci,
+        test=InvertedTest(delta, codes) if n else None,
     )  # fmt: skip
 
 
@@ -282,7 +322,7 @@ def _verdict(d: Difference) -> str:
         limit = f", MDE at 80 % power {d.detectable:.2g}" if d.detectable else ""
         return f"inconclusive: no evidence of a difference ({p} over {d.n} edits{limit}){doubt}"
     word = "higher" if d.difference > 0 else "lower"
-    return f"{d.b} scores {word} than {d.a} by {said(abs(d.difference), _ahead(d))} ({p}){doubt}"
+    return f"{d.b} scores {word} than {d.a} by {figure_text(abs(d.difference), _ahead(d))} ({p}){doubt}"
 
 
 def _ahead(d: Difference) -> Interval | None:

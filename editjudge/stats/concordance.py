@@ -98,9 +98,9 @@ def intervals(
     out = {}
     for name in names:
         shift = centre[name] - binned.get(name, centre[name])
-        found = interval(np.concatenate(rows[name]), seen, shift=0.0 if np.isnan(shift) else shift)
-        if found is not None and np.isfinite(centre[name]):
-            out[name] = _within(name, found)
+        limits = interval(np.concatenate(rows[name]), seen, shift=0.0 if np.isnan(shift) else shift)
+        if limits is not None and np.isfinite(centre[name]):
+            out[name] = _within(name, limits)
     return out
 
 
@@ -255,6 +255,6 @@ _RANGE: Mapping[str, tuple[float, float]] = {
 }
 
 
-def _within(name: str, found: Interval) -> Interval:
+def _within(name: str, limits: Interval) -> Interval:
     lo, hi = _RANGE.get(name, (-np.inf, np.inf))
-    return Interval(min(max(found.lo, lo), hi), max(min(found.hi, hi), lo))
+    return Interval(min(max(limits.lo, lo), hi), max(min(limits.hi, hi), lo))

@@ -104,7 +104,7 @@ def gate(
     A larger share of failed judgements than `max_failures` fails the gate whatever the others scored.
     """
     known = scores.factor.present()
-    found = [
+    minima = [
         _minimum(scores, f, least, known, (scales or {}).get(f), f in falling) for f, least in (minimum or {}).items()
     ]
     drops: list[_Sample] = []
@@ -114,12 +114,12 @@ def gate(
         common = [f for f in known if f in baseline.factor.present() and f in allowed]
         # Only what both were asked can have dropped, or be missing from that.
         both = _shared(scores, baseline, on)
-        asked, before = scores.take(both), baseline.take(_shared(baseline, scores, on))
-        drops = [_drop(asked, before, f, allowed[f], on, (scales or {}).get(f), f in falling) for f in common]
+        after, before = scores.take(both), baseline.take(_shared(baseline, scores, on))
+        drops = [_drop(after, before, f, allowed[f], on, (scales or {}).get(f), f in falling) for f in common]
     # Silence for lack of anything to say is left out; silence because the judging failed is not.
     # And a baseline that nothing can be held against is a mistake, not a pass.
     held = [one for one in drops if len(one.values) or one.failed] or drops
-    wanted = found + held
+    wanted = minima + held
     if not wanted:
         raise UsageError("a gate needs a minimum for some factor, or a baseline that shares factors with the run")
     level = 1 - 2 * alpha / len(wanted)
@@ -127,7 +127,7 @@ def gate(
     draws = max(draws, math.ceil(25 * len(wanted) / alpha))
     checks = [_check(one, level=level, draws=draws) for one in wanted]
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
-    floors, others = (scores.factor.where([one.factor for one in some]) for some in (found, held))
+    floors, others = (scores.factor.where([one.factor for one in some]) for some in (minima, held))
     failures = _failures(scores.take(floors | (others & both)), max_failures)
     outcome = FAIL if failures.too_many else checks[0].outcome
     left_out = tuple(one.factor for one in drops if one not in held)
@@ -263,7 +263,7 @@ def _reason(check: GateCheck, one: _Sample) -> str:
     where = {
         FAIL: f"wholly {sides[0]} {limit:g}",
         MET: f"wholly at or {sides[1]} {limit:g}",
-        UNSURE: f"which holds {limit:g}: {more}",
+        UNSURE: f"which contains {limit:g}: {more}",
     }
     return f"{mean:.3f} over {check.n} scores, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"
 

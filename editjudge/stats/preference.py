@@ -209,7 +209,7 @@ def bradley_terry(
     np.add.at(wins, (groups.codes, a, b), share)
     np.add.at(wins, (groups.codes, b, a), 1 - share)
     total = wins.sum(axis=0)
-    found: list[Strength] = []
+    strengths: list[Strength] = []
     scales = connected_scales(total)
     for number, members in enumerate(scales, 1):
         inside = np.ix_(range(len(wins)), members, members)
@@ -220,8 +220,8 @@ def bradley_terry(
             games = round(float(total[model].sum() + total[:, model].sum()))
             value = None if len(members) == 1 else float(strength[i])
             ci, why = limits[i] if len(members) > 1 else IntervalEnds(None, alone[0])
-            found.append(Strength(names.labels[model], games, value, ci, why, number, alone))
-    return found
+            strengths.append(Strength(names.labels[model], games, value, ci, why, number, alone))
+    return strengths
 
 
 def connected_scales(total: Floats) -> list[list[int]]:
@@ -264,7 +264,7 @@ def scale_notes(
 def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[IntervalEnds]]:
     """Of models that hold together, about their mean, by groups x models x models of wins."""
     n, m = wins.shape[:2]
-    strength = _fit(wins.sum(axis=0)[None])[0]
+    strength = fit_strengths(wins.sum(axis=0)[None])[0]
     if m == 1:
         return strength, [IntervalEnds(None, None)]
     played = int(np.sum(wins.sum(axis=(1, 2)) > 0))
@@ -275,7 +275,7 @@ def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[Interv
     row = 0
     for w in weights(n, draws, seed, block=400_000):
         some = (w @ flat).reshape(-1, m, m)
-        fitted = _fit(some)
+        fitted = fit_strengths(some)
         # A draw in which some never lose has no finite fit: their strengths in it are beyond any limit.
         reach = _reachable(some > 0)
         above, below = reach.sum(axis=2), reach.sum(axis=1)
@@ -322,15 +322,18 @@ def _best_epsilon(h: Ints, d: Floats) -> float:
     return float(np.r_[-1.0, sizes][int(np.argmax(np.round(best, 9)))])
 
 
-def _fit(wins: Floats) -> Floats:
-    """Newton's method on all draws at once; `wins[d, i, j]` is how often i beat j in draw d."""
+def fit_strengths(wins: Floats, ridge: float = RIDGE) -> Floats:
+    """Newton's method on all draws at once; `wins[d, i, j]` is how often i beat j in draw d.
+
+    `ridge` is the precision of a normal prior around the average model.
+    """
     games, m = wins + wins.transpose(0, 2, 1), wins.shape[1]
     theta, eye = np.zeros(wins.shape[:2]), np.eye(m)
     for _ in range(60):
         p = 1 / (1 + np.exp(theta[:, None, :] - theta[:, :, None]))
-        slope = (wins - games * p).sum(2) - RIDGE * theta
+        slope = (wins - games * p).sum(2) - ridge * theta
         curve = games * p * (1 - p)
-        hessian = curve.sum(2)[:, :, None] * eye - curve + RIDGE * eye
+        hessian = curve.sum(2)[:, :, None] * eye - curve + ridge * eye
         # A step of more than 2 log odds is where Newton overshoots on lopsided games.
         step = np.clip(np.linalg.solve(hessian, slope[:, :, None])[:, :, 0], -2, 2)
         theta = theta + step

@@ -24,7 +24,8 @@ class Statistic:
 
     def as_json(self) -> dict[str, Any]:
         """At full precision; valid JSON, since nothing here is ever NaN or infinite."""
-        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]  # mixed into dataclasses only
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # mixed into dataclasses only
+        return {f.name: plain(getattr(self, f.name)) for f in fields if f.repr}
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def decimals(interval: Interval | None) -> int:
     return min(4, max(0, (1 if width / 10.0**power < 3 else 0) - power))
 
 
-def said(
+def figure_text(
     value: float | None, interval: Interval | None = None, *, sign: bool = False, digits: int | None = None
 ) -> str:
     """A figure in a sentence: '5.31 [5.10, 5.52]', rounded to what the interval supports unless told to how much."""
@@ -75,7 +76,13 @@ def said(
         return "undefined"
     digits, plus = decimals(interval) if digits is None else digits, "+" if sign else ""
 
-    def shown(one: float) -> str:
+    def rounded(one: float, digits: int) -> str:
         return f"{round(one, digits) + 0.0:{plus}.{digits}f}"  # adding zero makes -0.00 a plain one
 
-    return shown(value) if interval is None else f"{shown(value)} [{shown(interval.lo)}, {shown(interval.hi)}]"
+    def limit(one: float) -> str:
+        """With as many decimals as it takes to show an interval without 0 as one without 0."""
+        excludes = interval is not None and (interval.lo > 0 or interval.hi < 0)
+        return rounded(one, next((n for n in range(digits, digits + 4) if not excludes or round(one, n)), digits))
+
+    ends = "" if interval is None else f" [{limit(interval.lo)}, {limit(interval.hi)}]"
+    return rounded(value, digits) + ends

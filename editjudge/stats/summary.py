@@ -167,10 +167,10 @@ def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
     """The share of judgements whose factor has exactly this score, such as `{"effect_score": 5}`."""
     out = []
     for factor, wanted in rules.items():
-        asked = scores.where(factor=factor)
-        rows, places = combinations(asked.judge, asked.model)
+        judged = scores.where(factor=factor)
+        rows, places = combinations(judged.judge, judged.model)
         for i, (judge, model) in enumerate(places):
-            part = asked.take(rows == i)
+            part = judged.take(rows == i)
             ok = part.take(part.ok)
             passed = (ok.score == wanted).astype(float)
             effect = design_effect(passed, ok.group.codes)

@@ -70,7 +70,7 @@ def test_the_page_says_what_was_judged_by_whom_and_what_failed_before_any_score(
     assert "openai/painter; server ran painter-2026-10" in text and " UTC" in text
     assert f"preservation {load('preservation').hash[:12]}" in text and "input as-is, edited as-is" in text
     assert str(written.parent) not in text, "where somebody keeps their files is nobody's business"
-    order = ("Not scored: ", 'class="verdicts"', "Paired differences", "Mean by model and factor",
+    order = ('class="verdicts"', "Not scored: ", "Paired differences", "Mean by model and factor",
              "Mean by edit type", "<h2>Best<", "Coverage and failures", "How it was judged")  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places), "the answer first, provenance last"

@@ -15,7 +15,7 @@ from editjudge.stats.columns import Ratings, Scores
 from editjudge.stats.compare import compare
 from editjudge.stats.gate import gate
 from editjudge.stats.noise import noise
-from editjudge.stats.statistic import Interval, Statistic, decimals, number, said
+from editjudge.stats.statistic import Interval, Statistic, decimals, figure_text, number
 from editjudge.stats.summary import rank, summarise
 
 from .made import valid_json
@@ -43,9 +43,9 @@ def test_figures_are_rounded_to_what_their_interval_supports(half: float, digits
 
 
 def test_a_figure_reads_with_its_interval() -> None:
-    assert said(5.3123, Interval(5.1, 5.5)) == "5.31 [5.10, 5.50]"
-    assert said(0.5, sign=True) == "+0.50"
-    assert said(None) == "undefined"
+    assert figure_text(5.3123, Interval(5.1, 5.5)) == "5.31 [5.10, 5.50]"
+    assert figure_text(0.5, sign=True) == "+0.50"
+    assert figure_text(None) == "undefined"
 
 
 SCALES = dict.fromkeys("fg", range(1, 8))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import binom, chisquare, ks_2samp, poisson
 from scipy.stats import bootstrap as scipy_bootstrap
 
 from editjudge.stats import bootstrap
@@ -37,22 +37,40 @@ def test_draws_do_not_depend_on_the_size_of_a_block() -> None:
     assert len(parts) == 40
 
 
-@pytest.mark.parametrize("groups", [3, 4_096, 5_001, 65_535, 65_536, 70_000])
-@pytest.mark.parametrize("block", [1, 200_003])
-def test_groups_are_drawn_as_numpy_draws_integers(groups: int, block: int) -> None:
-    """Also where many groups are drawn by the package's own code: an odd number of rows ends amid a random number."""
-    rng, kind = np.random.default_rng(5), np.uint16 if groups <= 1 << 16 else np.uint32
-    for drawn in weights(groups, 5, seed=5, block=block):
-        picks = rng.integers(0, groups, size=drawn.shape, dtype=kind)
-        counts = [np.bincount(row, minlength=groups) for row in picks]
-        np.testing.assert_array_equal(drawn, counts)
+def test_groups_are_drawn_as_numpy_draws_integers() -> None:
+    rng = np.random.default_rng(5)
+    for drawn in weights(300, 5, seed=5, block=700):
+        picks = rng.integers(0, 300, size=drawn.shape, dtype=np.uint16)
+        np.testing.assert_array_equal(drawn, [np.bincount(row, minlength=300) for row in picks])
+
+
+@pytest.mark.parametrize("groups", [4_096, 65_537])
+def test_many_groups_are_drawn_with_equal_chances(groups: int) -> None:
+    drawn = np.concatenate(list(weights(groups, 40, seed=1)))
+    assert np.all(drawn.sum(axis=1) == groups)
+    counts = drawn.sum(axis=0).astype(int)
+    assert chisquare(np.bincount(counts, minlength=120)[20:60], poisson.pmf(range(20, 60), 40) * groups,
+                     sum_check=False).pvalue > 1e-4  # fmt: skip
+
+
+@pytest.mark.parametrize("bayesian", [False, True])
+def test_groups_of_a_kind_that_are_drawn_together_spread_as_if_drawn_apart(bayesian: bool) -> None:
+    rng = np.random.default_rng(0)
+    sums = rng.integers(-3, 4, (5_000, 1)).astype(np.float32)
+    counts = np.ones_like(sums)
+    together, apart = (
+        bootstrap._drawn(sums + np.float32(noise) * rng.normal(size=sums.shape).astype(np.float32), counts,
+                         np.zeros(1), 2_000, bayesian=bayesian)[:, 0]
+        for noise in (0, 1e-6)
+    )  # fmt: skip
+    assert ks_2samp(together, apart).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("groups", [4_095, 4_097])
 def test_one_mean_over_many_groups_is_that_of_its_weights(groups: int) -> None:
     rng = np.random.default_rng(groups)
     group = rng.integers(0, groups, 3 * groups)
-    values = rng.integers(1, 8, len(group)).astype(float)
+    values = rng.normal(4, 1, len(group))
     drawn = np.concatenate(list(weights(groups, 40, seed=2))).astype(float)
     sums, counts = np.bincount(group, weights=values, minlength=groups), np.bincount(group, minlength=groups)
     means = mean_draws(values, np.zeros(len(group), np.int64), 1, group, groups, draws=40, seed=2)

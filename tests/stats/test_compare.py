@@ -293,3 +293,41 @@ def test_the_normal_law_stands_in_for_flips_where_thousands_of_images_carry_a_di
         drawn = permutation._flipped(d[:, None], 0, permutation.FLIPS)[0]
         # Four standard errors of 20,000 flips.
         assert sign_flip(d, np.arange(len(d))) == pytest.approx(drawn, abs=4 * np.sqrt(max(drawn, 1e-4) / 20_000))
+
+
+@given(
+    st.lists(st.tuples(st.integers(-6, 6), st.integers(0, 9)), min_size=1, max_size=24),
+    st.sampled_from([0.05, 0.01, 0.05 / 7]),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_inverted_test_excludes_zero_exactly_where_p_is_below_the_level(
+    table: list[tuple[int, int]], level: float
+) -> None:
+    values, labels = np.array([v for v, _ in table], float), [g for _, g in table]
+    groups = np.unique(labels, return_inverse=True)[1]
+    ci = permutation.InvertedTest(values, groups, 2_000).limits(level)
+    p = sign_flip(values, groups, flips=2_000)
+    assert p is not None and (p < level) == (ci.lo > 0 or ci.hi < 0)
+
+
+@pytest.mark.parametrize("images", [9, 40, 2_500])
+def test_the_inverted_test_holds_the_means_that_the_test_does_not_reject(images: int) -> None:
+    values, groups = np.random.default_rng(images).normal(0.3, 1, images), np.arange(images)
+    ci = permutation.InvertedTest(values, groups).limits(0.05)
+    for inside, mean in ((True, ci.lo + 0.01), (False, ci.lo - 0.01), (True, ci.hi - 0.01), (False, ci.hi + 0.01)):
+        p = sign_flip(values - mean, groups)
+        assert p is not None and (p >= 0.05) == inside
+
+
+def test_p_interval_and_verdict_never_contradict_each_other() -> None:
+    rng = np.random.default_rng(8)
+    for edits in (4, 9, 30):
+        items, factors = [*range(edits)] * 6, [f"f{n}" for n in range(6) for _ in range(edits)]
+        quality = rng.integers(1, 8, 6 * edits).astype(float)
+        moved = np.clip(quality + np.repeat(range(6), edits) / 2 - 1 + rng.integers(-2, 3, 6 * edits), 1, 7)
+        a, b = (Scores.of(items, factors, side) for side in (quality, moved))
+        found = compare(a, b, on="item", scales={f"f{n}": range(1, 8) for n in range(6)})
+        assert edits < 30 or len({d.evident for d in found}) == 2
+        for d in found:
+            assert d.ci is not None and d.ci.lo <= (d.difference or 0) <= d.ci.hi
+            assert d.evident == (d.ci.lo > 0 or d.ci.hi < 0) == ("scores" in d.verdict)

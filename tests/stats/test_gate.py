@@ -211,7 +211,7 @@ def test_a_factor_whose_lower_scores_are_better_has_a_ceiling(most: float, outco
     distances = scores_of(np.random.default_rng(0).uniform(0.3, 0.5, (100, 1)))
     (check,) = gate(distances, {"f": most}, scales=FALLING, falling={"f"}).checks
     assert (check.rule, check.outcome) == (f"f <= {most:g}", outcome)
-    assert {"pass": "at or below", "fail": "wholly above"}.get(outcome, "which holds") in check.reason
+    assert {"pass": "at or below", "fail": "wholly above"}.get(outcome, "which contains") in check.reason
 
 
 def test_a_factor_whose_lower_scores_are_better_gets_worse_when_it_rises() -> None:
