@@ -33,8 +33,9 @@ def create(site: Site) -> Starlette:
     register_convertors()
     browser = Browser(site.store)
     routes: list[BaseRoute] = [*review.routes(site, browser), *rating.routes(site, browser), *service.routes(site)]
+    describe = next(one.endpoint for one in routes if isinstance(one, Route) and one.path == "/openapi.json")
     routes += [
-        Route("/docs", partial(_docs, describe=_endpoint(routes, "/openapi.json"))),
+        Route("/docs", partial(_docs, describe=describe)),
         Route(guard.SIGN_IN, _sign_in, methods=["GET", "POST"]),
         Mount("/static", StaticFiles(directory=FOLDER / "static")),
     ]
@@ -60,45 +61,35 @@ def create(site: Site) -> Starlette:
     return app
 
 
-def _endpoint(routes: list[BaseRoute], path: str) -> Callable[[Request], Awaitable[Response]]:
-    return next(route.endpoint for route in routes if isinstance(route, Route) and route.path == path)
-
-
 async def _docs(request: Request, describe: Callable[[Request], Awaitable[Response]]) -> Response:
     """The HTTP API for people: what /openapi.json says, as a page of our own."""
     site: Site = request.app.state.site
-    return HTMLResponse(site.page("docs.html", api=json.loads(bytes((await describe(request)).body))))
+    api = json.loads(bytes((await describe(request)).body))
+    return HTMLResponse(site.page("docs.html", api=api, base=request.base_url))
 
 
-def _wants_page(request: Request) -> bool:
-    return "text/html" in request.headers.get("accept", "")
-
-
-def _told(request: Request, status: int, words: str, headers: dict[str, str] | None = None) -> Response:
-    if not _wants_page(request):
+def _error(request: Request, status: int, words: str, headers: dict[str, str] | None = None) -> Response:
+    if "text/html" not in request.headers.get("accept", ""):
         return JSONResponse({"error": wording.whole(words)}, status, headers)
     site: Site = request.app.state.site
-    return HTMLResponse(
-        site.page("error.html", status=status, words=words, home=not guard.is_join_path(request.url.path)),
-        status,
-        headers,
-    )
+    home = not guard.is_join_path(request.url.path)
+    return HTMLResponse(site.page("error.html", status=status, words=words, home=home), status, headers)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  (registered for it)
-    return _told(request, error.status_code, error.detail, dict(error.headers or {}))
+    return _error(request, error.status_code, error.detail, dict(error.headers or {}))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return _told(request, 500, str(error))
+    return _error(request, 500, str(error))
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:
     """Input that nothing before said no to: the client's mistake, told as one. Where it happened is for the log."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     _log.warning("a request could not be read: %s (%s:%s)", type(error).__name__, Path(last.filename).name, last.lineno)
-    return _told(request, 400, "The request cannot be read.")
+    return _error(request, 400, "The request cannot be read.")
 
 
 async def _gone(_: Request, __: Exception) -> Response:

@@ -82,6 +82,10 @@ class RewardAudit:
     def numbers(self) -> list[float]:
         return [one.reward for one in self.rewards if one.reward is not None]
 
+    def mean(self) -> float | None:
+        numbers = self.numbers()
+        return statistics.fmean(numbers) if numbers else None
+
     def drift(self) -> MeanDrift | None:
         """None where there are too few to say."""
         numbers = self.numbers()
@@ -99,10 +103,8 @@ class RewardAudit:
         """The rewards to look at first."""
         numbers = self.numbers()
         mean, spread = statistics.fmean(numbers or [0.0]), statistics.pstdev(numbers or [0.0])
-        found = [
-            s for one in self.rewards if one.reward is not None and (s := _suspicion(one, one.reward, mean, spread))
-        ]
-        latest = {suspicion.reward.stored_as or suspicion.reward.id: suspicion for suspicion in found}
+        rewarded = [(one, one.reward) for one in self.rewards if one.reward is not None]
+        latest = {r.stored_as or r.id: s for r, number in rewarded if (s := _suspicion(r, number, mean, spread))}
         return sorted(latest.values(), key=lambda one: -one.weight)[:_SHOWN]
 
     def share_of_server(self) -> float | None:
@@ -160,14 +162,11 @@ def metrics(audit: RewardAudit, gauges: Mapping[str, tuple[str, float]]) -> str:
     add("editjudge_refused_total", "counter", "Requests that were not taken, by HTTP status.", refused)
     add("editjudge_request_seconds", "summary", "Time of a request, over the last 2000.", _quantiles(audit))
     seconds = [({"protocol": p}, s, "") for p, s in sorted(audit.server_seconds.items())]
-    add(
-        "editjudge_server_seconds_total", "counter", "Time of requests in which no judge was at work for them.", seconds
-    )
+    add("editjudge_server_seconds_total", "counter", "Time of requests while no judge was at work for them.", seconds)
     drift = audit.drift()
-    numbers = audit.numbers()
     values: dict[str, tuple[str, float | None]] = {
         "editjudge_server_share": ("Share of the time of requests that is the server's own.", audit.share_of_server()),
-        "editjudge_reward_mean": ("Of the last 2000 rewards.", statistics.fmean(numbers) if numbers else None),
+        "editjudge_reward_mean": ("Of the last 2000 rewards.", audit.mean()),
         "editjudge_reward_failed_share": ("Of the last 2000 rewards, those without a number.", audit.failed_share()),
         "editjudge_reward_drift": (
             "Mean of the last 200 rewards less that of those before, in standard errors.",

@@ -1,13 +1,15 @@
-"""Numbers, ids and form fields of a request: what cannot be read is the client's mistake, and never an exception of the
-interpreter."""
+"""Numbers, ids and form fields of a request; what cannot be read is answered as the client's mistake."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qs, unquote_to_bytes
 
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.concurrency import run_in_threadpool
+from starlette.convertors import IntegerConvertor, StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from editjudge.web.guard import JOIN_CODE
 
@@ -21,28 +23,16 @@ def whole_number(text: str) -> int | None:
     return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS else None
 
 
-class _Number(Convertor[int]):
-    """`{run:number}` in a route: Starlette's own `int` takes digits without end."""
+class _Number(IntegerConvertor):
+    """`{run:number}` in a route: Starlette's own `int` takes any number of digits."""
 
     regex = rf"[0-9]{{1,{_DIGITS}}}"
 
-    def convert(self, value: str) -> int:
-        return int(value)
 
-    def to_string(self, value: int) -> str:
-        return str(value)
-
-
-class _JoinCode(Convertor[str]):
+class _JoinCode(StringConvertor):
     """`{code:join_code}` in a route: what a rater's link ends in."""
 
     regex = JOIN_CODE
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 def register_convertors() -> None:
@@ -69,3 +59,13 @@ async def form_fields(request: Request) -> dict[str, str]:
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     return {name: given[-1] for name, given in values.items()}
+
+
+def with_fields(handle: Callable[[Request, Mapping[str, str]], Response]) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint that calls `handle` in a thread with the fields of the form; a GET has none."""
+
+    async def endpoint(request: Request) -> Response:
+        fields = await form_fields(request) if request.method == "POST" else {}
+        return await run_in_threadpool(handle, request, fields)
+
+    return endpoint

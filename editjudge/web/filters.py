@@ -53,14 +53,14 @@ def titled(key: str) -> str:
 
 def legend(factor: Factor) -> tuple[dict[float, str], list[Anchor]]:
     """What each value means, and the anchors still to be told: a label that points to one says what it says."""
-    said: dict[float, str] = dict(sorted(factor.scale.labels.items()))
+    words: dict[float, str] = dict(sorted(factor.scale.labels.items()))
     rest = list(factor.anchors)
     for anchor in factor.anchors:
         (value, *more), pointing = anchor.scores, f"as the anchor for {anchor.scores[0]} says"
-        if not more and pointing in said.get(value, ""):
-            said[value] = said[value].replace(pointing, " ".join(anchor.when))
+        if not more and pointing in words.get(value, ""):
+            words[value] = words[value].replace(pointing, " ".join(anchor.when))
             rest.remove(anchor)
-    return {value: words.replace("the anchor for ", "") for value, words in said.items()}, rest
+    return {value: text.replace("the anchor for ", "") for value, text in words.items()}, rest
 
 
 def scale_ends(factor: Factor) -> list[tuple[float, str]]:

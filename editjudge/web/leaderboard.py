@@ -40,7 +40,8 @@ class Board:
 
 @dataclass(frozen=True)
 class ScoreBoard:
-    """What one judge's scores say of the models: overall, and by rubric where an edit has all of its factors."""
+    """What one judge's scores say of the models: overall, and by rubric. A rubric of which no edit has all factors is
+    shown by those factors that have scores."""
 
     judge: str
     columns: Sequence[str]
@@ -74,12 +75,14 @@ def score_boards(judged: RunData) -> list[ScoreBoard]:
     scores, sums = judged.with_aggregates()
     boards = []
     for judge in scores.judge.present():
-        names = [one.name for one in sums.get(judge, ()) if one.how == "mean"]
-        names = [*sorted(judged.set_scores), OVERALL, *(n for n in names if n != OVERALL)]
+        means = [one.name for one in sums.get(judge, ()) if one.how == "mean" and one.name != OVERALL]
+        names = [*sorted(judged.set_scores), OVERALL, *means, *judged.scores.factor.present()]
         present = [name for name in names if name in scores.factor.present()]
         cells = summarise(scores.where(judge=judge, factor=present), scales=judged.all_scales())
         by_place = {(cell.model, cell.factor): cell for cell in cells if cell.mean is not None}
-        columns = [name for name in names if any(name == factor for _, factor in by_place)]
+        scored = {factor for _, factor in by_place}
+        whole = {factor for one in sums.get(judge, ()) if one.name in scored for factor in one.factors}
+        columns = [name for name in dict.fromkeys(names) if name in scored - whole]
         models = sorted({cell.model for cell in cells})
         if columns and all((model, columns[0]) in by_place for model in models):
             models.sort(key=lambda model: -(by_place[model, columns[0]].mean or 0.0))

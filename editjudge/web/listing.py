@@ -11,10 +11,11 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 
@@ -75,6 +76,11 @@ class Query:
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> Query:
         return cls(**{f.name: parameters[f.name][:300] for f in fields(cls) if f.name in parameters})
+
+    @classmethod
+    def parse(cls, address: str) -> Query:
+        """Out of the query part of an address, with or without its question mark."""
+        return cls.of(dict(parse_qsl(address.removeprefix("?"), max_num_fields=50, errors="replace")))
 
     def address(self, **changes: object) -> str:
         """The query part of the address, with its question mark; empty where nothing is asked."""
@@ -370,10 +376,8 @@ class Browser:
         store, judge, masks = self._store, query.judge, list[Array]()
         if query.model or query.edit_type:
             labels = self.labels(run, patience)
-            if query.model:
-                masks.append(labels.model == _index(labels.models, query.model))
-            if query.edit_type:
-                masks.append(labels.edit_type == _index(labels.edit_types, query.edit_type))
+            pairs = [(labels.model, labels.models, query.model), (labels.edit_type, labels.edit_types, query.edit_type)]
+            masks += [numbers == (names.index(name) if name in names else -2) for numbers, names, name in pairs if name]
         statuses = [s for s in STATUSES if s not in DONE] if query.status == "failed" else [query.status]
         rows = {
             (judge, "status", query.status): partial(browse.status_rows, store, run, judge, statuses),
@@ -473,9 +477,8 @@ def _arrays(rows: Iterable[tuple[Any, ...]]) -> tuple[Array, Array]:
 def _numbered(at: Array, names: list[str]) -> tuple[list[str], Array]:
     """The names in alphabetical order, and by position the number of each, so that sorting by it is sorting by name."""
     ordered = sorted(set(names))
-    place = {name: n for n, name in enumerate(ordered)}
     numbers = np.full(int(at.max(initial=-1)) + 1, -1, np.int32)
-    numbers[at] = [place[name] for name in names]
+    numbers[at] = list(map({name: n for n, name in enumerate(ordered)}.__getitem__, names))
     return ordered, numbers
 
 
@@ -486,12 +489,7 @@ def fitted(values: Array, total: int, *, fill: Any) -> Array:
     return np.concatenate([values, np.full(total - len(values), fill, values.dtype)])
 
 
-def _index(names: list[str], name: str) -> int:
-    return names.index(name) if name in names else -2
-
-
 def _float(text: str, default: float) -> float:
-    try:
+    with suppress(ValueError):
         return float(text)
-    except ValueError:
-        return default
+    return default

@@ -9,9 +9,18 @@ from functools import partial
 from urllib.parse import urlencode
 
 import numpy as np
+from markupsafe import Markup
 
 from editjudge.errors import EditjudgeError, UsageError
-from editjudge.report.comparison import ComparisonReport, compare_tables, conclusions, differences, run_differences
+from editjudge.report.charts import draw
+from editjudge.report.comparison import (
+    ComparisonReport,
+    compare_tables,
+    conclusions,
+    differences,
+    forests,
+    run_differences,
+)
 from editjudge.report.run_data import RunData, load
 from editjudge.report.tables import Table
 from editjudge.store import browse
@@ -48,6 +57,7 @@ class PairTest:
 
     command: str
     conclusions: Sequence[str] = ()
+    charts: Sequence[Markup] = ()
     tables: Sequence[Table] = ()
     problem: str = ""
     ready: bool = True
@@ -91,7 +101,8 @@ class Pairing:
         sides = (PairSide(a, models[0], []), PairSide(b, models[1], []))
         try:
             labels = [self._browser.labels(run) for run in (a, b)]
-            orders = [self._order(run, model) for run, model in zip((a, b), models, strict=True)]
+            totals = [browse.count_edits(self._store, run) for run in (a, b)]
+            orders = [self._browser.order(r, Query(model=m), n) for r, m, n in zip((a, b), models, totals, strict=True)]
             means = [[self._browser.means(run, judge, column) for column in columns] for run in (a, b)]
             by_model = not any(models) and bool({*labels[0].models} & {*labels[1].models})
             keys = [self._keys(run, order, by_model) for run, order in zip((a, b), orders, strict=True)]
@@ -127,9 +138,6 @@ class Pairing:
         both = [column for column in mine.factors if column in theirs.factors]
         return both + ([mine.overall] if mine.overall and mine.parts == theirs.parts else [])
 
-    def _order(self, run: RunRecord, model: str) -> Array:
-        return self._browser.order(run, Query(model=model), browse.count_edits(self._store, run))
-
     def _keys(self, run: RunRecord, order: Array, by_model: bool) -> Array:
         """What each edit is paired by, as `compare` does: what was to be edited, within a model that both have."""
         keys = fitted(self._browser.task_keys(run), int(order.max(initial=-1)) + 1, fill=0)[order]
@@ -143,7 +151,8 @@ class Pairing:
 
     def test(self, sides: tuple[PairSide, PairSide], judge: str) -> PairTest:
         a, b = sides
-        command = _command(a, b)
+        names = ["--a", a.model, "--b", b.model] if a.run.id == b.run.id else [b.run.name]
+        command = shlex.join(["editjudge", "compare", a.run.name, *names])
         if max(browse.count_edits(self._store, side.run) for side in sides) > LARGEST:
             return PairTest(command, problem=f"Runs of more than {LARGEST:,} edits are tested in the terminal.")
         key = (a.run.id, a.model, b.run.id, b.model)
@@ -158,7 +167,8 @@ class Pairing:
         contexts = dict.fromkeys(report.within for report in reports)
         tables = zip(contexts, compare_tables(reports, "model" if a.run.id == b.run.id else "run"), strict=True)
         here = [table for context, table in tables if context.partition("@")[0] == judge]
-        return PairTest(command, conclusions(mine), here, "" if mine else "No test: nothing was paired.")
+        charts = [Markup(draw(chart)) for _, chart in forests(mine)]  # noqa: S704  (a template escapes its values)
+        return PairTest(command, conclusions(mine), charts, here, "" if mine else "No test: nothing was paired.")
 
     def _compare(self, a: PairSide, b: PairSide) -> list[ComparisonReport]:
         if a.run.id == b.run.id:
@@ -170,14 +180,6 @@ def _only(judged: RunData, model: str) -> RunData:
     if not model:
         return judged
     return replace(judged, scores=judged.scores.where(model=model), side=judged.side.only(model))
-
-
-def _command(a: PairSide, b: PairSide) -> str:
-    if a.run.id == b.run.id:
-        words = ["editjudge", "compare", a.run.name, "--a", a.model, "--b", b.model]
-    else:
-        words = ["editjudge", "compare", a.run.name, b.run.name]
-    return shlex.join(words)
 
 
 def _matched(orders: Sequence[Array], keys: Sequence[Array]) -> tuple[Array, Array]:

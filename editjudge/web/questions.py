@@ -37,8 +37,8 @@ def sent(rubric: Rubric, run: RunRecord, item: Item) -> str:
         pictures={name: str(image["source"]) for name, image in item.images.items() if name not in IMAGE_ROLES},
     )
     elements = (edit.listed(rubric.for_each) if rubric.for_each else None) or ["(an element of the list)"]
-    told = {EACH: elements[0], EARLIER: "(what was answered before)"}
-    edit = dataclasses.replace(edit, metadata={**edit.metadata, **told})
+    placeholders = {EACH: elements[0], EARLIER: "(what was answered before)"}
+    edit = dataclasses.replace(edit, metadata={**edit.metadata, **placeholders})
     digests = {role: image["digest"] for role, image in item.images.items() if image.get("digest")}
     layout = run.spec.get("layout", LAYOUTS[0])
     return str(ask(rubric, edit, cast(dict[str, str], digests), cast(Layout, layout)))

@@ -11,7 +11,7 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -84,6 +84,10 @@ class QueuedEdit:
     def judgements(self) -> list[Judgement | None]:
         return [self.answers.get(work.task.key) for work in self.works]
 
+    def note(self, key: str, answer: asyncio.Future[Judgement]) -> None:
+        if not answer.cancelled() and not answer.exception():
+            self.answers[key] = answer.result()
+
 
 @dataclass
 class JudgeQueue:
@@ -139,17 +143,17 @@ class JudgingQueue:
 
     # --- taking in ------------------------------------------------------------------------------------------
 
-    async def threaded(self, work: Callable[[], T]) -> T:
+    def threaded(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Read a request in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    async def _on_pictures(self, work: Callable[[], T]) -> T:
-        """Work on pictures in a thread: hashing and screening."""
-        return await asyncio.get_running_loop().run_in_executor(self._screens, work)
+    def _on_pictures(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Hash or screen pictures in a thread."""
+        return asyncio.get_running_loop().run_in_executor(self._screens, work, *arguments)
 
     async def inspected(self, edits: Sequence[Edit]) -> list[InspectedEdit]:
         """What is wrong with the edits themselves, before they are compared."""
-        return list(await asyncio.gather(*(self._on_pictures(partial(self._inspect, edit)) for edit in edits)))
+        return await asyncio.gather(*(self._on_pictures(self._inspect, edit) for edit in edits))
 
     def _inspect(self, edit: Edit) -> InspectedEdit:
         """Meant for a thread."""
@@ -207,13 +211,12 @@ class JudgingQueue:
         return batch
 
     async def _serve(self, batch: RequestBatch, edits: Sequence[Edit], planning: _Planning, screened: bool) -> None:
-        outputs = asyncio.gather(*(self._on_pictures(partial(screened_output, edit)) for edit in edits if screened))
-        results = await asyncio.gather(
-            *(self._serve_judge(batch, part, edits, planning, outputs) for part in batch.parts), return_exceptions=True
-        )
-        self._note_rate(len(edits))
-        for error in (result for result in results if isinstance(result, BaseException)):
-            raise error
+        outputs = asyncio.gather(*(self._on_pictures(screened_output, edit) for edit in edits if screened))
+        parts = [self._serve_judge(batch, part, edits, planning, outputs) for part in batch.parts]
+        try:
+            await _all(parts)
+        finally:
+            self._note_rate(len(edits))
 
     async def _serve_judge(
         self,
@@ -225,23 +228,20 @@ class JudgingQueue:
     ) -> None:
         line = await self._line(part.spec)
         line.try_again()
-        planned = await self._on_pictures(partial(self._plan, line, edits, planning))
+        planned = await self._on_pictures(self._plan, line, edits, planning)
         for one, output in zip(planned, await outputs, strict=False):  # none where nothing is screened
             one.degenerate = output
         part.edits = planned
-        asked = [one for one in planned if one.degenerate is None or not one.degenerate.set_aside]
-        tasks = [dataclasses.replace(w.task, item=a.stored_as) for a in asked for w in a.works]
+        judged_edits = [one for one in planned if one.degenerate is None or not one.degenerate.set_aside]
+        questions = [(one, work) for one in judged_edits for work in one.works]
+        tasks = [work.task._replace(item=one.stored_as) for one, work in questions]
         pairs = any(rubric.pairwise for rubric in planning.rubrics)
         part.run = await self._keep(line, [one.item for one in planned], tasks, pairs=pairs)
         batch.note_planned(part)
-        works = [work for a in asked for work in a.works]
-        answers = await self._ask(line, works)
-        for one in asked:
-            for work in one.works:
-                answers[work.task.key].add_done_callback(_noting(one, work.task.key))
-        results = await asyncio.gather(*answers.values(), return_exceptions=True)
-        for error in (result for result in results if isinstance(result, BaseException)):
-            raise error
+        answers = await self._ask(line, [work for _, work in questions])
+        for one, work in questions:
+            answers[work.task.key].add_done_callback(partial(one.note, work.task.key))
+        await _all(answers.values())
 
     def _plan(self, line: JudgeQueue, edits: Sequence[Edit], planning: _Planning) -> list[QueuedEdit]:
         """Meant for a thread: pictures are hashed here."""
@@ -259,11 +259,8 @@ class JudgingQueue:
             again = self._planned(judge, queued.edit, QuestionSettings(planning.rubrics, repeats), digests).works
             statuses = self._site.store.done([work.task.key for work in again])
             open_works = [work for work in again if statuses.get(work.task.key) not in DONE]
-            chosen = [
-                work
-                for rubric in planning.rubrics
-                for work in [w for w in open_works if w.rubric is rubric][: planning.samples]
-            ]
+            by_rubric = ([w for w in open_works if w.rubric is rubric] for rubric in planning.rubrics)
+            chosen = [work for some in by_rubric for work in some[: planning.samples]]
             if len(chosen) == planning.samples * len(planning.rubrics):
                 return dataclasses.replace(queued, works=chosen)
 
@@ -274,15 +271,14 @@ class JudgingQueue:
             return pictures.get(role) or look_at(digests, edit, role)
 
         planned = list(works([edit], settings, judge, look))
-        shown = {role: known.digest for role, known in pictures.items()}
+        digests_of = {role: known.digest for role, known in pictures.items()}
         labels = (edit.model, edit.edit_type, edit.group, edit.instruction, edit.referring_expression, edit.metadata)
-        content = json_hash([shown, *labels])
+        content = json_hash([digests_of, *labels])
         stored_as = f"{edit.id}-{content[:12]}"
-        places = {role: self._kept_at(edit.picture(role), known) for role, known in pictures.items()}
-        return QueuedEdit(edit, planned, stored_as, item_of(edit, shown, name=stored_as, places=places))
-
-    def _kept_at(self, data: Any, known: KnownImage) -> str:
-        return (self._album and self._album.keep(data, known)) or "sent, and not kept"
+        album: Any = self._album
+        uploads = {role: album and album.keep(edit.picture(role), known) for role, known in pictures.items()}
+        places = {role: path or "sent, and not kept" for role, path in uploads.items()}
+        return QueuedEdit(edit, planned, stored_as, item_of(edit, digests_of, name=stored_as, places=places))
 
     async def _keep(self, line: JudgeQueue, items: list[Item], tasks: list[Task], *, pairs: bool) -> RunRecord:
         store = self._site.store
@@ -320,14 +316,9 @@ class JudgingQueue:
 
     def _run(self, spec: str, rubrics: Sequence[Rubric]) -> RunRecord:
         """The same for the same judge, options and rubrics, so that a server that starts again goes on with it."""
-        frozen = {
-            "service": "v1",
-            "judges": [spec],
-            "rubrics": {rubric.name: rubric.hash for rubric in rubrics},
-            "repeats": 1,
-            "layout": QuestionSettings(()).layout,
-        }
-        frozen |= {"options": self._site.options.frozen()}
+        hashes = {rubric.name: rubric.hash for rubric in rubrics}
+        frozen = {"service": "v1", "judges": [spec], "rubrics": hashes, "repeats": 1}
+        frozen |= {"layout": QuestionSettings(()).layout, "options": self._site.options.frozen()}
         if self._album:
             frozen["manifest"] = str(self._album.folder)  # where the run's pictures are
         self._site.store.add_rubrics(rubrics)
@@ -426,8 +417,8 @@ class JudgingQueue:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        self._readers.shutdown(wait=False, cancel_futures=True)
-        self._screens.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._readers, self._screens):
+            pool.shutdown(wait=False, cancel_futures=True)
         self._lookups.shutdown(wait=False)
         await self._writer.close()
         await asyncio.to_thread(self._claims.close)
@@ -542,12 +533,11 @@ def _unplanned(edits: Sequence[Edit], rubrics: Sequence[Rubric], spec: str) -> l
     return [QueuedEdit(e, [work(e, rubric) for rubric in rubrics], "", Item(e.id, group=e.group)) for e in edits]
 
 
-def _noting(asked: QueuedEdit, key: str) -> Callable[[asyncio.Future[Judgement]], None]:
-    def note(answer: asyncio.Future[Judgement]) -> None:
-        if not answer.cancelled() and not answer.exception():
-            asked.answers[key] = answer.result()
-
-    return note
+async def _all(works: Iterable[Awaitable[Any]]) -> None:
+    """Wait until all have ended; then raise the first error."""
+    for result in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
 
 
 def _circuit(spec: str) -> Circuit:

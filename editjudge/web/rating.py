@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
-from urllib.parse import parse_qsl, quote, unquote
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import numpy as np
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from editjudge.edit import TEXT_ROLES, column_of
+from editjudge.edit import TEXT_ROLES, Edit, column_of
 from editjudge.errors import EditjudgeError, ImageError, UsageError
 from editjudge.ratings import Rating, ratings_columns
 from editjudge.rubrics.files import PAIRWISE, SETS, resolve
@@ -47,7 +47,7 @@ from editjudge.store.studies import (
 from editjudge.web import pictures as frames
 from editjudge.web.background import NotReady
 from editjudge.web.blind import blind
-from editjudge.web.fields import form_fields, whole_number
+from editjudge.web.fields import form_fields, whole_number, with_fields
 from editjudge.web.guard import cookie_values
 from editjudge.web.listing import Browser, Query
 from editjudge.web.questions import rubric_of
@@ -63,23 +63,23 @@ _DRAWS = 200
 
 
 def routes(site: Site, browser: Browser) -> list[BaseRoute]:
-    desk = _RatingPages(site, browser)
-    return [
-        Route("/rate", desk.studies),
-        Route("/rate/name", desk.sign_in, methods=["POST"]),
-        Route("/rate/new", desk.new, methods=["GET", "POST"]),
-        Route("/rate/{study:number}", desk.go_on),
-        Route("/rate/{study:number}/progress", desk.progress),
-        Route("/rate/{study:number}/invite", desk.invite, methods=["POST"]),
-        Route("/rate/{study:number}/revoke", desk.revoke, methods=["POST"]),
-        Route("/rate/{study:number}/close", desk.close, methods=["POST"]),
-        Route("/rate/{study:number}/{number:number}", desk.form, methods=["GET", "POST"]),
-        Route("/rate/{study:number}/{number:number}/images/{role}", desk.image),
-        Route("/rate/{code:join_code}", desk.go_on),
-        Route("/rate/{code:join_code}/{number:number}", desk.form, methods=["GET", "POST"]),
-        Route("/rate/{code:join_code}/{number:number}/images/{role}", desk.image),
-        Route("/ratings.csv", desk.csv),
+    pages = _RatingPages(site, browser)
+    own = [
+        Route("/rate", pages.studies),
+        Route("/rate/name", with_fields(pages.sign_in), methods=["POST"]),
+        Route("/rate/new", with_fields(pages.new), methods=["GET", "POST"]),
+        Route("/rate/{study:number}/progress", pages.progress),
+        Route("/ratings.csv", pages.csv),
     ]
+    posted = {"invite": pages.invite, "revoke": pages.revoke, "close": pages.close}
+    own += [Route(f"/rate/{{study:number}}/{n}", with_fields(page), methods=["POST"]) for n, page in posted.items()]
+    for study in ("{study:number}", "{code:join_code}"):
+        own += [
+            Route(f"/rate/{study}", pages.go_on),
+            Route(f"/rate/{study}/{{number:number}}", pages.form, methods=["GET", "POST"]),
+            Route(f"/rate/{study}/{{number:number}}/images/{{role}}", pages.image),
+        ]
+    return [*own]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class _Visitor:
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _BlindEdit:
     """What a rater sees of an edit: no name, no model, no file."""
 
     instruction: str
@@ -106,10 +106,6 @@ class _Shown:
 
 
 _PAIR_LABELS = {"edited_a": "Left", "edited_b": "Right"}
-
-
-def _title_of(role: str) -> str:
-    return _PAIR_LABELS.get(role) or frames.title_of(role)
 
 
 _BUTTONS = (
@@ -145,23 +141,22 @@ class _RatingPages:
         if "code" not in request.path_params:
             study, rater = self._study(request), _rater(request)
             if any(one.rater == rater for one in list_invitations(self._store, study)):
-                raise HTTPException(403, f"{rater} rates this study by a link of their own.")
+                raise HTTPException(403, f"{rater} has a personal link to this study: use that link.")
             return _Visitor(study, rater, f"/rate/{study.id}", linked=False)
         code = request.path_params["code"]
         who = invited(self._store, code)
         if who is None:
-            raise HTTPException(404, "This link is not valid any more. Ask whoever sent it to you for another.")
+            raise HTTPException(404, "This link is no longer valid. Ask the person who sent it for a new one.")
         return _Visitor(*who, f"/rate/{code}", linked=True)
 
     def _run(self, study: Study) -> RunRecord:
-        for run in self._store.runs():
-            if run.id == study.run_id:
-                return run
+        if run := self._store.run_of(study.run_id):
+            return run
         raise HTTPException(404, "The run of this study is no longer in the store.")
 
     def _rubrics(self, study: Study) -> list[Rubric]:
-        kept = self._store.rubrics()
-        return [rubric_of(kept[key]["content"]) for key in study.rubrics]
+        stored = self._store.rubrics()
+        return [rubric_of(stored[key]["content"]) for key in study.rubrics]
 
     # --- coming and going -----------------------------------------------------------------------------------------
 
@@ -177,9 +172,8 @@ class _RatingPages:
         mine = places(self._store, study, rater)
         return len(_done(self._rubrics(study), filled_in(self._store, study, rater), rater, mine)), len(mine)
 
-    async def sign_in(self, request: Request) -> Response:
-        given = await form_fields(request)
-        name = clean_name(given.get("name", ""))
+    def sign_in(self, _: Request, fields: Mapping[str, str]) -> Response:
+        name = clean_name(fields.get("name", ""))
         answer = RedirectResponse("/rate", 303)
         if name:
             answer.set_cookie(COOKIE, quote(name, safe=""), httponly=True, samesite="lax", max_age=90 * 86400)
@@ -187,31 +181,27 @@ class _RatingPages:
             answer.delete_cookie(COOKIE)
         return answer
 
-    async def new(self, request: Request) -> Response:
-        given = await form_fields(request) if request.method == "POST" else {}
-        return await run_in_threadpool(self._new, given, request.query_params)
-
-    def _new(self, given: Mapping[str, str], chosen: Mapping[str, str]) -> Response:
-        """The form; `chosen` by the address: a run, and perhaps the filter of its table."""
-        problem = ""
+    def new(self, request: Request, given: Mapping[str, str]) -> Response:
+        """The form. The address may name a run and the filter of its table."""
+        chosen, problem = request.query_params, ""
         if given:
             try:
                 study = self._create(given)
                 return RedirectResponse(f"/rate/{study.id}/progress", 303)
             except EditjudgeError as error:
                 problem = str(error)
-        words = [*SETS, *PAIRWISE, *sorted({rubric["name"] for rubric in self._store.rubrics().values()})]
-        choices = list(dict.fromkeys(words))
+        own = sorted({rubric["name"] for rubric in self._store.rubrics().values()})
         status, runs = 400 if problem else 200, self._store.runs()[::-1]
         word = given.get("run") or chosen.get("run")
         run = next((run for run in runs if str(run.id) == word), runs[0] if runs else None)
-        query = Query.of(dict(parse_qsl((given.get("query") or chosen.get("query", "")).removeprefix("?"))))
+        query = Query.parse(given.get("query") or chosen.get("query", ""))
         try:
             models = self._browser.labels(run, 3.0).models if run else []
         except NotReady:
             models = []
         return self._page(
-            "study.html", status, runs=runs, run=run, rubrics=choices, given=given, problem=problem,
+            "study.html", status, runs=runs, run=run,
+            rubrics=list(dict.fromkeys((*SETS, *PAIRWISE, *own))), given=given, problem=problem,
             models=[model for model in models if model] if len(models) > 1 else [],
             query=query, views=views_of(self._store, run) if run else [],
             no_controls="" if _can_make_controls() else _EXTRA,
@@ -219,10 +209,10 @@ class _RatingPages:
 
     def _create(self, given: Mapping[str, str]) -> Study:
         run = self._store.find_run(given.get("run", ""))
-        rubrics = self._asked(run, given.get("rubric", ""))
-        keys = [factor.key for rubric in rubrics for factor in rubric.factors]
+        rubrics = self._chosen_rubrics(run, given.get("rubric", ""))
+        keys = [factor.key for _, factor in _factors(rubrics)]
         if len(set(keys)) < len(keys):
-            raise UsageError("two of these rubrics have a factor of the same name, and a rating knows only the factor")
+            raise UsageError("two of these rubrics have a factor of the same name, which ratings cannot tell apart")
         if lacking := _needs(rubrics).lacking(self._store, run.id):
             raise UsageError(
                 f"{given['rubric']} shows the {lacking}, and no edit of the run {run.name} has one: "
@@ -233,7 +223,7 @@ class _RatingPages:
         controls = _whole(given, "controls", 0, 14)
         if controls and not _can_make_controls():  # said to who sets it up, not to the first rater
             raise UsageError(f"controls: {_EXTRA}; set none, or install it")
-        query = Query.of(dict(parse_qsl(given.get("query", "").removeprefix("?"), max_num_fields=50)))
+        query = Query.parse(given.get("query", ""))
         models = [name.removeprefix("model:") for name in given if name.startswith("model:")]
         view = query.address(page=None, look=None, sort=None)
         if not len(self._positions(run, models, view) if models or view else [0]):
@@ -254,9 +244,8 @@ class _RatingPages:
     def _positions(self, run: RunRecord, models: Sequence[str], view: str) -> Sequence[int]:
         """The edits that a study is limited to: those of its models that match its filter, as things stand now."""
         total = count_edits(self._store, run)
-        query = Query.of(dict(parse_qsl(view.removeprefix("?"))))
         try:
-            order = self._browser.order(run, query, total, _WAIT)
+            order = self._browser.order(run, Query.parse(view), total, _WAIT)
             if models:
                 labels = self._browser.labels(run, _WAIT)
                 wanted = [number for number, name in enumerate(labels.models) if name in models]
@@ -265,12 +254,10 @@ class _RatingPages:
             raise HTTPException(503, "The run is still being read. Try again in a minute.") from None
         return list(map(int, order))
 
-    def _asked(self, run: RunRecord, word: str) -> list[Rubric]:
+    def _chosen_rubrics(self, run: RunRecord, word: str) -> list[Rubric]:
         """Those of the run by preference: they are what its judges were asked."""
-        kept = self._store.rubrics()
-        own = {
-            name: rubric_of(kept[key]["content"]) for name, key in run.spec.get("rubrics", {}).items() if key in kept
-        }
+        stored, hashes = self._store.rubrics(), run.spec.get("rubrics", {})
+        own = {name: rubric_of(stored[key]["content"]) for name, key in hashes.items() if key in stored}
         if word in own:
             return [own[word]]
         return [own.get(rubric.name, rubric) for rubric in resolve([word])]
@@ -282,20 +269,20 @@ class _RatingPages:
         if not rater:
             return RedirectResponse("/rate", 303)
         if study.closed:
-            return self._closed(visitor)
-        rubrics = self._rubrics(study)
-        limited = (
-            self._positions(self._run(study), study.models or (), study.query or "") if _is_limited(study) else None
-        )
+            return self._end(visitor)
+        rubrics, limited = self._rubrics(study), None
+        if study.models or study.query:
+            limited = self._positions(self._run(study), study.models or (), study.query or "")
         mine = join(self._store, study, rater, _controls(rubrics) if study.controls else (), _needs(rubrics), limited)
         done = _done(rubrics, filled_in(self._store, study, rater), rater, mine)
         there = self._store.item_ids(study.run_id)
         for place in mine:  # an edit that left the manifest since is not waited for
             if place.number not in done and (place.control or place.item in there):
                 return RedirectResponse(f"{visitor.home}/{place.number}", 303)
-        return self._page("rated.html", visitor=visitor, study=study, rater=rater, total=len(mine))
+        return self._end(visitor)
 
-    def _closed(self, visitor: _Visitor) -> Response:
+    def _end(self, visitor: _Visitor) -> Response:
+        """That there is nothing left to rate, or that the study was closed."""
         mine = places(self._store, visitor.study, visitor.rater)
         return self._page("rated.html", visitor=visitor, study=visitor.study, rater=visitor.rater, total=len(mine))
 
@@ -311,7 +298,7 @@ class _RatingPages:
     ) -> Response:
         study, rater = visitor.study, visitor.rater
         if study.closed and request.method == "GET":
-            return self._closed(visitor)
+            return self._end(visitor)
         if study.closed:
             raise HTTPException(409, "This study is closed: the answer was not saved.")
         rubrics = self._rubrics(study)
@@ -323,7 +310,8 @@ class _RatingPages:
         mine = {factor: f for (_, n, factor), f in filled_in(self._store, study, rater).items() if n == place.number}
         return self._page(
             "rate_edit.html", visitor=visitor, study=study, number=place.number, total=total, rubrics=rubrics,
-            filled=mine, shown=self._shown(study, place, rubrics), title_of=_title_of,
+            filled=mine, edit=self._blinded(study, place, rubrics),
+            title_of=lambda role: _PAIR_LABELS.get(role) or frames.title_of(role),
             reason_most=_REASON, buttons=_BUTTONS, turned=_is_turned(study, rater, place),
             pairwise=any(rubric.pairwise for rubric in rubrics),
         )  # fmt: skip
@@ -333,24 +321,24 @@ class _RatingPages:
         mine = places(self._store, visitor.study, visitor.rater) if visitor.rater else []
         number = request.path_params["number"]
         if not 1 <= number <= len(mine):
-            raise HTTPException(404, f"You were not given this edit; begin at {visitor.home}.")
+            raise HTTPException(404, f"This edit is not assigned to you: start at {visitor.home}.")
         return visitor, mine[number - 1], len(mine)
 
     def _keep(
         self, study: Study, rater: str, place: Assignment, rubrics: list[Rubric], given: Mapping[str, str]
     ) -> None:
         """Every factor of the form, or the one that was just answered; all are checked before any is kept."""
-        kept = []
-        for asked, factor in ((rubric.hash, factor) for rubric in rubrics for factor in rubric.factors):
-            if factor.key in given:
+        answers = []
+        for rubric, factor in _factors(rubrics):
+            if (answer := given.get(factor.key)) is not None:
                 reason = given.get(f"{factor.key}.reason", "")[:_REASON]
                 if factor.scale.choices:
-                    filled = _chosen(factor, given[factor.key], reason, turned=_is_turned(study, rater, place))
+                    filled = _chosen(factor, answer, reason, turned=_is_turned(study, rater, place))
                 else:
-                    filled = FilledForm(_score(factor, given[factor.key]), reason)
-                kept.append((factor.key, filled, asked))
-        for key, filled, asked in kept:
-            fill_in(self._store, study, rater, place, key, filled, asked)
+                    filled = FilledForm(_score(factor, answer), reason)
+                answers.append((factor.key, filled, rubric.hash))
+        for key, filled, rubric_hash in answers:
+            fill_in(self._store, study, rater, place, key, filled, rubric_hash)
 
     def _item(self, study: Study, place: Assignment) -> tuple[RunRecord, Item]:
         run = self._run(study)
@@ -358,27 +346,27 @@ class _RatingPages:
             return run, item
         raise HTTPException(404, "This edit is no longer in the store.")
 
-    def _shown(self, study: Study, place: Assignment, rubrics: list[Rubric]) -> _Shown:
+    def _blinded(self, study: Study, place: Assignment, rubrics: list[Rubric]) -> _BlindEdit:
         # A part of a picture is shown to judges alone; people see the whole.
         roles = dict.fromkeys(role.partition("@")[0] for rubric in rubrics for role in rubric.images)
         if place.control:
-            edit = _known_answer(place.item).edit
-            return _Shown(edit.instruction, "", tuple(role for role in roles if edit.picture(role) is not None))
+            edit = _made_controls(pairs="|" in place.item)[place.item].edit
+            return _BlindEdit(edit.instruction, "", tuple(role for role in roles if edit.picture(role) is not None))
         item = self._item(study, place)[1]
         names = tuple(n for role in roles for n in item.images if role in (n, column_of(n)))
         further = dict.fromkeys(t for rubric in rubrics for t in rubric.texts if t not in TEXT_ROLES)
         texts = tuple((frames.title_of(name), str(item.metadata.get(name, ""))) for name in further)
-        return _Shown(item.instruction, item.referring_expression, names, texts)
+        return _BlindEdit(item.instruction, item.referring_expression, names, texts)
 
     def image(self, request: Request) -> Response:
         visitor, place, _ = self._place(request)
         study, role = visitor.study, request.path_params["role"]
         try:
-            if role not in self._shown(study, place, self._rubrics(study)).roles:
+            if role not in self._blinded(study, place, self._rubrics(study)).roles:
                 raise ImageError("no rubric of the study shows it")
             if role in _PAIR_LABELS and _is_turned(study, visitor.rater, place):
                 role = "edited_b" if role == "edited_a" else "edited_a"
-            control = place.control and _known_answer(place.item).edit.picture(role)
+            control = place.control and _made_controls(pairs="|" in place.item)[place.item].edit.picture(role)
             data, media_type = blind(control or picture_of(*self._item(study, place), role))
         except ImageError:  # its words may name the file, and the file the model
             raise HTTPException(404, "This picture cannot be shown.") from None
@@ -387,12 +375,8 @@ class _RatingPages:
 
     # --- for whoever set it up ------------------------------------------------------------------------------------
 
-    async def invite(self, request: Request) -> Response:
-        rater = (await form_fields(request)).get("name", "")
-        return await run_in_threadpool(self._invite, request, rater)
-
-    def _invite(self, request: Request, rater: str) -> Response:
-        study = self._study(request)
+    def invite(self, request: Request, fields: Mapping[str, str]) -> Response:
+        study, rater = self._study(request), fields.get("name", "")
         try:
             code = invite(self._store, study, rater)
         except UsageError as error:
@@ -400,17 +384,15 @@ class _RatingPages:
         # Not by a redirect: only now the link is known, and it belongs into no address but its own.
         return self._progress(study, (clean_name(rater), f"{request.url.scheme}://{request.url.netloc}/rate/{code}"))
 
-    async def revoke(self, request: Request) -> Response:
-        rater = (await form_fields(request)).get("rater", "")
-        study = await run_in_threadpool(self._study, request)
-        await run_in_threadpool(revoke, self._store, study, rater)
+    def revoke(self, request: Request, fields: Mapping[str, str]) -> Response:
+        study = self._study(request)
+        revoke(self._store, study, fields.get("rater", ""))
         return RedirectResponse(f"/rate/{study.id}/progress", 303)
 
-    async def close(self, request: Request) -> Response:
-        """End a study, or open it again."""
-        closed = "open" not in await form_fields(request)
-        study = await run_in_threadpool(self._study, request)
-        await run_in_threadpool(functools.partial(close_study, self._store, study, closed=closed))
+    def close(self, request: Request, fields: Mapping[str, str]) -> Response:
+        """Close a study, or open it again."""
+        study = self._study(request)
+        close_study(self._store, study, closed="open" not in fields)
         return RedirectResponse(f"/rate/{study.id}/progress", 303)
 
     def progress(self, request: Request) -> Response:
@@ -423,17 +405,17 @@ class _RatingPages:
         for rater in sorted({*raters(self._store, study), *links}):
             mine = places(self._store, study, rater)
             by_number = {place.number: place for place in mine}
-            said = {(n, factor): f for (who, n, factor), f in filled.items() if who == rater}
+            forms = {(n, factor): f for (who, n, factor), f in filled.items() if who == rater}
             checks = [
                 passed
-                for (n, factor), f in said.items()
+                for (n, factor), f in forms.items()
                 if by_number[n].control and (passed := _passed(by_number[n], rubrics, factor, f)) is not None
             ]
-            unsure = sum(f.score is None for f in said.values())
+            unsure = sum(f.score is None for f in forms.values())
             rows.append((rater, len(_done(rubrics, filled, rater, mine)), len(mine), sum(checks), len(checks), unsure))
             rated += [
                 Rating(by_number[n].item, rater, factor, f.score)
-                for (n, factor), f in said.items()
+                for (n, factor), f in forms.items()
                 if f.score is not None and not by_number[n].control
             ]
         return self._page(
@@ -449,17 +431,17 @@ class _RatingPages:
         )
 
 
-def _is_limited(study: Study) -> bool:
-    return bool(study.models or study.query)
-
-
 def _agreement(rubrics: list[Rubric], rated: list[Rating]) -> Iterator[tuple[str, Any]]:
     from editjudge.stats.ceiling import ceiling
 
-    for factor in (factor for rubric in rubrics for factor in rubric.factors):
+    for _, factor in _factors(rubrics):
         mine = [rating for rating in rated if rating.factor == factor.key]
         if len({rating.rater for rating in mine}) > 1:
             yield factor.title or factor.key, ceiling(ratings_columns(mine), draws=_DRAWS)
+
+
+def _factors(rubrics: Iterable[Rubric]) -> Iterator[tuple[Rubric, Factor]]:
+    return ((rubric, factor) for rubric in rubrics for factor in rubric.factors)
 
 
 def _needs(rubrics: list[Rubric]) -> Needs:
@@ -472,41 +454,12 @@ def _done(
     rubrics: list[Rubric], filled: Mapping[tuple[str, int, str], FilledForm], rater: str, mine: list[Assignment]
 ) -> set[int]:
     """Places where every factor has an answer."""
-    keys = [factor.key for rubric in rubrics for factor in rubric.factors]
+    keys = [factor.key for _, factor in _factors(rubrics)]
     return {place.number for place in mine if all((rater, place.number, key) in filled for key in keys)}
 
 
 def _can_make_controls() -> bool:
     return all(find_spec(module) for module in ("cv2", "skimage"))
-
-
-@functools.cache
-def _attention() -> dict[str, Any]:
-    """Controls by their id; none where the extra that makes them is not installed."""
-    if not _can_make_controls():
-        return {}
-    from editjudge.probes.making import attention
-
-    return {made.edit.id: made for made in attention()}
-
-
-@functools.cache
-def _pair_controls() -> dict[str, Any]:
-    """Pairs of which one output is known to be better in something; none where the extra is not installed."""
-    if not _can_make_controls():
-        return {}
-    from editjudge.edit import Edit
-    from editjudge.probes.making import attention_pairs
-
-    pairs = {}
-    for x, y in attention_pairs():
-        known = {factor: _better(x, y, name) for factor, name in _TELLS.items()}
-        expected = {f"preference.{factor}": winner for factor, winner in known.items() if winner}
-        if expected and x.edit.edited is not None and y.edit.edited is not None:
-            pictures = {"edited_a": x.edit.edited, "edited_b": y.edit.edited}
-            edit = Edit(f"{x.edit.id}|{y.edit.id}", x.edit.input, instruction=x.edit.instruction, pictures=pictures)
-            pairs[edit.id] = _PairControl(edit, expected)
-    return pairs
 
 
 _TELLS = {
@@ -517,49 +470,61 @@ _TELLS = {
 """Factors of `preference`, and the scores by which a control is known to be the better one."""
 
 
-@dataclass(frozen=True)
-class _PairControl:
+class _Control(NamedTuple):
+    """An edit or a pair whose answers are known."""
+
     edit: Any
-    expected: Mapping[str, str]
-    """The better output, by rubric and factor."""
+    """An `Edit` whose pictures are bytes."""
+    expected: Mapping[str, Any]
+    """By `rubric.factor`: the lowest and the highest right score, or of a pair the better output."""
 
 
-def _better(x: Any, y: Any, name: str) -> str:
+@functools.cache
+def _made_controls(*, pairs: bool) -> dict[str, _Control]:
+    """Controls by their id, which has a bar in it where it is a pair's; none where the extra that makes them is not
+    installed. Made when the first study needs them: the pictures take seconds."""
+    if not _can_make_controls():
+        return {}
+    from editjudge.probes.making import attention, attention_pairs
+
+    if not pairs:
+        return {made.edit.id: _Control(made.edit, made.expected) for made in attention()}
+    controls = {}
+    for x, y in attention_pairs():
+        better = {f"preference.{factor}": _better(x.expected, y.expected, name) for factor, name in _TELLS.items()}
+        expected = {name: winner for name, winner in better.items() if winner}
+        if expected and x.edit.edited is not None and y.edit.edited is not None:
+            pictures = {"edited_a": x.edit.edited, "edited_b": y.edit.edited}
+            edit = Edit(f"{x.edit.id}|{y.edit.id}", x.edit.input, instruction=x.edit.instruction, pictures=pictures)
+            controls[edit.id] = _Control(edit, expected)
+    return controls
+
+
+def _better(x: Mapping[str, Any], y: Mapping[str, Any], name: str) -> str:
     """`a`, `b`, or nothing where what is known of the two may be the same."""
-    if name not in x.expected or name not in y.expected:
+    if name not in x or name not in y:
         return ""
-    (low_x, high_x), (low_y, high_y) = x.expected[name], y.expected[name]
+    (low_x, high_x), (low_y, high_y) = x[name], y[name]
     return "a" if low_x > high_y else "b" if low_y > high_x else ""
 
 
-def _known_answer(key: str) -> Any:
-    """A control by its id."""
-    return _attention().get(key) or _pair_controls()[key]
-
-
 def _controls(rubrics: list[Rubric]) -> list[str]:
-    """Those that these rubrics can tell."""
-    if any(rubric.pairwise for rubric in rubrics):
-        wanted = {f"{rubric.name}.{factor.key}" for rubric in rubrics for factor in rubric.factors}
-        return [key for key, made in _pair_controls().items() if wanted & set(made.expected)]
-    names = {f"{rubric.name}.{factor.key}" for rubric in rubrics for factor in rubric.factors}
-    return [key for key, made in _attention().items() if names & set(made.expected)]
+    """The ids of the controls whose answers to these rubrics are known."""
+    names = {f"{rubric.name}.{factor.key}" for rubric, factor in _factors(rubrics)}
+    made = _made_controls(pairs=any(rubric.pairwise for rubric in rubrics))
+    return [key for key, control in made.items() if names & set(control.expected)]
 
 
-def _passed(place: Assignment, rubrics: list[Rubric], factor: str, filled: FilledForm) -> bool | None:
+def _passed(place: Assignment, rubrics: list[Rubric], key: str, filled: FilledForm) -> bool | None:
     """Whether a control's answer is as known, give or take one of seven; None where nothing is known of it."""
-    if "|" in place.item and place.item in _pair_controls():
-        known = _pair_controls()[place.item].expected
-        answers = [known[name] for rubric in rubrics if (name := f"{rubric.name}.{factor}") in known]
-        return filled.choice == answers[0] if answers and filled.choice else None
-    made = _attention().get(place.item)
-    for rubric in rubrics:
-        if made is None or filled.score is None or f"{rubric.name}.{factor}" not in made.expected:
-            continue
-        values = next(f.scale.steps for f in rubric.factors if f.key == factor)
-        low, high = made.expected[f"{rubric.name}.{factor}"]
-        leeway = 1 if len(values) > 3 else 0
-        return bool(low - leeway <= filled.score <= high + leeway)
+    control = _made_controls(pairs="|" in place.item).get(place.item)
+    for rubric, factor in _factors(rubrics):
+        expected = control.expected.get(f"{rubric.name}.{key}") if control and factor.key == key else None
+        if isinstance(expected, str) and filled.choice:
+            return filled.choice == expected
+        if isinstance(expected, tuple) and filled.score is not None:
+            leeway = 1 if len(factor.scale.steps) > 3 else 0
+            return bool(expected[0] - leeway <= filled.score <= expected[1] + leeway)
     return None
 
 

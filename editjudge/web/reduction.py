@@ -54,12 +54,12 @@ class Reduction:
 def names(rubrics: Sequence[Rubric]) -> dict[str, tuple[Rubric, Factor]]:
     """Every name that a factor of these rubrics goes by: its key, and `rubric.key`; a key that two share is that of
     the first."""
-    found: dict[str, tuple[Rubric, Factor]] = {}
+    by_name: dict[str, tuple[Rubric, Factor]] = {}
     for rubric in rubrics:
         for factor in rubric.factors:
-            found.setdefault(factor.key, (rubric, factor))
-            found[f"{rubric.name}.{factor.key}"] = (rubric, factor)
-    return found
+            by_name.setdefault(factor.key, (rubric, factor))
+            by_name[f"{rubric.name}.{factor.key}"] = (rubric, factor)
+    return by_name
 
 
 def labels(rubrics: Sequence[Rubric]) -> dict[tuple[str, str], str]:

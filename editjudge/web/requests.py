@@ -8,7 +8,6 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
@@ -28,7 +27,7 @@ from starlette.requests import Request
 
 from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, Edit
 from editjudge.web.reduction import Formula
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 
 PROTOCOL = 1
 """The version of the reward protocol (docs/reward-protocol.md): it grows when a client of the one before would fail."""
@@ -132,46 +131,38 @@ class RequestModels:
         self._max_edits = terms.edits
         self.max_values = _TOKENS + _TOKENS_PER_EDIT * self._max_edits
         """Of one request, with their separators."""
-        judge, rubric, factor = (_one_of(words) for words in (judges, rubrics, factors))
-        picture: Any = _picture(terms.max_picture) | None
-        pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (picture, None))
-        pictures["edited"] = (picture, Field(description="null: the editing model produced nothing."))
-        shown: Any = _picture(terms.max_picture)
-        references: Any = Annotated[list[shown], Field(max_length=MAX_PICTURES)]
+        judge, rubric, factor = (Literal[tuple(words)] for words in (judges, rubrics, factors))
+        weight = Annotated[float, Field(ge=1e-3, le=1e3)]
+        data: Any = _picture(terms.max_picture)
+        pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (data | None, None))
+        pictures["edited"] = (data | None, Field(description="null: the editing model produced nothing."))
+        references: Any = Annotated[list[data], Field(max_length=MAX_PICTURES)]
         pictures["references"] = (references, Field([], description="Further pictures, for rubrics that show them."))
         edit: Any = create_model("Edit", __base__=EditTexts, **pictures)
+
+        def field(kind: Any, default: Any, description: str) -> tuple[Any, Any]:
+            return kind, Field(default, description=description)
+
+        version, samples = _whole_number(PROTOCOL, PROTOCOL), _whole_number(1, terms.max_samples)
+        seconds: Any = Annotated[float, Field(gt=0, le=terms.deadline)] | None
+        mixture: Any = Annotated[dict[judge, weight], Field(min_length=1, max_length=8)] | None  # type: ignore[valid-type]
+        weights: Any = Annotated[dict[factor, weight], Field(min_length=1)] | None  # type: ignore[valid-type]
+        ranking: Any = Literal["none", "scores", "pairs"]
         options: dict[str, Any] = {
-            "protocol": (
-                _whole_number(PROTOCOL, PROTOCOL),
-                Field(PROTOCOL, description="Version of the protocol that the client speaks."),
-            ),
+            "protocol": field(version, PROTOCOL, "Version of the protocol that the client speaks."),
             "judge": (judge | None, None),
             "rubrics": (Annotated[list[rubric], Field(min_length=1, max_length=16)] | None, None),  # type: ignore[valid-type]
-            "strict": (bool, Field(False, description="Answer 503, with the same body, where anything failed.")),
-            "deadline": (
-                Annotated[float, Field(gt=0, le=terms.deadline)] | None,
-                Field(None, description="Seconds; what is not judged by then is `pending`."),
-            ),
-            "fresh": (bool, Field(False, description="Ask again what the store has an answer to.")),
+            "strict": field(bool, False, "Answer 503, with the same body, where anything failed."),
+            "deadline": field(seconds, None, "Seconds; what is not judged by then is `pending`."),
+            "fresh": field(bool, False, "Ask again what the store has an answer to."),
         }
-        weight = Annotated[float, Field(ge=1e-3, le=1e3)]
-        samples: Any = _whole_number(1, terms.max_samples)
         reduction: dict[str, Any] = {
-            "judges": (
-                Annotated[dict[judge, weight], Field(min_length=1, max_length=8)] | None,  # type: ignore[valid-type]
-                Field(None, description="A mixture in the place of `judge`: the weighted mean of their rewards."),
-            ),
-            "samples": (samples, Field(1, description="Answers to each question; the reward is their mean.")),
-            "ranking": (
-                Literal["none", "scores", "pairs"],
-                Field("none", description="Rank in the group: by scores, or by comparing its edits in pairs."),
-            ),
-            "formula": (Formula | None, Field(None, description="How scores become one number.")),
-            "weights": (
-                Annotated[dict[factor, weight], Field(min_length=1)] | None,  # type: ignore[valid-type]
-                Field(
-                    None, description="The factors that count, and how much; by default only their rubrics are asked."
-                ),
+            "judges": field(mixture, None, "A mixture in the place of `judge`: the weighted mean of their rewards."),
+            "samples": field(samples, 1, "Answers to each question; the reward is their mean."),
+            "ranking": field(ranking, "none", "Rank in the group: by scores, or by comparing its edits in pairs."),
+            "formula": field(Formula | None, None, "How scores become one number."),
+            "weights": field(
+                weights, None, "The factors that count, and how much; by default only their rubrics are asked."
             ),
         }
 
@@ -188,12 +179,11 @@ class RequestModels:
 
     def read(self, body: Body, *, rewards: bool) -> Any:
         """The validated request of a body. Slow: for a thread."""
-        return self.validated(self._values(body), rewards=rewards)
-
-    def _values(self, body: Body) -> Any:
         if isinstance(body, list):
-            return self._gathered(body)
-        return self._json(body) if isinstance(body, bytes) else self._msgpack(body.data)
+            values: Any = self._gathered(body)
+        else:
+            values = self.parse(body) if isinstance(body, bytes) else self._msgpack(body.data)
+        return self.validated(values, rewards=rewards)
 
     def validated(self, values: Any, *, rewards: bool) -> Any:
         """The request of these values; raises `Refused` with what is wrong where."""
@@ -211,9 +201,6 @@ class RequestModels:
 
     def parse(self, data: bytes) -> Any:
         """The values of a JSON body, bounded in number."""
-        return self._json(data)
-
-    def _json(self, data: bytes) -> Any:
         # As Python objects, empty JSON objects take 120 times their size: their number is bounded before any is made.
         most = self.max_values
         at_most = sum(map(data.count, (b'"', b",", b"[", b"{")))  # base64 has none of these
@@ -239,7 +226,7 @@ class RequestModels:
     def _gathered(self, parts: list[tuple[str, bytes]]) -> dict[str, Any]:
         """The part `request` is the JSON; every other part is a picture, named as the field that it fills."""
         pictures = dict(parts)
-        request: Any = self._json(pictures.pop("request", b""))
+        request: Any = self.parse(pictures.pop("request", b""))
         if not isinstance(request, dict) or len(pictures) + 1 != len(parts):
             raise Refused(422, "the part `request` is one JSON object, and no part comes twice")
         if any(role in edit for edit in _listed(request) for role in (*IMAGE_ROLES, "references")):
@@ -299,25 +286,19 @@ _FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2
 _INVALID = "the request cannot be taken as it is"
 
 
-def _one_of(words: Iterable[str]) -> Any:
-    return Literal[tuple(words)]
-
-
 def edits_of(request: Any) -> list[Edit]:
     """The edits to judge; an edit without an id is named by its place in the batch."""
     models = request.edits if hasattr(request, "edits") else [request]
     names = [name for name in (*EditTexts.model_fields, *IMAGE_ROLES) if name not in ("id", *_KEPT_AS_METADATA)]
-    edits = [
-        Edit(m.id or str(n), **{name: getattr(m, name) for name in names}, pictures=_references(m))
-        for n, m in enumerate(models)
-    ]
-    turns = [{name: value for name in _KEPT_AS_METADATA if (value := getattr(m, name)) is not None} for m in models]
-    return [replace(edit, metadata={**edit.metadata, **turn}) for edit, turn in zip(edits, turns, strict=True)]
-
-
-def _references(model: Any) -> dict[str, bytes]:
-    """Named as the manifest's reader names a list of pictures."""
-    return {f"references[{n}]": data for n, data in enumerate(model.references, 1)}
+    edits = []
+    for number, model in enumerate(models):
+        values = {name: getattr(model, name) for name in names}
+        turn = {name: value for name in _KEPT_AS_METADATA if (value := getattr(model, name)) is not None}
+        # Named as the manifest's reader names a list of pictures.
+        references = {f"references[{n}]": data for n, data in enumerate(model.references, 1)}
+        values |= {"metadata": {**model.metadata, **turn}, "pictures": references}
+        edits.append(Edit(model.id or str(number), **values))
+    return edits
 
 
 def _listed(request: dict[str, Any]) -> list[dict[str, Any]]:

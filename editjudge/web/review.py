@@ -6,12 +6,11 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -29,7 +28,7 @@ from editjudge.store.store import Item, RunRecord, Store
 from editjudge.web import pictures as frames
 from editjudge.web import questions
 from editjudge.web.background import BackgroundCache, NotReady
-from editjudge.web.fields import form_fields, raw_tail
+from editjudge.web.fields import raw_tail, with_fields
 from editjudge.web.filters import edit_url
 from editjudge.web.leaderboard import Leaderboards, ScoreBoard
 from editjudge.web.listing import ALL_STATUSES, PAGE, Browser, ListedEdit, Query
@@ -50,13 +49,13 @@ def routes(site: Site, browser: Browser) -> list[BaseRoute]:
         Route("/", pages.runs),
         Route("/compare", pages.compare),
         Route("/runs/{run:number}", pages.table),
-        Route("/runs/{run:number}/views", pages.views, methods=["POST"]),
+        Route("/runs/{run:number}/views", with_fields(pages.views), methods=["POST"]),
         Route("/runs/{run:number}/export.csv", pages.export_csv),
         Route("/runs/{run:number}/export.jsonl", pages.export_jsonl),
         Route("/runs/{run:number}/report", pages.report),
         Route("/runs/{run:number}/leaderboard", pages.leaderboard),
         Route("/runs/{run:number}/edits/{item:path}", pages.edit),
-        Route("/runs/{run:number}/edits/{item:path}", pages.annotate, methods=["POST"]),
+        Route("/runs/{run:number}/edits/{item:path}", with_fields(pages.annotate), methods=["POST"]),
         Route("/runs/{run:number}/images/{role}/{item:path}", pages.image),
         Route("/runs/{run:number}/evidence/{name}/{item:path}", pages.evidence),
     ]
@@ -77,9 +76,8 @@ class _Pages:
         return HTMLResponse(self._site.page(name, **values), headers={"refresh": "2"} if refresh else None)
 
     def _run(self, number: int | str) -> RunRecord:
-        for run in self._store.runs():
-            if str(run.id) == str(number):
-                return run
+        if run := next((run for run in self._store.runs() if str(run.id) == str(number)), None):
+            return run
         raise HTTPException(404, f"This store has no run {number}.")
 
     def _item(self, request: Request, before: int) -> tuple[RunRecord, Item]:
@@ -103,15 +101,20 @@ class _Pages:
                 try:
                     boards, note = self._summary(run, edits)
                 except NotReady:
-                    ready, note = False, "The leaderboard is being worked out; this page goes on by itself."
-            rows.append({"run": run, "edits": edits, "boards": boards, "note": note, "pairwise": pairwise})
+                    ready, note = False, "The leaderboard is being computed; this page reloads by itself."
+            statuses = Counter((run.summary or {}).get("statuses", {}))
+            if not run.summary and number < SUMMARISED and edits <= LARGEST:  # the run goes on, or was added to
+                for place, count in self._store.counts(run).items():
+                    statuses[place[-1]] += count
+            about = {"run": run, "edits": edits, "statuses": statuses, "pairwise": pairwise}
+            rows.append(about | {"boards": boards, "note": note})
         return self._page("runs.html", not ready, runs=rows, done=DONE, place=self._store.place)
 
     def _summary(self, run: RunRecord, edits: int) -> tuple[list[ScoreBoard], str]:
         if edits > LARGEST:
-            return [], f"More than {LARGEST:,} edits: editjudge report sums them up."
+            return [], f"Runs of more than {LARGEST:,} edits are summarised by editjudge report {run.name}"
         boards = self._boards.of_scores(run, 1.0)
-        return boards, "" if boards else "No judge scored every factor of a rubric, so there is no mean to rank by."
+        return boards, "" if boards else "No edit of this run has a score yet."
 
     def table(self, request: Request) -> Response:
         run, query = self._run(request.path_params["run"]), Query.of(request.query_params)
@@ -128,14 +131,10 @@ class _Pages:
             views=views_of(self._store, run),
         )  # fmt: skip
 
-    async def views(self, request: Request) -> Response:
+    def views(self, request: Request, fields: Mapping[str, str]) -> Response:
         """Save the filters and the order of a table under a name, or delete such a view."""
-        fields = await form_fields(request)
-        return await run_in_threadpool(self._views, request, fields)
-
-    def _views(self, request: Request, fields: Mapping[str, str]) -> Response:
         run = self._run(request.path_params["run"])
-        query = Query.of(dict(_pairs_of(fields.get("query", ""))))
+        query = Query.parse(fields.get("query", ""))
         try:
             if "delete" in fields:
                 remove_view(self._store, run, fields["delete"])
@@ -200,12 +199,8 @@ class _Pages:
         except NotReady:
             return self._page("waiting.html", True, run=run)
 
-    async def annotate(self, request: Request) -> Response:
+    def annotate(self, request: Request, fields: Mapping[str, str]) -> Response:
         """Tags and a note, from the form of an edit's page."""
-        fields = await form_fields(request)
-        return await run_in_threadpool(self._annotate, request, fields)
-
-    def _annotate(self, request: Request, fields: Mapping[str, str]) -> Response:
         run, item = self._item(request, 4)
         try:
             annotation = annotate(self._store, item, fields.get("tags", "").split(","), fields.get("note", ""))
@@ -219,39 +214,44 @@ class _Pages:
     def edit(self, request: Request) -> Response:
         run, item = self._item(request, 4)
         query = Query.of(request.query_params)
-        voices, rubrics = self._said(run, item)
+        answers, rubrics = self._answers(run, item)
         siblings = self._browser.siblings(run, item)
-        pictures = _pictures(frames.states(self._store, run, item), run, item)
+        pictures = [
+            state | {"role": role, "label": _label(role, item), "url": _image(run, item, role)}
+            for role, state in frames.states(self._store, run, item).items()
+        ]
         other = self._other(request)
         if other:
             state = frames.states(self._store, *other).get("edited", {"problem": "", "size": None, "changed": False})
             pictures.append(state | {"role": "other", "label": "The other edit", "url": _image(*other, "edited")})
         return self._page(
-            "edit.html", run=run, item=item, query=query, voices=voices, rubrics=rubrics, other=other,
+            "edit.html", run=run, item=item, query=query, answers=answers, rubrics=rubrics, other=other,
             near=self._browser.neighbours(run, query, item.item), siblings=siblings,
             next_sibling=_following(siblings, item), note_most=NOTE,
             annotation=annotations_of(self._store, run, [item.item]).get(item.item),
             pictures=pictures, ratings=self._rated(run, item, rubrics), done=DONE,
             measured=[name for name in ("change", "boundary", "lettering") if {"input", "edited"} <= set(item.images)],
-            verdicts=answers_about(self._store, run, [item.item]).get(item.item, []), is_pair=_is_pair(item),
+            verdicts=answers_about(self._store, run, [item.item]).get(item.item, []),
+            is_pair=bool(item.images.keys() & {*PAIR_ROLES}),
         )  # fmt: skip
 
     def compare(self, request: Request) -> Response:
-        asked = request.query_params
+        query = request.query_params
         try:
-            a, b = self._run(asked.get("a", "")), self._run(asked.get("b", "") or asked.get("a", ""))
-            table = self._pairing.page(a, b, asked)
+            a, b = self._run(query.get("a", "")), self._run(query.get("b", "") or query.get("a", ""))
+            table = self._pairing.page(a, b, query)
         except UsageError as error:
             raise HTTPException(400, str(error)) from None
-        return self._page("compare.html", not table.ready, table=table, runs=self._store.runs())
+        ready = table.ready and table.test.ready
+        return self._page("compare.html", not ready, table=table, runs=self._store.runs())
 
     def _other(self, request: Request) -> tuple[RunRecord, Item] | None:
         """Another edit to be looked at beside this one: of another run, or by another model."""
-        asked = request.query_params
-        if "other" not in asked:
+        query = request.query_params
+        if "other" not in query:
             return None
-        run = self._run(asked.get("other_run", request.path_params["run"]))
-        return run, self._named(run, asked["other"])
+        run = self._run(query.get("other_run", request.path_params["run"]))
+        return run, self._named(run, query["other"])
 
     # --- pictures -------------------------------------------------------------------------------------------------
 
@@ -272,8 +272,8 @@ class _Pages:
         run, item = self._item(request, 5)
         try:
             keys = [row.key for row in browse.tasks_of(self._store, run, item.item) if row.judge == "measured"]
-            said = [found.evidence for key in keys if (found := self._store.judgement(key))]
-            lettering = next((dict(e) for e in said if "lettering" in e), {})
+            judgements = filter(None, map(self._store.judgement, keys))
+            lettering = next((dict(j.evidence) for j in judgements if "lettering" in j.evidence), {})
             pictures = self._evidence.of(run, item, lettering)
         except ImageError as error:
             raise HTTPException(404, str(error)) from None
@@ -281,23 +281,24 @@ class _Pages:
             raise HTTPException(404, "Nothing of this kind was measured in this edit.")
         return Response(pictures[request.path_params["name"]], media_type="image/png", headers=_INERT)
 
-    # --- what was said --------------------------------------------------------------------------------------------
+    # --- answers --------------------------------------------------------------------------------------------------
 
-    def _said(self, run: RunRecord, item: Item) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-        """Every task of an edit with what is kept of it; and each rubric with its question."""
+    def _answers(self, run: RunRecord, item: Item) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+        """Every task of an edit with its judgement and replies; and each rubric with its question."""
         tasks = browse.tasks_of(self._store, run, item.item)
         against = contradicted_verdicts(self._store, run, [item.item])
-        kept = self._store.rubrics()
-        voices, rubrics = [], {}
+        stored = self._store.rubrics()
+        answers, rubrics = [], {}
         for task in tasks:
             judgement = self._store.judgement(task.key)
+            evidence = against.get(task.key, [])
             replies = self._store.replies(task.key)
-            voices.append({"task": task, "said": judgement, "replies": replies, "against": against.get(task.key, [])})
+            answers.append({"task": task, "judgement": judgement, "replies": replies, "against": evidence})
             hash_ = judgement.rubric_hash if judgement else run.spec.get("rubrics", {}).get(task.rubric, "")
-            if task.rubric not in rubrics and hash_ in kept:
-                rubric = questions.rubric_of(kept[hash_]["content"])
+            if task.rubric not in rubrics and hash_ in stored:
+                rubric = questions.rubric_of(stored[hash_]["content"])
                 rubrics[task.rubric] = {"rubric": rubric, "question": questions.sent(rubric, run, item)}
-        return voices, rubrics
+        return answers, rubrics
 
     def _rated(self, run: RunRecord, item: Item, rubrics: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """People's scores by factor; those of factors that no rubric of this run has stand apart."""
@@ -305,7 +306,7 @@ class _Pages:
         by: dict[str, list[tuple[str, float]]] = {}
         for rater, factor, score in browse.ratings_of(self._store, run, item):
             by.setdefault(factor, []).append((rater, score))
-        return {"known": by, "apart": {factor: said for factor, said in by.items() if factor not in known}}
+        return {"known": by, "apart": {factor: scores for factor, scores in by.items() if factor not in known}}
 
 
 def _report(store: Store, run: RunRecord) -> str:
@@ -332,10 +333,6 @@ def _following(siblings: list[Item], item: Item) -> Item | None:
     if len(names) < 2 or item.item not in names:
         return None
     return siblings[(names.index(item.item) + 1) % len(names)]
-
-
-def _pairs_of(query: str) -> list[tuple[str, str]]:
-    return parse_qsl(query.removeprefix("?"), max_num_fields=50, errors="replace")
 
 
 def _document(row: ListedEdit, factors: list[str], people: list[str]) -> dict[str, Any]:
@@ -369,17 +366,6 @@ def _download(lines: Iterator[str], run: RunRecord, form: str, media_type: str) 
 
 _INERT = {"content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'"}
 """A picture that is opened by itself is nothing but a picture."""
-
-
-def _is_pair(item: Item) -> bool:
-    return bool(item.images.keys() & {*PAIR_ROLES})
-
-
-def _pictures(states: dict[str, dict[str, Any]], run: RunRecord, item: Item) -> list[dict[str, Any]]:
-    return [
-        state | {"role": role, "label": _label(role, item), "url": _image(run, item, role)}
-        for role, state in states.items()
-    ]
 
 
 def _label(role: str, item: Item) -> str:

@@ -44,7 +44,8 @@ class RewardRules:
         first = queued[0]
         if first.degenerate and first.degenerate.set_aside:
             rubrics = [work.rubric.name for work in first.works]
-            return set_aside(first.edit, first.degenerate, rubrics, worst=self.worst) | _stored(first)
+            reward = set_aside(first.edit, first.degenerate, rubrics, worst=self.worst)
+            return reward | {"stored_as": first.stored_as or None}
         answers = {part.spec: self._answer(one, batch) for part, one in zip(batch.parts, queued, strict=True)}
         return self._mixed(first, answers)
 
@@ -82,17 +83,15 @@ class RewardRules:
         if not expected or any(name not in expected for name in counted):
             return None
         expected = {name: expected[name] for name in counted}
-        mean = self.reduction.of(expected)
-        ends = [
-            [
-                self.reduction.of(expected | {name: (f, self._moved(f, value, d))})
-                for d in (-spreads[name], spreads[name])
-            ]
-            for name, (f, value) in expected.items()
-        ]
-        if mean is None:
+        if (mean := self.reduction.of(expected)) is None:
             return None
-        return mean, math.sqrt(math.fsum(((high or 0.0) - (low or 0.0)) ** 2 / 4 for low, high in ends))
+
+        def moved(name: str, change: float) -> float:
+            factor, value = expected[name]
+            return self.reduction.of(expected | {name: (factor, self._moved(factor, value, change))}) or 0.0
+
+        widths = (moved(name, spread) - moved(name, -spread) for name, spread in spreads.items() if name in expected)
+        return mean, math.sqrt(math.fsum(width**2 / 4 for width in widths))
 
     def _moved(self, factor: Factor, score: float, change: float) -> float:
         """A mean takes any score; of the other formulas, a power has none for what is below the worst."""
@@ -118,9 +117,7 @@ class RewardRules:
         answer = blank_reward(one.edit) | {
             "status": failed or "abstained",
             "abstained": {
-                f"{self.labels[row['rubric'], key]}{at}": why
-                for at, row in rows
-                for key, why in row["abstained"].items()
+                f"{self.labels[r['rubric'], key]}{at}": why for at, r in rows for key, why in r["abstained"].items()
             },
             "reasons": [*flags, *({"rubric": row["rubric"], **why} for _, row in rows for why in row["reasons"])],
             "keys": {_key_name(row, at, first): row["key"] for at, row in rows if row["key"]},
@@ -134,29 +131,20 @@ class RewardRules:
             }
             uncertainty = _uncertainty(shares, list(answers.values()))
             answer |= {"reward": number, "status": "ok", "scores": scores, "uncertainty": uncertainty}
-        return answer | _stored(one)
+        return answer | {"stored_as": one.stored_as or None}
 
 
 def blank_reward(edit: Edit) -> dict[str, Any]:
     """All fields of a reward, with no number yet."""
-    nothing: dict[str, Any] = {
-        "reward": None,
-        "status": "abstained",
-        "scores": None,
-        "uncertainty": None,
-        "abstained": {},
-    }
-    return {"id": edit.id, **nothing, "reasons": [], "keys": {}, "cached": False, "stored_as": None, "group": None}
+    number: dict[str, Any] = {"reward": None, "status": "abstained", "scores": None, "uncertainty": None}
+    about = {"abstained": {}, "reasons": [], "keys": {}, "cached": False, "stored_as": None, "group": None}
+    return {"id": edit.id, **number, **about}
 
 
 def set_aside(edit: Edit, output: NoEdit, rubrics: Iterable[str], *, worst: bool) -> dict[str, Any]:
     """The reward of an output that is no edit: nobody was asked, so that there are no scores."""
     number: dict[str, Any] = {"reward": 0.0, "status": "ok", "scores": {}} if worst else {}
     return blank_reward(edit) | number | {"reasons": flagged(output, rubrics)}
-
-
-def _stored(one: QueuedEdit) -> dict[str, Any]:
-    return {"stored_as": one.stored_as or None}
 
 
 @dataclass
@@ -212,22 +200,18 @@ def _uncertainty(shares: Sequence[float], answers: Sequence[_JudgeAnswer]) -> di
     scores; None where there is neither."""
     samples = min(len(answer.rewards) for answer in answers)
     probable = [one for answer in answers for one in answer.probable[:1] if one is not None]
-    of_all = len(probable) == len(answers)
     if samples >= 2:
         source = "samples"
-        variances = [
-            statistics.variance([r for r in answer.rewards if r is not None]) / len(answer.rewards)
-            for answer in answers
-        ]
-    elif of_all:
+        known = [[reward for reward in answer.rewards if reward is not None] for answer in answers]
+        variances = [statistics.variance(rewards) / len(rewards) for rewards in known]
+    elif len(probable) == len(answers):
         source, variances = "logprobs", [deviation**2 for _, deviation in probable]
     else:
         return None
     error = math.sqrt(math.fsum(share**2 * variance for share, variance in zip(shares, variances, strict=True)))
     uncertainty = {"source": source, "samples": samples, "standard_error": error}
     if source == "logprobs":
-        expected = math.fsum(share * mean for share, (mean, _) in zip(shares, probable, strict=True))
-        uncertainty["expected"] = expected
+        uncertainty["expected"] = math.fsum(share * mean for share, (mean, _) in zip(shares, probable, strict=True))
     return uncertainty
 
 
@@ -259,7 +243,8 @@ def compare_groups(groups: Sequence[str | None], rewards: Sequence[dict[str, Any
                 "size": len(group),
                 "scored": len(numbers),
                 "reward": number,
-                "rank": None if number is None else _rank(number, numbers),
+                # 1 is the best; equal ones share the mean of their ranks.
+                "rank": None if number is None else sum(n > number for n in numbers) + (numbers.count(number) + 1) / 2,
                 "mean": statistics.fmean(numbers) if numbers else None,
                 "standard_deviation": spread,
                 "low_variance": spread is not None and spread < LOW_VARIANCE,
@@ -267,12 +252,6 @@ def compare_groups(groups: Sequence[str | None], rewards: Sequence[dict[str, Any
         if ranked:
             for reward in group:
                 _put_rank(reward)
-
-
-def _rank(number: float, numbers: Sequence[float]) -> float:
-    """1 is the best; equal ones share the mean of their ranks."""
-    better, equal = sum(other > number for other in numbers), sum(other == number for other in numbers)
-    return better + (equal + 1) / 2
 
 
 def _put_rank(reward: dict[str, Any]) -> None:

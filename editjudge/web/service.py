@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,7 +26,7 @@ from editjudge.rubrics.files import SETS, resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.cost import Costs
-from editjudge.web.audit import Suspicion, at_work, metrics
+from editjudge.web.audit import RewardAudit, Suspicion, at_work, metrics
 from editjudge.web.comparisons import FORMULA, Game, check_groups, games_of, pair_of, pair_rewards
 from editjudge.web.dialects import REWARD, Dialect, Sent, chosen, parse_pickle
 from editjudge.web.openapi import SCHEMA, document
@@ -77,7 +76,7 @@ class _Service:
         terms = site.terms
         self._terms, self._judge, self._site = terms, site.judge, site
         self._rubrics = {rubric.name: rubric for rubric in resolve(_words(site))}
-        """All that may be asked, by name."""
+        """All that may be params, by name."""
         self._sets = {word: [r.name for r in resolve([word])] for word in _words(site)}
         """What each word of the operator's stands for; a file is asked by its rubric's name."""
         self._factors = names(list(self._rubrics.values()))
@@ -102,37 +101,21 @@ class _Service:
         return PlainTextResponse(metrics(queue.audit, gauges), media_type="text/plain; version=0.0.4")
 
     async def audit(self, request: Request) -> Response:
-        audit = request.app.state.queue.audit
-        numbers = audit.numbers()
-        kept = self._terms.pictures is not None
-        page = self._site.page(
-            "audit.html",
-            count=len(audit.rewards),
-            failed=len(audit.rewards) - len(numbers),
-            share=audit.failed_share(),
-            mean=statistics.fmean(numbers) if numbers else None,
-            drift=audit.drift(),
-            low_variance=audit.low_variance,
-            statuses=sorted(audit.statuses.items()),
-            suspicious=[_with_pictures(one, kept=kept) for one in audit.suspicious()],
-        )
-        return HTMLResponse(page)
+        audit: RewardAudit = request.app.state.queue.audit
+        has_pictures = self._terms.pictures is not None
+        suspicious = [_with_pictures(one, has_pictures=has_pictures) for one in audit.suspicious()]
+        return HTMLResponse(self._site.page("audit.html", audit=audit, suspicious=suspicious))
 
-    async def schema(self, request: Request) -> Response:
+    async def schema(self, _: Request) -> Response:
         return Response(SCHEMA.read_bytes(), media_type="application/schema+json")
 
     async def health(self, request: Request) -> Response:
         queue: JudgingQueue = request.app.state.queue
-        said = {
-            "status": "stopping" if queue.closing else "ok",
-            "version": editjudge.__version__,
-            "waiting": queue.edits,
-        }
-        return JSONResponse(said, 503 if queue.closing else 200)
+        return _readiness(queue, {"version": editjudge.__version__, "waiting": queue.edits})
 
     async def judge(self, request: Request) -> Response:
         judged = await self._judged(request, partial(self._models.read, rewards=False))
-        asked, batch = judged.request, judged.batch
+        params, batch = judged.request, judged.batch
         assert batch is not None  # noqa: S101  (only pairs may have none)
         rows = [
             {"id": one.edit.id, "stored_as": one.stored_as or None} | judgement_row(one, number, batch)
@@ -141,20 +124,20 @@ class _Service:
         ]
         failed = any(row["status"] not in DONE for row in rows)
         answer = {"judgements": rows, **self._provenance(judged)}
-        return JSONResponse(answer, 503 if asked.strict and failed else 200)
+        return JSONResponse(answer, 503 if params.strict and failed else 200)
 
     async def reward(self, request: Request) -> Response:
         judged, rewards = await self.rewards(request, partial(self._models.read, rewards=True))
-        asked = judged.request
+        params = judged.request
         failed = any(reward["reward"] is None for reward in rewards)
         answer = {
             "protocol": PROTOCOL,
             "rewards": rewards,
-            "formula": FORMULA if judged.games is not None else self._rules(asked).reduction.words(),
+            "formula": FORMULA if judged.games is not None else self._rules(params).reduction.words(),
             **self._provenance(judged),
-            "judges": self._weights(asked),
+            "judges": self._weights(params),
         }
-        return JSONResponse(answer, 503 if asked.strict and failed else 200)
+        return JSONResponse(answer, 503 if params.strict and failed else 200)
 
     async def rewards(
         self, request: Request, read: Callable[[Any], Any], accepted: Sequence[str] = TYPES
@@ -178,20 +161,20 @@ class _Service:
         return judged, rewards
 
     def _rewards_of(self, judged: _Judged) -> list[dict[str, Any]]:
-        asked, batch, rules = judged.request, judged.batch, self._rules(judged.request)
+        params, batch, rules = judged.request, judged.batch, self._rules(judged.request)
         if judged.games is not None:
             members = judged.edits, judged.groups, judged.inspected, judged.games
             return pair_rewards(*members, batch, rules.weights, worst=rules.worst)
         assert batch is not None  # noqa: S101  (only pairs may have none)
-        rewards = [rules.reward(number, batch) for number in range(len(asked.edits))]
-        compare_groups(judged.groups, rewards, ranked=asked.ranking == "scores")
+        rewards = [rules.reward(number, batch) for number in range(len(params.edits))]
+        compare_groups(judged.groups, rewards, ranked=params.ranking == "scores")
         return rewards
 
     def dialect_routes(self, dialect: Dialect) -> list[BaseRoute]:
         at = f"/d/{dialect.name}"
 
-        called = labels(self._asked_for(None))
-        factors = {called[rubric.name, f.key]: f for rubric in self._asked_for(None) for f in rubric.factors}
+        called = labels(self._rubrics_for(None))
+        factors = {called[rubric.name, f.key]: f for rubric in self._rubrics_for(None) for f in rubric.factors}
 
         async def reward(request: Request) -> Response:
             received: list[Sent] = []
@@ -217,10 +200,7 @@ class _Service:
             names = [REWARD, *factors]
             if request.url.path.endswith("/rewards"):
                 return JSONResponse({"rewards": names})
-            status = "stopping" if queue.closing else "ok"
-            return JSONResponse(
-                {"status": status, "rewards": {name: ["ready"] for name in names}}, 503 if queue.closing else 200
-            )
+            return _readiness(queue, {"rewards": {name: ["ready"] for name in names}})
 
         return [
             Route(f"{at}{dialect.post}", _refusing(reward), methods=["POST"]),
@@ -247,40 +227,40 @@ class _Service:
             except TimeoutError:
                 raise queue.full() from None
             del reading
-            asked, edits = judged.request, judged.edits
+            params, edits = judged.request, judged.edits
             if judged.games is not None:
                 edits = [pair_of(edits, game) for game in judged.games]
             if edits:
                 judged.batch = queue.take(
                     edits,
                     judged.rubrics,
-                    list(self._weights(asked)),
+                    list(self._weights(params)),
                     hold,
-                    screened=judged.games is None and hasattr(asked, "ranking"),
-                    samples=getattr(asked, "samples", 1),
-                    fresh=asked.fresh,
+                    screened=judged.games is None and hasattr(params, "ranking"),
+                    samples=getattr(params, "samples", 1),
+                    fresh=params.fresh,
                 )
         if judged.batch:
-            await judged.batch.wait((asked.deadline or terms.deadline) - (time.monotonic() - begun))
+            await judged.batch.wait((params.deadline or terms.deadline) - (time.monotonic() - begun))
         return judged
 
     def _understood(self, read: Callable[[Any], Any], data: Any) -> _Judged:
         """The request of a body. In a thread: pictures are decoded and hashed."""
-        asked = read(data)
-        judged = _Judged(asked, edits_of(asked), self._asked_for(asked), _groups(asked))
-        if getattr(asked, "ranking", "none") == "pairs":
+        params = read(data)
+        judged = _Judged(params, edits_of(params), self._rubrics_for(params), _groups(params))
+        if getattr(params, "ranking", "none") == "pairs":
             self._check_pairs(judged)
             judged.rubrics, judged.games = [PREFERENCE], []
         return judged
 
     def _check_pairs(self, judged: _Judged) -> None:
-        asked = judged.request
+        params = judged.request
         for name in ("rubrics", "formula", "weights"):
-            if getattr(asked, name) is not None:
+            if getattr(params, name) is not None:
                 what = f"pairs are compared by {PREFERENCE.name}.overall: leave {name} out"
                 raise Refused(422, what, [(name, what)])
         try:
-            check_answers(list(self._weights(asked)), [PREFERENCE])
+            check_answers(list(self._weights(params)), [PREFERENCE])
         except UsageError as error:
             raise Refused(422, str(error), [("ranking", str(error))]) from None
         check_groups(judged.edits, judged.groups, self._terms.max_waiting)
@@ -293,35 +273,37 @@ class _Service:
             "run": {"id": run.id, "name": run.name} if run else None,
         }
 
-    def _weights(self, asked: Any) -> dict[str, float]:
-        """The judges that are asked, with their weights."""
-        if mixture := getattr(asked, "judges", None):
+    def _weights(self, params: Any) -> dict[str, float]:
+        """The judges that are params, with their weights."""
+        if mixture := getattr(params, "judges", None):
             return dict(mixture)
-        default = self._terms.mixture if hasattr(asked, "judges") else {}
-        return {asked.judge: 1.0} if asked.judge else dict(default) or {self._judge: 1.0}
+        default = self._terms.mixture if hasattr(params, "judges") else {}
+        return {params.judge: 1.0} if params.judge else dict(default) or {self._judge: 1.0}
 
-    def _rules(self, asked: Any) -> RewardRules:
-        chosen, called = self._reduction(asked), labels(self._asked_for(asked))
+    def _rules(self, params: Any) -> RewardRules:
+        chosen, called = self._reduction(params), labels(self._rubrics_for(params))
         weights = {
             called[rubric.name, factor.key]: weight
             for name, weight in chosen.weights.items()
             for rubric, factor in [self._factors[name]]
         }
         reduction = Reduction(chosen.formula, weights)
-        return RewardRules(reduction, called, self._factors, self._weights(asked), self._terms.degenerate == "worst")
+        return RewardRules(reduction, called, self._factors, self._weights(params), self._terms.degenerate == "worst")
 
-    def _reduction(self, asked: Any) -> Reduction:
-        if asked is None:  # a dialect has no words for it
+    def _reduction(self, params: Any) -> Reduction:
+        if params is None:  # a dialect has no words for it
             return Reduction(self._terms.formula, self._terms.weights)
-        weights = asked.weights if asked.weights is not None else self._terms.weights if asked.rubrics is None else {}
-        return Reduction(asked.formula or self._terms.formula, weights)
+        weights = (
+            params.weights if params.weights is not None else self._terms.weights if params.rubrics is None else {}
+        )
+        return Reduction(params.formula or self._terms.formula, weights)
 
-    def _asked_for(self, asked: Any) -> list[Rubric]:
+    def _rubrics_for(self, params: Any) -> list[Rubric]:
         """The rubrics that are named and those of factors that are, else the site's own; always in its order."""
-        words = asked.rubrics if asked is not None and asked.rubrics is not None else ()
+        words = params.rubrics if params is not None and params.rubrics is not None else ()
         wanted = {name for word in words for name in self._sets.get(word, [word])}
-        if asked is None or hasattr(asked, "weights"):
-            wanted |= {self._factors[name][0].name for name in self._reduction(asked).weights}
+        if params is None or hasattr(params, "weights"):
+            wanted |= {self._factors[name][0].name for name in self._reduction(params).weights}
         wanted = wanted or {name for word in self._terms.rubrics for name in self._sets[word]}
         return [rubric for name, rubric in self._rubrics.items() if name in wanted]
 
@@ -342,24 +324,26 @@ class _Judged:
     inspected: list[InspectedEdit] = field(default_factory=list)
 
 
-def _groups(asked: Any) -> list[str | None]:
+def _groups(params: Any) -> list[str | None]:
     """The group of each edit; for ranks, edits without one are compared if they share input and instruction."""
-    edits = asked.edits if hasattr(asked, "edits") else [asked]
-    if getattr(asked, "ranking", "none") == "none":
+    edits = params.edits if hasattr(params, "edits") else [params]
+    if getattr(params, "ranking", "none") == "none":
         return [edit.group for edit in edits]
-    return [edit.group or _content_name(edit) for edit in edits]
+    contents = (edit.instruction.encode() + b"\n" + (edit.input or b"") for edit in edits)
+    return [e.group or hashlib.sha256(content).hexdigest()[:12] for e, content in zip(edits, contents, strict=True)]
 
 
-def _content_name(edit: Any) -> str:
-    return hashlib.sha256(edit.instruction.encode() + b"\n" + (edit.input or b"")).hexdigest()[:12]
+def _readiness(queue: JudgingQueue, about: Mapping[str, Any]) -> Response:
+    status = "stopping" if queue.closing else "ok"
+    return JSONResponse({"status": status, **about}, 503 if queue.closing else 200)
 
 
-def _with_pictures(suspicion: Suspicion, *, kept: bool) -> dict[str, Any]:
+def _with_pictures(suspicion: Suspicion, *, has_pictures: bool) -> dict[str, Any]:
     """For the page: where the edit and its pictures are."""
     one = suspicion.reward
     at = None if one.run is None or one.stored_as is None else f"/runs/{one.run}"
     item = quote(one.stored_as or "", safe="")
-    pictures = [(role, f"{at}/images/{role}/{item}") for role in ("input", "edited")] if at and kept else []
+    pictures = [(role, f"{at}/images/{role}/{item}") for role in ("input", "edited")] if at and has_pictures else []
     return {"reward": one, "why": suspicion.why, "page": at and f"{at}/edits/{item}", "pictures": pictures}
 
 

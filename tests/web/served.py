@@ -20,8 +20,7 @@ from editjudge.store.store import Store
 from editjudge.web import connections
 from editjudge.web.app import create
 from editjudge.web.queue import JudgingQueue
-from editjudge.web.service_options import Terms
-from editjudge.web.site import Site
+from editjudge.web.site import Site, Terms
 
 STUB = "openai/stub"
 

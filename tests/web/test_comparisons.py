@@ -16,7 +16,7 @@ from run.test_pair_runs import line
 from editjudge.media.cache import PictureReader
 from editjudge.rubrics.files import load
 from editjudge.web.openapi import SCHEMA
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 from web.served import Served, base64_of, edit, serving
 
 TERMS = Terms(rubrics=("compliance",), more_rubrics=())

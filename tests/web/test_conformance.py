@@ -14,7 +14,7 @@ import pytest
 from run.made import stub
 
 from editjudge import conformance
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 from web.served import serving
 
 

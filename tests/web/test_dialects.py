@@ -19,7 +19,7 @@ from test_pickled import mutated
 
 from editjudge.errors import UsageError
 from editjudge.web.dialects import builtin, chosen, native_path
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 from web.served import Served, base64_of, recorded_rewards, serving
 
 TOKEN = "service-" * 3

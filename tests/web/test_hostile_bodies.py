@@ -21,7 +21,7 @@ from run.made import picture
 from starlette.requests import Request
 
 from editjudge.web import requests as sent
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 from web.served import edit, recorded_rewards, serving
 
 TERMS = Terms(max_picture=4096, max_body=2**18, max_edits=4, rubrics=("compliance",), more_rubrics=())

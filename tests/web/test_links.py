@@ -97,7 +97,7 @@ def test_a_link_is_valid_until_it_is_withdrawn_or_replaced(served: Served, place
     first, other = link(served), link(served, "bob")
     second = link(served)
     assert [go(served, path).status_code for path in (first, second, other)] == [404, 200, 200]
-    assert "not valid any more" in go(served, first).text
+    assert "no longer valid" in go(served, first).text
     assert editjudge("ratings", "revoke", "1", "ann", "--store", place).code == 0
     assert [go(served, path).status_code for path in (second, other)] == [404, 200]
     assert go(served, f"{second}/1", alignment=5).status_code == 404

@@ -14,8 +14,7 @@ from editjudge.errors import UsageError
 from editjudge.judges.registry import Options
 from editjudge.store.store import Store
 from editjudge.web.service import judging_queue
-from editjudge.web.service_options import Terms
-from editjudge.web.site import Site
+from editjudge.web.site import Site, Terms
 
 from .served import serving
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import sys
@@ -67,7 +66,7 @@ class Person:
 def plan(served: Served, **more: object) -> None:
     setup = {"run": "1", "rubric": "preservation", "name": "pilot", "quota": 20, "overlap": 2, "controls": 0} | more
     answer = Person(served, "chief").post("/rate/new", **setup)
-    assert answer.status_code == 200 and "Nobody has begun" in answer.text, answer.text
+    assert answer.status_code == 200 and "No rater has started" in answer.text, answer.text
 
 
 def test_a_rater_gets_every_edit_once_in_an_order_of_their_own(served: Served) -> None:
@@ -157,7 +156,7 @@ def test_only_edits_with_all_that_the_rubric_shows_are_given_out(served: Served)
         if number < 4:
             del images["ground_truth" if number == 3 else "edited"]
         words = " \n" if number == 4 else item.instruction
-        kept[number] = dataclasses.replace(item, images=images, instruction=words)
+        kept[number] = item._replace(images=images, instruction=words)
     served.store.append(run, kept)
     plan(served, rubric="offline", quota=18, overlap=1)
     Person(served, "ann").get("/rate/1")

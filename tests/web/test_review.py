@@ -274,7 +274,7 @@ def test_an_edit_without_a_picture_says_so_and_can_still_be_looked_at(page: Page
     opened(page, sample, "/runs/1/edits/quill-xl%2F3")
     expect(page.locator("#stage")).to_contain_text("The model produced no picture.")
     page.keyboard.press("h")
-    expect(page.locator("#caption")).to_contain_text("no two pictures")
+    expect(page.locator("#caption")).to_contain_text("Two different pictures are needed")
     expect(page.locator(".scores").first).to_contain_text("the editing model produced no picture")
 
 

@@ -15,7 +15,7 @@ from run.made import stub
 
 from bench.stub import Behaviour
 from editjudge.web.audit import RewardAudit, at_work, metrics
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 from web.served import base64_of, edit, serving
 
 TERMS = Terms(rubrics=("compliance",), more_rubrics=())
@@ -99,7 +99,7 @@ def test_the_page_shows_what_to_look_at_with_its_pictures(tmp_path: Path) -> Non
     pictures = {"input": base64_of(encoded(photograph())), "edited": base64_of(encoded(photograph()[:, ::-1]))}
     with stub(), serving(tmp_path / "s.db", terms=terms) as served:
         page = served.client.get(f"{served.url}/audit").text
-        assert "rewarded nothing" in page
+        assert "No reward was requested" in page
         (mirrored,) = served.rewards({"id": "<b>x</b>", "instruction": "Paint it.", **pictures})
         page = served.client.get(f"{served.url}/audit").text
         if mirrored["reward"]:

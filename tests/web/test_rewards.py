@@ -20,7 +20,7 @@ from editjudge.judges.registry import Options
 from editjudge.rubrics.files import parse
 from editjudge.web.openapi import SCHEMA
 from editjudge.web.requests import EditTexts, RequestModels, msgpack_values
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 from web.served import Served, base64_of, edit, serving
 
 COMPLIANCE = Terms(rubrics=("compliance",), more_rubrics=())

@@ -31,7 +31,7 @@ from editjudge.rubrics.files import load
 from editjudge.store.browse import count_edits
 from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 from web.served import STUB, Served, base64_of, edit, serving
 
 

@@ -13,7 +13,7 @@ import pytest
 from run.made import picture, stub
 from test_documents import ROOT, blocks
 
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 from web.served import Served, serving
 
 DOCUMENT = ROOT / "docs" / "rewards.md"

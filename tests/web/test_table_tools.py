@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from playwright.sync_api import Page, expect
 from editjudge.report.comparison import compare_tables, conclusions, differences
 from editjudge.report.run_data import load
 from editjudge.store.annotations import annotations_of, views_of
+from editjudge.web.pairing import PairTest
 from web.served import Served
 
 FIRST = "/runs/1/edits/brush-2%2F0"
@@ -154,3 +156,45 @@ def test_the_api_is_documented_without_the_network(page: Page, sample: Served) -
     expect(page.get_by_role("heading", name="POST /v1/reward")).to_be_visible()
     page.get_by_role("link", name="RewardBatch", exact=True).first.click()
     expect(page).to_have_url(f"{sample.url}/docs#RewardBatch")
+
+
+def test_a_phone_shows_each_row_as_a_card_with_named_scores(page: Page, sample: Served) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(f"{sample.url}/runs/1")
+    expect(page.get_by_role("searchbox")).to_be_hidden()  # behind "Filter and sort"
+    expect(page.locator(".edits tbody tr").first.locator(".what")).to_be_in_viewport()
+    score = page.locator(".edits tbody td.score:not(.unscored)").first
+    assert score.evaluate("cell => getComputedStyle(cell, '::before').content") == '"overall"'
+    page.get_by_text("Filter and sort").click()
+    page.get_by_label("Sort by").select_option("overall, lowest first")
+    expect(page).to_have_url(f"{sample.url}/runs/1?sort=overall")
+
+
+def test_the_compare_page_draws_the_forest_plot_and_marks_significant_rows(page: Page, sample: Served) -> None:
+    page.goto(f"{sample.url}/compare?a=1&b=1&a_model=brush-2&b_model=quill-xl&judge=openai/vision-1")
+    reports = differences(load(sample.store, "spring"), "model", "brush-2", "quill-xl")
+    mine = [report.difference for report in reports if report.within == "openai/vision-1"]
+    expect(page.locator(".plot .line")).to_have_count(2 + sum(d.ci is not None for d in mine))
+    expect(page.locator(".differences .evident")).to_have_count(sum((d.p_holm or 1) < 0.05 for d in mine))
+    names = page.locator(".differences .evident th").all_inner_texts()
+    assert names == [d.factor.replace("_", " ") for d in mine if (d.p_holm or 1) < 0.05]
+
+
+def test_the_first_page_leads_to_a_comparison_of_two_models(page: Page, sample: Served) -> None:
+    page.goto(sample.url)
+    page.locator(".run").last.get_by_role("link", name="Compare models").click()
+    expect(page.get_by_role("heading", name="Is the difference real?")).to_be_visible()
+
+
+def test_the_compare_page_reloads_until_its_test_is_computed(sample: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("editjudge.web.pairing.Pairing.test", lambda *_: PairTest("editjudge compare", ready=False))
+    answer = httpx.get(f"{sample.url}/compare?a=1&b=1&a_model=brush-2&b_model=quill-xl", headers=HTML)
+    assert "The test is being computed" in answer.text and answer.headers["refresh"] == "2"
+
+
+def test_the_first_page_counts_the_judgements_of_a_run_that_was_added_to(sample: Served) -> None:
+    run = sample.store.find_run("summer")
+    sample.store.mark(run, "finished", None)  # as writing to it again leaves it
+    total = sum(sample.store.counts(run).values())
+    text = httpx.get(sample.url, headers=HTML).text.partition("/runs/2/report")[2].partition("<table")[0]
+    assert sum(map(int, re.findall(r">(\d+) [a-z ]+</span>", text))) == total > 0

@@ -30,6 +30,9 @@ for (const form of document.querySelectorAll("form[action]:not([method=post])"))
   });
 }
 
+// On a phone the filters would fill the first screen.
+if (matchMedia("(max-width: 560px)").matches) document.getElementById("tucked")?.removeAttribute("open");
+
 const filters = document.getElementById("filters");
 let timer = 0;
 let latest = 0;

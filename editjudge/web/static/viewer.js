@@ -224,7 +224,7 @@ function show(mode) {
   const { names, differ } = labels();
   stage.dataset.mode = mode;
   if (mode === "evidence") measured();
-  else if (alone && (!one || !two || one === two)) caption.textContent = "There are no two pictures to compare.";
+  else if (alone && (!one || !two || one === two)) caption.textContent = "Two different pictures are needed for this view.";
   else if (mode === "heat") {
     heat.hidden = false;
     const share = difference(one, two);
@@ -268,13 +268,13 @@ keys([
   [["k"], "previous edit", follow("previous")],
   [["d"], "next edit that judges or people disagree on, or that evidence contradicts", follow("disagreement")],
   [["m"], "the next model’s edit of the same input", follow("sibling")],
-  [["u"], "up to the table", follow("up")],
+  [["u"], "back to the table", follow("up")],
   [["t"], "write tags (Tab goes on to the note)", () => document.getElementById("tags").focus()],
   [["s"], "side by side", () => show("side")],
   [["w"], "wipe; , and . move the edge", () => show("wipe")],
   [[",", "."], "", ({ key }) => { wipe.value = String(Number(wipe.value) + (key === "," ? -2 : 2)); cut(); }],
-  [["b"], "blink, and stop blinking", () => (state.mode === "blink" ? blinking(!state.blinking) : show("blink"))],
-  [[" "], "while blinking: the other picture, by hand", () => { if (state.mode === "blink") { blinking(false); blink(); } }],
+  [["b"], "blink; press again to stop", () => (state.mode === "blink" ? blinking(!state.blinking) : show("blink"))],
+  [[" "], "while blinking: show the other picture", () => { if (state.mode === "blink") { blinking(false); blink(); } }],
   [["h"], "difference", () => show("heat")],
   [["e"], "measured evidence", () => show("evidence")],
   [["+", "="], "zoom in", zooms.in],
