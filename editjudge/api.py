@@ -242,15 +242,15 @@ class Run:
 
         if isinstance(a, Run):
             first, second = a._loaded(pairing=True, of=of), self._loaded(pairing=True, of=of)
-            found, match = run_differences(first, second)
-            lead = [*conclusions(found), *match.words(first.run.name, second.run.name)]
-            return RunResult(runs_document(first, second, match, found), lead, compare_tables(found, "run"))
+            comparisons, match = run_differences(first, second)
+            lead = [*conclusions(comparisons), *match.words(first.run.name, second.run.name)]
+            return RunResult(runs_document(first, second, match, comparisons), lead, compare_tables(comparisons, "run"))
         if by not in ("model", "judge", "rubric"):
             raise UsageError(f"by={by!r}: expected model, judge or rubric")
         judged = self._loaded(of=of)
-        found = differences(judged, by, a, b)
-        document = comparison_document(judged, by, found)
-        return RunResult(document, [*conclusions(found), *judged.lead()], compare_tables(found, by))
+        comparisons = differences(judged, by, a, b)
+        document = comparison_document(judged, by, comparisons)
+        return RunResult(document, [*conclusions(comparisons), *judged.lead()], compare_tables(comparisons, by))
 
     @checked
     def agree(
@@ -267,7 +267,7 @@ class Run:
         `ratings` is a file, rows in memory with item, rater, factor and score, or by default what the store has.
         `called` maps people's factors to those of judges. Raises `InputError` where no item or no factor has both.
         """
-        from editjudge.report.agreement import tables
+        from editjudge.report.agreement import conclusions, tables
         from editjudge.report.people import file_ratings, run_agreement, stored_ratings
         from editjudge.report.run_result import RunResult
 
@@ -282,7 +282,7 @@ class Run:
                 rated = file_ratings(_as_file(ratings, Path(folder, "ratings.jsonl")), judged)[0]
         agreement = run_agreement(judged, rated, [f"{people}={factor}" for people, factor in (called or {}).items()])
         document = {**agreement.as_json(), "of": of, "pending": judged.pending}
-        return RunResult(document, judged.lead(), tables(agreement))
+        return RunResult(document, [*conclusions(agreement), *judged.lead()], tables(agreement))
 
     @checked
     def gate(

@@ -17,7 +17,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _OPTION = re.compile(
-    r"(?<![\w-])--([a-z](?:[a-z-]*[a-z])?)(?: ([A-Z]+\b|\w+=[\w.]+\b|[\d.]*\d\b|(?:metrics|logprobs)\b))?"
+    r"(?<![\w-])--([a-z](?:[a-z-]*[a-z])?)"
+    r'(?: "(\w+=[\w.]+)"| (\w+=[\w.]+\b|[A-Z]+\b|[\d.]*\d\b|(?:metrics|logprobs)\b))?'
 )
 """An option, and the word after it where that is its value: a placeholder, FIELD=VALUE, a number, or one of ours."""
 _NAMES = {"min": "minimum", "max": "maximum", "as": "called", "format": "form"}
@@ -73,7 +74,7 @@ def in_python(text: str, names: Collection[str] = ()) -> str:
         name = f"{name}s" if name not in names and f"{name}s" in names else name
         if name not in names:
             return match[0]
-        key, equals, value = (match[2] or "").partition("=")
+        key, equals, value = (match[2] or match[3] or "").partition("=")
         if equals:
             quoted = value if value.replace(".", "").isdecimal() else f'"{value}"'
             return f'{name}={{"{key}": {quoted}}}'

@@ -33,3 +33,5 @@ def text_hash(text: str) -> str:
 
 compact_json = _ENCODE["compact"]
 """A value as `json_hash(value, "compact")` spells it."""
+json_text = json.encoder.encode_basestring_ascii
+"""A text as `compact_json` spells it, in a third of the time."""

@@ -1,4 +1,4 @@
-"""Hold a server against the reward protocol: `python -m editjudge.conformance URL [--token TOKEN] [--json]`.
+"""Check a server against the reward protocol: `python -m editjudge.conformance URL [--token TOKEN] [--json]`.
 
 Works on any server (docs/reward-protocol.md). Exit code 0: every check passed or was skipped with a reason; 1: one
 failed, or the server cannot be reached. The server's judge is asked about a handful of small pictures.
@@ -42,11 +42,11 @@ class Answer(NamedTuple):
 
 
 class Failed(Exception):
-    """A check that the server does not pass: what it did, and what was expected."""
+    """The server does not pass a check; the message says what it did and what was expected."""
 
 
 class Skipped(Exception):
-    """A check that says nothing about this server: why."""
+    """A check does not apply to this server; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -413,7 +413,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.json:
         print(json.dumps({"conforms": not failed, "checks": [asdict(result) for result in results]}, indent=2))
     else:
-        print(f"{len(results) - failed} of {len(results)} checks hold" if failed else "conforms")
+        print(f"{len(results) - failed} of {len(results)} checks passed" if failed else "conforms")
     return 1 if failed else 0
 
 

@@ -118,16 +118,16 @@ class Match:
 
     def words(self, a: str, b: str) -> list[str]:
         """What has to be said; nothing where every edit has its counterpart."""
-        told = []
+        messages = []
         if self.unmatched_a or self.unmatched_b:
             alone = f"{self.unmatched_a:,} of {a} and {self.unmatched_b:,} of {b} have no counterpart and are left out"
-            told.append(f"{self.matched:,} edits are in both runs by content; {alone}")
+            messages.append(f"{self.matched:,} edits are in both runs by content; {alone}")
         if self.unread:
-            told.append(
+            messages.append(
                 f"{self.unread:,} of the edits are paired by the names of pictures that were never read: whether the "
                 "pictures are the same is for you to know"
             )
-        return told
+        return messages
 
 
 def match(a: Side, b: Side, same: Same) -> Match:

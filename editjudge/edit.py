@@ -32,7 +32,8 @@ PAIR_ROLES = ("edited_a", "edited_b")
 MAX_PICTURES = 16
 """Pictures of one list: more than any published protocol shows, and few enough to fit into one request."""
 
-_LABELS = ("model", "edit_type", "group")
+_NAMED = frozenset((*TEXT_ROLES, "model", "edit_type", "group"))
+"""The fields that hold words."""
 _NUMBERED = re.compile(r"\[\d+\]$")
 
 
@@ -90,13 +91,13 @@ class Edit:
 
     def all_pictures(self) -> dict[str, ImageSource]:
         """Every picture that there is, by name."""
-        usual = {role: source for role in IMAGE_ROLES if (source := getattr(self, role)) is not None}
-        return {**usual, **self.pictures}
+        usual = zip(IMAGE_ROLES, (self.input, self.edited, self.ground_truth, self.mask), strict=True)
+        return {**{role: source for role, source in usual if source is not None}, **self.pictures}
 
     def value(self, name: str) -> Any:
         """What a column holds; inside an object by dots, as `scene.light`. None where there is nothing."""
         first, *rest = name.split(".")
-        value = getattr(self, first) if first in (*TEXT_ROLES, *_LABELS) else self.metadata.get(first)
+        value = getattr(self, first) if first in _NAMED else self.metadata.get(first)
         for part in rest:
             value = value.get(part) if isinstance(value, Mapping) else None
         return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from editjudge.rubrics.contract import Remark
 
@@ -189,8 +189,7 @@ class Judgement:
         return next((e.model for e in reversed(self.exchanges) if e.model), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """Edit x rubric x judge x repeat: what a run must have a judgement of."""
 
     item: str

@@ -66,7 +66,7 @@ class _Machine:
         elif name in _CONSTANTS:
             self._stack.append(_CONSTANTS[name]())
         elif name in _TUPLES:
-            self._stack.append(tuple(self._take(_TUPLES[name])))
+            self._stack.append(tuple(self.take(_TUPLES[name])))
         elif name in _STEPS:
             _STEPS[name](self, argument)
         elif name == "PROTO" and argument > pickle.HIGHEST_PROTOCOL:
@@ -76,7 +76,7 @@ class _Machine:
                 f"a pickle of more than plain values ({name}): bytes, text, numbers, lists and dicts are read"
             )
 
-    def mark(self, _: Any) -> None:
+    def mark(self) -> None:
         self._marks.append(len(self._stack))
 
     def after_mark(self) -> list[Any]:
@@ -85,7 +85,7 @@ class _Machine:
         del self._stack[at:]
         return taken
 
-    def _take(self, count: int) -> list[Any]:
+    def take(self, count: int) -> list[Any]:
         if count > len(self._stack) - (self._marks[-1] if self._marks else 0):
             raise NotPlain("not a pickle: it takes more than there is")
         taken = self._stack[len(self._stack) - count :]
@@ -98,38 +98,23 @@ class _Machine:
     def get(self, at: int) -> None:
         self._stack.append(self._memo[at])
 
-    def marked_tuple(self, _: Any) -> None:
-        self._stack.append(tuple(self.after_mark()))
+    def push(self, value: Any) -> None:
+        self._stack.append(value)
 
-    def marked_list(self, _: Any) -> None:
-        self._stack.append(self.after_mark())
-
-    def marked_dict(self, _: Any) -> None:
+    def marked_dict(self) -> None:
         items = self.after_mark()
         self._stack.append({})
-        self._set(items)
+        self.update(items)
 
-    def append(self, _: Any) -> None:
-        self._extend(self._take(1))
+    def stop(self) -> None:
+        self._results += self.take(1)
 
-    def appends(self, _: Any) -> None:
-        self._extend(self.after_mark())
-
-    def set_item(self, _: Any) -> None:
-        self._set(self._take(2))
-
-    def set_items(self, _: Any) -> None:
-        self._set(self.after_mark())
-
-    def stop(self, _: Any) -> None:
-        self._results += self._take(1)
-
-    def _extend(self, items: list[Any]) -> None:
+    def extend(self, items: list[Any]) -> None:
         if type(self._stack[-1]) is not list:
             raise NotPlain("not a pickle: it appends to what is no list")
         self._stack[-1].extend(items)
 
-    def _set(self, items: list[Any]) -> None:
+    def update(self, items: list[Any]) -> None:
         # Names alone: their hashes are random, so that nobody can choose ones that collide.
         if type(self._stack[-1]) is not dict or len(items) % 2 or any(type(key) is not str for key in items[::2]):
             raise NotPlain("a dict whose keys are not all text")
@@ -152,20 +137,18 @@ _CONSTANTS: dict[str, Callable[[], Any]] = {
 }
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
-    "MARK": _Machine.mark,
-    "TUPLE": _Machine.marked_tuple,
-    "LIST": _Machine.marked_list,
-    "DICT": _Machine.marked_dict,
-    "APPEND": _Machine.append,
-    "APPENDS": _Machine.appends,
-    "SETITEM": _Machine.set_item,
-    "SETITEMS": _Machine.set_items,
+    "MARK": lambda machine, _: machine.mark(),
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.after_mark())),
+    "LIST": lambda machine, _: machine.push(machine.after_mark()),
+    "DICT": lambda machine, _: machine.marked_dict(),
+    "APPEND": lambda machine, _: machine.extend(machine.take(1)),
+    "APPENDS": lambda machine, _: machine.extend(machine.after_mark()),
+    "SETITEM": lambda machine, _: machine.update(machine.take(2)),
+    "SETITEMS": lambda machine, _: machine.update(machine.after_mark()),
     "MEMOIZE": lambda machine, _: machine.put(None),
-    "BINPUT": _Machine.put,
-    "LONG_BINPUT": _Machine.put,
-    "BINGET": _Machine.get,
-    "LONG_BINGET": _Machine.get,
-    "STOP": _Machine.stop,
+    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), _Machine.put),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), _Machine.get),
+    "STOP": lambda machine, _: machine.stop(),
 }
 
 

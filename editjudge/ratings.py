@@ -122,10 +122,12 @@ class ScoresFile:
 
 def read_scores(path: Path, origins: Mapping[str, Origin] | None = None) -> ScoresFile:
     """An empty score failed; a second row for the same item, judge and factor is a repeat."""
-    said = [_said(line, row, file) for line, row, file in _table(path, SCORE)]
-    known = {one.item: one.origin for one in said} | dict(origins or {})
-    guesses = any(one.guessed for one in said)
-    return ScoresFile(_scores(said, known, keep=False), _scores(said, known, keep=True) if guesses else None)
+    score_rows = [_score_row(line, row, file) for line, row, file in _table(path, SCORE)]
+    known = {one.item: one.origin for one in score_rows} | dict(origins or {})
+    guesses = any(one.guessed for one in score_rows)
+    return ScoresFile(
+        _scores(score_rows, known, keep=False), _scores(score_rows, known, keep=True) if guesses else None
+    )
 
 
 def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Preference]]:
@@ -141,7 +143,7 @@ def read_preferences(path: Path, *, of_run: bool) -> Iterator[tuple[int, Prefere
             raise file.reader.wrong(line, "judge_votes", f"found {votes!r:.80}, expected an object of judges and votes")
         votes |= {name.removeprefix("vote:"): cell for name, cell in row.items() if name.startswith("vote:")}
         pair = file.word(line, row, names[0]), file.word(line, row, names[1])
-        yield line, Preference(pair, human, _origin(row).group, {judge: vote_of(said) for judge, said in votes.items()})
+        yield line, Preference(pair, human, _origin(row).group, {judge: vote_of(word) for judge, word in votes.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +166,9 @@ def read_pair_ratings(path: Path) -> Iterator[tuple[int, PairRating]]:
         yield line, PairRating(file.word(line, row, name), str(row.get("rater") or ""), vote)
 
 
-def vote_of(said: object) -> str | None:
+def vote_of(word: object) -> str | None:
     """A, B or tie, however it is written; None where it is none of them."""
-    return VOTES.get(said.strip().casefold()) if isinstance(said, str) else None
+    return VOTES.get(word.strip().casefold()) if isinstance(word, str) else None
 
 
 def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
@@ -180,7 +182,7 @@ def origins_of(path: Path, columns: manifest.Columns = ()) -> dict[str, Origin]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ScoreRow:
     item: str
     judge: str
     factor: str
@@ -189,16 +191,16 @@ class _Said:
     origin: Origin
 
 
-def _said(line: int, row: Mapping[str, Any], file: _Fields) -> _Said:
+def _score_row(line: int, row: Mapping[str, Any], file: _Fields) -> _ScoreRow:
     item, judge, factor = (file.word(line, row, name) for name in SCORE[:3])
     guessed = bool(file.number(line, row, GUESSED))
-    return _Said(item, judge, factor, file.number(line, row, "score"), guessed, _origin(row))
+    return _ScoreRow(item, judge, factor, file.number(line, row, "score"), guessed, _origin(row))
 
 
-def _scores(said: list[_Said], known: Mapping[str, Origin], *, keep: bool) -> Scores:
+def _scores(score_rows: list[_ScoreRow], known: Mapping[str, Origin], *, keep: bool) -> Scores:
     times: Counter[tuple[str, str, str]] = Counter()
     values, statuses, repeats = [], [], []
-    for one in said:
+    for one in score_rows:
         left_out = one.guessed and not keep
         values.append(None if left_out else one.score)
         statuses.append(GUESSED if left_out else FAILED if one.score is None else OK)
@@ -206,13 +208,13 @@ def _scores(said: list[_Said], known: Mapping[str, Origin], *, keep: bool) -> Sc
         repeats.append(times[cell])
         times[cell] += 1
     return Scores.of(
-        [one.item for one in said],
-        [one.factor for one in said],
+        [one.item for one in score_rows],
+        [one.factor for one in score_rows],
         values,
-        judge=[one.judge for one in said],
+        judge=[one.judge for one in score_rows],
         status=statuses,
-        model=[known[one.item].model for one in said],
-        group=[known[one.item].group or one.item for one in said],
+        model=[known[one.item].model for one in score_rows],
+        group=[known[one.item].group or one.item for one in score_rows],
         repeat=repeats,
     )
 
@@ -240,12 +242,12 @@ class _Fields:
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
         try:
-            found = math.nan if isinstance(value, bool) else float(value)
+            number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError):
-            found = math.nan
-        if not math.isfinite(found):
+            number = math.nan
+        if not math.isfinite(number):
             raise self.reader.wrong(line, name, f"found {value!r:.80}, expected a number, or nothing")
-        return found
+        return number
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any], _Fields]]:

@@ -191,3 +191,23 @@ def test_json_is_hashed_in_one_place() -> None:
         if re.search(r"sha256\([^\n]*json\.dumps|canonical = json\.dumps", path.read_text("utf-8"))
     ]
     assert hashing == []
+
+
+WALKS = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text("utf-8").split("\n## ")
+
+
+@pytest.mark.parametrize("title", ["One edit, from manifest to report", "One reward request", "One measured judgement"])
+def test_every_module_and_class_of_a_walk_exists(title: str) -> None:
+    walk = next(text for text in WALKS if text.startswith(title))
+    modules = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", walk)) - {"null"}
+    assert [name for name in modules if not (PACKAGE / f"{name.replace('.', '/')}.py").is_file()] == []
+    classes = {
+        name for path in PACKAGE.rglob("*.py") for name in re.findall(r"^class (\w+)", path.read_text("utf-8"), re.M)
+    }
+    assert set(re.findall(r"`([A-Z]\w+)`", walk)) <= classes
+
+
+def test_an_edit_passes_few_modules_and_shapes() -> None:
+    walk = next(text for text in WALKS if text.startswith("One edit"))
+    assert len(set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", walk))) < 30
+    assert len(set(re.findall(r"`([A-Z]\w+)`", walk))) < 10

@@ -109,9 +109,9 @@ def test_an_output_that_is_absent_null_empty_or_not_on_disk_stays_an_edit(tmp_pa
 
 def test_ids_are_made_from_the_line_number_and_that_is_said_once(tmp_path: Path) -> None:
     path = jsonl(tmp_path, {"input": "a.png"}, "", {"input": "b.png"})
-    said: list[str] = []
-    assert [edit.id for edit in edits(path, notify=said.append)] == ["line-1", "line-3"]
-    assert said == [f"{path}:1: no id; ids are made from the line's number, such as line-1"]
+    notices: list[str] = []
+    assert [edit.id for edit in edits(path, notify=notices.append)] == ["line-1", "line-3"]
+    assert notices == [f"{path}:1: no id; ids are made from the line's number, such as line-1"]
 
 
 def test_notices_go_to_the_log_by_default(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -188,7 +188,7 @@ def test_a_line_that_is_no_strict_json_object_is_refused_by_number(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "found"),
+    ("field", "value", "expected"),
     [
         ("id", 7.5, "a number (7.5), expected text"),
         ("id", "", "'', expected 1 to 512 characters"),
@@ -210,11 +210,11 @@ def test_a_line_that_is_no_strict_json_object_is_refused_by_number(tmp_path: Pat
     ],
 )
 def test_a_wrong_value_is_refused_with_field_and_what_was_found(
-    tmp_path: Path, field: str, value: Any, found: str
+    tmp_path: Path, field: str, value: Any, expected: str
 ) -> None:
     message = refusal(tmp_path, ROW | {"id": "first"}, ROW | {field: value})
     assert message.startswith(f'{tmp_path}/edits.jsonl:2: field "{field}": ')
-    assert found in message
+    assert expected in message
     assert "\n" not in message
 
 
@@ -274,26 +274,26 @@ def test_beside_the_field_itself_the_same_name_is_metadata(tmp_path: Path) -> No
 
 
 def test_a_pair_has_two_outputs_and_two_models(tmp_path: Path) -> None:
-    said: list[str] = []
+    notices: list[str] = []
     row = {"id": "a|b", "input": "a.png", "instruction": "x", "edited_b": "2.png", "edited_a": "1.png"}
-    (edit,) = edits(jsonl(tmp_path, row | {"model_a": "m", "model_b": "n"}), notify=said.append)
+    (edit,) = edits(jsonl(tmp_path, row | {"model_a": "m", "model_b": "n"}), notify=notices.append)
     assert [(name, Path(str(source)).name) for name, source in edit.pictures.items()] == [
         ("edited_a", "1.png"),
         ("edited_b", "2.png"),
     ]
-    assert edit.edited is None and edit.metadata == {"model_a": "m", "model_b": "n"} and said == []
+    assert edit.edited is None and edit.metadata == {"model_a": "m", "model_b": "n"} and notices == []
     turned = edit.with_outputs_swapped()
     assert turned.picture("edited_a") == edit.picture("edited_b") and turned.with_outputs_swapped() == edit
 
 
 def test_what_may_be_meant_otherwise_is_only_asked(tmp_path: Path) -> None:
-    said: list[str] = []
+    notices: list[str] = []
     row = {"id": "a", "input": "a.png", "instruction": "x", "edited_x": "1.png", "edited_y": "2.png", "gt": "g.png"}
-    (edit,) = edits(jsonl(tmp_path, row), notify=said.append)
+    (edit,) = edits(jsonl(tmp_path, row), notify=notices.append)
     assert edit.metadata == {"edited_x": "1.png", "edited_y": "2.png", "gt": "g.png"}
-    assert [message.split(": ", 1)[1] for message in said] == [
-        '"edited_x" is kept as metadata; did you mean "edited"?',
-        '"gt" is kept as metadata; did you mean "ground_truth"?',
+    assert [message.split(": ", 1)[1] for message in notices] == [
+        '"edited_x" is kept as metadata; did you mean "edited"? Map it with --column edited=edited_x',
+        '"gt" is kept as metadata; did you mean "ground_truth"? Map it with --column ground_truth=gt',
     ]
 
 
@@ -375,11 +375,11 @@ parts = st.sampled_from(["img", "inside", "outside", "..", ".", "", "a.png", "in
 @given(path=st.lists(parts, min_size=1, max_size=6).map("/".join))
 def test_confinement_agrees_with_resolving_the_path(confined: Path, path: str) -> None:
     stays = (confined / path).resolve().is_relative_to(confined.resolve())
-    found = attempt(jsonl(confined, {"id": "a", "input": path}))
-    if isinstance(found, ManifestError):
-        assert not stays or "expected the path of a file" in str(found)
+    result = attempt(jsonl(confined, {"id": "a", "input": path}))
+    if isinstance(result, ManifestError):
+        assert not stays or "expected the path of a file" in str(result)
     else:
-        assert stays or found[0].input is None
+        assert stays or result[0].input is None
 
 
 # --- CSV, Parquet, rows ---------------------------------------------------------------------------------------
@@ -438,12 +438,12 @@ def test_parquet_takes_bytes_structs_and_paths(tmp_path: Path) -> None:
         "day": arrow.array([0, 1], arrow.date32()),
     }
     parquet.write_table(arrow.table(columns), path)
-    said: list[str] = []
-    first, second = edits(path, notify=said.append)
+    notices: list[str] = []
+    first, second = edits(path, notify=notices.append)
     assert (first.input, first.edited, first.mask) == (b"png", b"raw", tmp_path / "mask.png")
     assert (second.input, second.edited, second.mask) == (tmp_path / "in.png", None, None)
     assert first.metadata == {"day": "1970-01-01"}
-    assert said == [f'{path}: "thumbnail" holds pictures or bytes that no rubric shows; it is left out']
+    assert notices == [f'{path}: "thumbnail" holds pictures or bytes that no rubric shows; it is left out']
 
 
 def test_pictures_in_columns_of_other_names_get_the_mapping_named(tmp_path: Path) -> None:
@@ -469,16 +469,16 @@ def test_a_folder_of_parquet_files_is_one_manifest_in_the_order_of_their_names(t
     for number, name in enumerate(("b", "a")):
         table = arrow.table({"input": [b"png"] * 2, "instruction": [name] * 2, "raw": [[b"x"]] * 2})
         parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=number + 1)
-    said: list[str] = []
-    found = edits(tmp_path, notify=said.append)
-    assert [(edit.id, edit.instruction) for edit in found] == [
+    notices: list[str] = []
+    read = edits(tmp_path, notify=notices.append)
+    assert [(edit.id, edit.instruction) for edit in read] == [
         ("row-1", "a"),
         ("row-2", "a"),
         ("row-3", "b"),
         ("row-4", "b"),
     ]
-    assert said[0] == f'{tmp_path}: "raw" holds pictures or bytes that no rubric shows; it is left out'
-    assert len(said) == 2  # and that ids are made
+    assert notices[0] == f'{tmp_path}: "raw" holds pictures or bytes that no rubric shows; it is left out'
+    assert len(notices) == 2  # and that ids are made
     (tmp_path / "c.parquet").write_bytes(b"nonsense")
     with pytest.raises(ManifestError, match=r"c\.parquet: not a Parquet file"):
         edits(tmp_path)
@@ -533,9 +533,9 @@ def test_a_dataset_in_memory_and_its_parquet_give_the_same_edits(tmp_path: Path,
     on_disk = datasets.load_from_disk(str(saved(tmp_path / "set")))
     on_disk.to_parquet(str(tmp_path / "set.parquet"))
     given = on_disk.to_iterable_dataset() if streaming else on_disk
-    found = list(manifest.from_rows(given))
-    assert found == edits(tmp_path / "set.parquet") == edits(tmp_path / "set")
-    assert found[0].input == PNG
+    read = list(manifest.from_rows(given))
+    assert read == edits(tmp_path / "set.parquet") == edits(tmp_path / "set")
+    assert read[0].input == PNG
 
 
 def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,8 +549,8 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
 
 def test_rows_in_memory_become_edits(tmp_path: Path) -> None:
     rows = [{"input": {"bytes": b"png", "path": None}, "edited": "out.png", "instruction": "x", "seed": 1}]
-    said: list[str] = []
-    (edit,) = manifest.from_rows(rows, name="my/set", root=tmp_path, notify=said.append)
+    notices: list[str] = []
+    (edit,) = manifest.from_rows(rows, name="my/set", root=tmp_path, notify=notices.append)
     assert (edit.id, edit.input, edit.edited, edit.metadata) == ("row-1", b"png", tmp_path / "out.png", {"seed": 1})
     assert rows[0]["seed"] == 1  # the caller's rows are left as they were
 
@@ -623,14 +623,14 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_a_folder_per_model_becomes_an_edit_per_model_and_input(tree: Path) -> None:
-    found = edits(tree)
-    assert [(edit.id, edit.model, edit.edited) for edit in found] == [
+    read = edits(tree)
+    assert [(edit.id, edit.model, edit.edited) for edit in read] == [
         ("m1/a", "m1", tree / "m1/a.png"),
         ("m2/a", "m2", tree / "m2/a.webp"),
         ("m1/b", "m1", tree / "m1/b.png"),
         ("m2/b", "m2", None),
     ]
-    assert found[0] == Edit(
+    assert read[0] == Edit(
         "m1/a", tree / "input/a.png", tree / "m1/a.png", "make it blue", None, tree / "mask/a.png",
         model="m1", edit_type="recolor", metadata={"source": "web"},
     )  # fmt: skip
@@ -638,9 +638,9 @@ def test_a_folder_per_model_becomes_an_edit_per_model_and_input(tree: Path) -> N
 
 def test_a_folder_without_instructions_has_empty_ones_and_says_so(tree: Path) -> None:
     (tree / "instructions.csv").unlink()
-    said: list[str] = []
-    assert {edit.instruction for edit in edits(tree, notify=said.append)} == {""}
-    assert said == [f"{tree}: no instructions.csv or instructions.jsonl; every instruction is empty"]
+    notices: list[str] = []
+    assert {edit.instruction for edit in edits(tree, notify=notices.append)} == {""}
+    assert notices == [f"{tree}: no instructions.csv or instructions.jsonl; every instruction is empty"]
 
 
 @pytest.mark.parametrize(
@@ -805,11 +805,11 @@ values = st.recursive(
 )
 def test_any_json_gives_edits_or_a_manifest_error(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     path = jsonl(tmp_path, *rows)
-    found = attempt(path)
-    if isinstance(found, ManifestError):
-        assert str(found).startswith(f"{path}:")
+    result = attempt(path)
+    if isinstance(result, ManifestError):
+        assert str(result).startswith(f"{path}:")
     else:
-        assert len(found) == len(rows)
+        assert len(result) == len(rows)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -817,8 +817,8 @@ def test_any_json_gives_edits_or_a_manifest_error(tmp_path: Path, rows: list[dic
 def test_any_bytes_give_edits_or_a_manifest_error(tmp_path: Path, content: bytes, suffix: str) -> None:
     path = tmp_path / f"edits.{suffix}"
     path.write_bytes(content)
-    found = attempt(path)
-    assert isinstance(found, list) or str(found).startswith(f"{path}:")
+    result = attempt(path)
+    assert isinstance(result, list) or str(result).startswith(f"{path}:")
 
 
 def test_a_whole_number_is_an_id_by_its_digits(tmp_path: Path) -> None:
@@ -888,7 +888,7 @@ def test_a_folder_with_a_manifest_in_it_says_which_file_to_name(tmp_path: Path) 
     for name in ("input", "edited"):
         (tmp_path / name).mkdir()
     (tmp_path / "input/1.png").write_bytes(picture())
-    with pytest.raises(ManifestError, match=r"name the manifest in it: .*edits\.jsonl"):
+    with pytest.raises(ManifestError, match=r"name .*edits\.jsonl instead"):
         edits(tmp_path)
 
 

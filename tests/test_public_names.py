@@ -129,3 +129,11 @@ def test_errors_name_arguments_where_the_command_line_names_options(text: str, i
 def test_a_run_shows_itself_on_one_line_and_not_the_address_of_its_store() -> None:
     run = Run(3, "first", "finished", Summary(Counter(refused=1, ok=5)), "postgresql://ann:secret@db/edits")
     assert repr(run) == "<Run 'first' (3), finished: 6 judgements, 5 ok, 1 refused>"
+
+
+def test_errors_name_the_mapping_of_raters_factors() -> None:
+    from editjudge.arguments import in_python
+
+    assert in_python('--as "PQ=nope": such as --as SC=fidelity', ["called"]) == (
+        'called={"PQ": "nope"}: such as called={"SC": "fidelity"}'
+    )

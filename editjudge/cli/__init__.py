@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -15,26 +16,26 @@ from editjudge.cli.output import emit, safe
 from editjudge.errors import EditjudgeError, UsageError, near_miss
 
 VERBS = {
-    "agree": "Hold judges against people's ratings, beside what people reach among themselves.",
-    "audit": "Look a manifest over before it is judged: missing and broken files, duplicates, no-op edits.",
-    "compare": "Say whether two models, judges or rubrics differ beyond noise.",
-    "completion": "Print the script that completes words on Tab, for bash, zsh or fish.",
-    "doctor": "Say what is installed, which judges can be reached and where the store is.",
-    "drift": "Judge the judging: the same edits at another time, and what moved beyond noise.",
-    "export": "Write a run's judgements as Parquet, JSONL or CSV.",
-    "gate": "Pass, fail (exit 100) or not enough evidence, by thresholds and a baseline.",
-    "import-run": "Bring an exported run into a store.",
-    "judge": "Judge one edit and print the answer.",
-    "manifest": "Make a manifest of the results of GEdit-Bench or ImgEdit-Bench.",
-    "pairs": "Make pairs of edits to ask which of two is better.",
-    "parse": "Hold one raw reply against its rubric's contract.",
-    "probe": "Judge a judge: known-answer edits, and whether each factor falls with its own defect.",
-    "ratings": "Bring people's ratings into the store.",
-    "report": "Means with intervals per model, factor and edit type, and what failed.",
+    "agree": "Compare judges' scores with people's ratings.",
+    "audit": "Check a manifest before it is judged: missing and broken files, duplicates, no-op edits.",
+    "compare": "Test whether two models, judges, rubrics or runs differ.",
+    "completion": "Print the script for Tab completion in bash, zsh or fish.",
+    "doctor": "Show what is installed, which judges are ready and where the store is.",
+    "drift": "Compare two runs of the same edits: did the judge's scores change?",
+    "export": "Write a run's judgements as Parquet, JSONL or CSV, or filter its manifest by score.",
+    "gate": "Pass or fail a run (exit 100) by thresholds or a baseline, for CI.",
+    "import-run": "Import an exported run into a store.",
+    "judge": "Judge one edit and print its scores.",
+    "manifest": "Make a manifest from a benchmark's results.",
+    "pairs": "Make pairs of edits, to ask a judge which of two is better.",
+    "parse": "Check one raw reply against a rubric's answer format.",
+    "probe": "Test a judge with edits whose right answer is known.",
+    "ratings": "Import, export and delete people's ratings; invite raters.",
+    "report": "Report means with intervals per model, factor and edit type, and what failed.",
     "rubric": "List, show, check and import rubrics.",
     "run": "Judge every edit of a manifest; running again resumes.",
     "runs": "List, show, remove and repeat runs.",
-    "serve": "Review, rating and reward API in the browser.",
+    "serve": "Serve review pages, rating pages and the reward API.",
 }
 """Verb and its one line of help, so that `--help` imports none of them."""
 
@@ -79,7 +80,10 @@ def app(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """The console script: what users can cause is told in words, without a traceback."""
+    """The console script: an error that a user can cause is one message, without a traceback."""
+    # Modules are not garbage: with Python's own threshold of 700, collections take a twentieth of a run's start.
+    thresholds = gc.get_threshold()
+    gc.set_threshold(20_000)
     try:
         sys.exit(app.main(prog_name="editjudge", standalone_mode=False))
     except click.Abort:
@@ -87,7 +91,7 @@ def main() -> None:
     except click.ClickException as error:
         vars(error)["message"] = safe(error.message)  # it repeats what was typed, or pasted
         error.show()
-        _leave(error.format_message(), error.exit_code, told=True)
+        _leave(error.format_message(), error.exit_code, printed=True)
     except EditjudgeError as error:
         _leave(str(error), 2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:
@@ -97,11 +101,13 @@ def main() -> None:
     except OSError as error:  # a file or folder that a verb was told to read or write
         place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         _leave(f"{place}{error.strerror or error}", 1)
+    finally:
+        gc.set_threshold(*thresholds)  # of whoever calls this without a process of its own
 
 
-def _leave(message: str, code: int, *, told: bool = False) -> None:
-    """The end of a verb that has printed nothing yet: `--json` gets its one document also now."""
-    if not told:
+def _leave(message: str, code: int, *, printed: bool = False) -> None:
+    """End with an error; with `--json` that is a document too."""
+    if not printed:
         click.echo(f"editjudge: {safe(message)}", err=True)
     if "--json" in sys.argv:
         emit({"error": message})

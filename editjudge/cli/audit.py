@@ -1,8 +1,9 @@
-"""`editjudge audit`: a manifest looked over before money is spent on it."""
+"""`editjudge audit`: check a manifest and its pictures before a run."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,10 @@ from editjudge.cli.output import emit, json_option, safe
 
 if TYPE_CHECKING:
     from editjudge.manifest import Columns
+    from editjudge.manifest.audit import Audit, AuditFinding
 
-_SHOWN = 50
-"""Findings that people are shown; `--json` has them all."""
+_SHOWN = 20
+"""Findings of each kind that people are shown; `--json` has them all."""
 
 
 @click.command(epilog="\b\nExample: editjudge audit edits.jsonl")
@@ -24,27 +26,48 @@ _SHOWN = 50
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
 @json_option
 def command(manifest: Path, columns: Columns, allow_outside: bool, as_json: bool) -> None:
-    """Look a manifest over before it is judged.
+    """Check a manifest and its pictures before a run.
 
-    Finds missing and broken files, duplicate ids and pictures, changed sizes, empty instructions and contradictory
-    labels, and outputs that are no edit: flat, near_flat, partly_blank, noise, upscaled, thumbnail,
-    unrelated, unchanged, mirrored, tile. Exits
-    with 1 if there is a finding.
+    Finds missing and broken files, duplicate ids and pictures, changed sizes, empty instructions, contradictory labels,
+    and outputs that are no edit: flat, near_flat, partly_blank, noise, upscaled, thumbnail, unrelated, unchanged,
+    mirrored, tile. Exits with 1 if there is a finding.
     """
     from editjudge.manifest.audit import audit
 
-    found = audit(manifest, allow_outside=allow_outside, columns=columns)
+    result = audit(manifest, allow_outside=allow_outside, columns=columns)
     if as_json:
-        emit(found.as_json())
+        emit(result.as_json())
     else:
-        for finding in found.findings[:_SHOWN]:
-            place = [str(finding.line or ""), finding.id, finding.kind]
-            click.echo(safe(f"{': '.join(filter(None, place))}: {f'{finding.field} {finding.message}'.lstrip()}"))
-        if len(found.findings) > _SHOWN:
-            click.echo(f"and {len(found.findings) - _SHOWN:,} more; --json has them all")
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.counts.items()))
-        models = len(found.models.keys() - {""})
-        told = [f"{found.edits:,} edit{'' if found.edits == 1 else 's'}"]
-        told += [f"of {models:,} model{'' if models == 1 else 's'}"] if models else []
-        click.echo(f"{' '.join(told)}; {counts or 'nothing found'}")
-    sys.exit(1 if found.findings else 0)
+        click.echo(safe("\n".join(_report(result))))
+    sys.exit(1 if result.findings else 0)
+
+
+def _report(audit: Audit) -> Iterator[str]:
+    """What was looked at, then each kind of finding with what to do about it and where it is."""
+    from editjudge.manifest.audit import BROKEN, meaning
+
+    models, total = len(audit.models.keys() - {""}), sum(audit.counts.values())
+    edits = f"{audit.edits:,} edit{'' if audit.edits == 1 else 's'}"
+    edits += f" of {models:,} model{'' if models == 1 else 's'}" if models else ""
+    yield f"{edits}; {f'{total:,} finding' + 's' * (total > 1) if total else 'nothing found'}"
+    yield from (f"Note: {notice}" for notice in audit.notices)
+    for kind in sorted(audit.counts, key=lambda kind: (kind not in BROKEN, kind)):
+        title, advice = meaning(kind)
+        yield f"\n{title} ({kind}, {audit.counts[kind]:,}): {advice}"
+        findings = [finding for finding in audit.findings if finding.kind == kind]
+        # A column under another name is wrong in every line alike, and is said once.
+        groups = {
+            (one.field, one.message): [two for two in findings if two.message == one.message]
+            for one in findings[:_SHOWN]
+        }
+        for (name, message), group in groups.items():
+            yield f"  {_place(group, audit.unit)}: {f'{name} {message}'.lstrip()}"
+        if (more := audit.counts[kind] - sum(map(len, groups.values()))) > 0:
+            yield f"  and {more:,} more; --json lists up to 1,000 of each kind"
+
+
+def _place(group: Sequence[AuditFinding], unit: str) -> str:
+    first = group[0]
+    place = f"{unit} {first.line}" if first.line else "the folder"
+    place += f" ({first.id})" if first.id and first.id != f"{unit}-{first.line}" else ""
+    return f"{place} and {len(group) - 1:,} more" if len(group) > 1 else place

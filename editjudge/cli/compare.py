@@ -9,8 +9,8 @@ import click
 
 from editjudge.cli import completion
 from editjudge.cli.options import run_argument, store_option
-from editjudge.cli.output import emit, json_option
-from editjudge.cli.reading import load_run, of_option, show
+from editjudge.cli.output import json_option
+from editjudge.cli.reading import load_run, of_option, present
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def command(
     store_place: str,
     as_json: bool,
 ) -> None:
-    """Paired differences, b minus a, with 95 % CI, Holm-corrected p and MDE.
+    """Test whether two models, judges, rubrics or runs differ: paired differences, b minus a.
 
     The conclusion comes first, then the table. Models are paired by source image and instruction, judges and rubrics by
-    edit. p is a paired permutation test clustered by source image. p, the verdict and the MDE (minimum detectable
-    effect at 80 % power) are corrected for everything that is compared together; a CI is for its row alone. The row
-    `overall` is not part of that correction.
+    edit. p and CI are of a paired permutation test clustered by source image. p, CI and the MDE (minimum detectable
+    effect at 80 % power) are corrected for everything that is compared together, so that a CI excludes 0 where
+    p < .05. The row `overall` is not part of that correction.
 
     With RUN_B each run's edits are one side, paired by input and instruction (and ground truth and mask) whatever their
     ids: within a model that both runs have, else across models; several edits of one side count as their mean.
@@ -57,7 +57,9 @@ def command(
     """
     if other is not None:
         if a is not None or b is not None:
-            raise UsageError("--a and --b name sides of one run; with RUN_B each run is a side")
+            raise UsageError(
+                "--a and --b choose two sides of one run; with RUN_B each run is a side: leave --a and --b out"
+            )
         first, second = (load_run(store_place, name, pairing=True, of=of) for name in (run, other))
         _runs(first, second, factors, as_json)
         return
@@ -65,13 +67,16 @@ def command(
     from editjudge.report.comparison import compare_tables, comparison_document, conclusions, differences
 
     comparisons = differences(judged, by, a, b, factors=factors)
-    if as_json:
-        emit(comparison_document(judged, by, comparisons))
-        return
-    show([*conclusions(comparisons), *judged.lead()], compare_tables(comparisons, by))
-    if not comparisons:
+    lead = [*conclusions(comparisons), *judged.lead()]
+    present(
+        as_json,
+        lambda: comparison_document(judged, by, comparisons),
+        lead,
+        lambda: compare_tables(comparisons, by),
+    )
+    if not comparisons and not as_json:
         click.echo(
-            f"\nnothing to compare: no two of them have scores on the same {'rubric' if by == 'judge' else 'factor'}"
+            f"\nnothing to compare: no two {by}s have scores on the same {'rubric' if by == 'judge' else 'factor'}"
         )
 
 
@@ -79,8 +84,5 @@ def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None
     from editjudge.report.comparison import compare_tables, conclusions, run_differences, runs_document
 
     comparisons, match = run_differences(a, b, factors=factors)
-    if as_json:
-        emit(runs_document(a, b, match, comparisons))
-        return
     lead = [*conclusions(comparisons), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
-    show(lead, compare_tables(comparisons, "run"))
+    present(as_json, lambda: runs_document(a, b, match, comparisons), lead, lambda: compare_tables(comparisons, "run"))

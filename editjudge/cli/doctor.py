@@ -25,29 +25,29 @@ _PATIENCE = 3.0
 
 
 @click.command(epilog="\b\nExample: editjudge doctor\n         editjudge doctor --server http://127.0.0.1:8000/v1")
-@click.option("--server", metavar="URL", help="Find out what this OpenAI-compatible server really does.")
-@click.option("--model", help="With --server: which of its models. Default: the first that it lists.")
+@click.option("--server", metavar="URL", help="Test what this OpenAI-compatible server supports.")
+@click.option("--model", help="With --server: the model to test. Default: the first that it lists.")
 @click.option(
     "--timeout", type=Finite(min=1), default=10.0, show_default=True, help="With --server: seconds for all checks."
 )
 @store_option
 @json_option
 def command(server: str | None, model: str | None, timeout: float, store_place: str, as_json: bool) -> None:
-    """What is installed, which judges can be reached, where the store is.
+    """Show what is installed, which judges are ready and where the store is.
 
-    Of keys it says only which variable is set. A judge counts as reached when its address takes a connection; nothing
-    is sent over it, so that a key is neither shown nor tried.
+    A judge over HTTP is ready if its key is set and its address accepts a connection. Nothing is sent: keys are neither
+    shown nor tried.
 
-    With --server it asks that server some twenty short questions: how many pictures it takes and in which formats,
-    whether it keeps to a JSON schema, whether it gives probabilities, its limits, and what it says to questions that
-    are wrong. What it learns of schemas is remembered for a day, and used by the verbs that ask this server.
+    With --server: tests an OpenAI-compatible server with about twenty short requests. Reports how many pictures it
+    takes and in which formats, whether it enforces a JSON schema, whether it returns logprobs, its limits, and its
+    replies to invalid requests. What it learns about schemas is used by later runs for a day.
     """
     if server is not None:
         _check_server(server, model, timeout, as_json)
         return
     if model is not None:
         raise UsageError("--model goes with --server URL")
-    found = {
+    report = {
         "editjudge": editjudge.__version__,
         "python": platform.python_version(),
         "extras": _extras(),
@@ -55,9 +55,9 @@ def command(server: str | None, model: str | None, timeout: float, store_place: 
         "store": _store(store_place),
     }
     if as_json:
-        emit(found)
+        emit(report)
     else:
-        _tell(found)
+        _tell(report)
 
 
 def _extras() -> dict[str, list[str]]:
@@ -100,18 +100,18 @@ async def _provider(name: str) -> dict[str, Any]:
 
     variables = PROVIDERS[name].key_variables
     key = next((variable for variable in variables if os.environ.get(variable, "").strip()), None)
-    told = {"judge": f"{name}/MODEL", "key": key}
+    state = {"judge": f"{name}/MODEL", "key": key}
     try:
         endpoint = resolve(f"{name}/model")
     except UsageError as error:
         needs = str(error).partition("; or ")[0].removeprefix(f"{name}/model ").removeprefix(f"{name} ")
         needs = needs.replace("give --base-url or set", "set")  # an option of the verbs that ask, not of this one
-        return {**told, "ready": False, "says": needs}
+        return {**state, "ready": False, "says": needs}
     parts = urllib.parse.urlsplit(endpoint.url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     reached = await _connects(host, port)
-    what = "takes connections" if reached else "does not answer"
-    return {**told, "ready": reached, "says": f"{host}:{port} {what}{f'; key from {key}' if key else ''}"}
+    what = "accepts connections" if reached else "does not answer"
+    return {**state, "ready": reached, "says": f"{host}:{port} {what}{f'; key from {key}' if key else ''}"}
 
 
 async def _connects(host: str, port: int) -> bool:
@@ -128,22 +128,22 @@ def _store(place: str) -> dict[str, Any]:
 
     try:
         with Store.open(place, readonly=True) as store:
-            shown, runs = store.place, len(store.runs())
+            place, runs = store.place, len(store.runs())
     except EditjudgeError as error:
         return {"ready": False, "says": str(error)}
-    return {"ready": True, "says": f"{shown}: {runs:,} run{'' if runs == 1 else 's'}"}
+    return {"ready": True, "says": f"{place}: {runs:,} run{'' if runs == 1 else 's'}"}
 
 
-def _tell(found: dict[str, Any]) -> None:
-    click.echo(f"editjudge {found['editjudge']}, Python {found['python']}")
+def _tell(report: dict[str, Any]) -> None:
+    click.echo(f"editjudge {report['editjudge']}, Python {report['python']}")
     click.echo("\nextras")
-    for extra, absent in found["extras"].items():
+    for extra, absent in report["extras"].items():
         how = f"needs {', '.join(absent)}: pip install 'editjudge[{extra}]'" if absent else "installed"
         click.echo(f"  {extra:<12}{how}")
     click.echo("\njudges")
-    for judge in found["judges"]:
+    for judge in report["judges"]:
         click.echo(f"  {'ok' if judge['ready'] else '-':<4}{judge['judge']:<26}{safe(judge['says'])}")
-    click.echo(f"\nstore\n  {'ok' if found['store']['ready'] else '-':<4}{safe(found['store']['says'])}")
+    click.echo(f"\nstore\n  {'ok' if report['store']['ready'] else '-':<4}{safe(report['store']['says'])}")
 
 
 # --- one server -----------------------------------------------------------------------------------------------
@@ -183,8 +183,8 @@ def _tell_server(check: ServerCheck) -> None:
     click.echo(f"{safe(check.server)}, {safe(check.model)}")
     for name, words in rows.items():
         click.echo(f"  {name:<24}{words}")
-    click.echo("\nwhat it said")
+    click.echo("\nerrors that it returned")
     for name, error in check.errors.items():
         click.echo(f"  {name:<24}{error['status'] or error['code']}: {safe(error['message'])}")
     if not check.errors:
-        click.echo("  no errors")
+        click.echo("  none")

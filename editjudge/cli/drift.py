@@ -6,8 +6,8 @@ import click
 
 from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
-from editjudge.cli.output import emit, json_option
-from editjudge.cli.reading import load_run, show
+from editjudge.cli.output import json_option
+from editjudge.cli.reading import load_run, present
 
 
 @click.command(epilog="\b\nExample: editjudge drift today --against last-month")
@@ -17,11 +17,11 @@ from editjudge.cli.reading import load_run, show
 @store_option
 @json_option
 def command(run: str, against: str, against_store: str | None, store_place: str, as_json: bool) -> None:
-    """Score changes between two runs over the same edits, tested against noise.
+    """Compare two runs of the same edits: did the judge's scores change beyond noise?
 
     Edits are matched by input, output and instruction, whatever their ids. Unmatched edits are counted; if nothing
-    matches, that is an error. Changes of the judging itself (rubric, server model, image preparation, settings) are
-    listed first. Answers that both runs share from the store were asked once, and are counted.
+    matches, that is an error. Changes of rubric, server model, image preparation and settings are listed first. Answers
+    that both runs share from the store were asked once; their number is printed.
     """
     now, then = (
         load_run(place, word, pairing=True)
@@ -30,7 +30,4 @@ def command(run: str, against: str, against_store: str | None, store_place: str,
     from editjudge.report.comparison import drift_tables, drifted
 
     report = drifted(now, then)
-    if as_json:
-        emit(report.as_json())
-    else:
-        show(report.lead(), drift_tables(report))
+    present(as_json, report.as_json, report.lead(), lambda: drift_tables(report))

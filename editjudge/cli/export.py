@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     "conditions",
     multiple=True,
     metavar="NAME>=VALUE",
-    help="Write a manifest instead, kept.jsonl, of the edits for which it holds: NAME is a factor, a rubric (the mean "
-    "of its factors), overall or a set score. Repeatable: all must hold.",
+    help="Write a manifest, kept.jsonl, of the edits that pass instead. NAME is a factor, a rubric (the mean of its "
+    "factors), overall or a set score. Repeatable: all must hold.",
 )
 @click.option("--replies", is_flag=True, help="Also write every raw reply, to Parquet or JSONL.")
-@click.option("--force", is_flag=True, help="Replace what is there, also where it is not of this run.")
+@click.option("--force", is_flag=True, help="Replace files in the folder even if they are of another run.")
 @store_option
 @json_option
 def command(
@@ -54,15 +54,15 @@ def command(
     store_place: str,
     as_json: bool,
 ) -> None:
-    """Write a run's judgements as Parquet, JSONL, CSV or a log for Inspect.
+    """Write a run's judgements as Parquet, JSONL, CSV or an Inspect log, or filter its manifest by score.
 
-    A line for every task, whatever became of it: a failure has its status and no score. `import-run` brings Parquet
-    and JSONL back; the verbs that read a run take a folder of Parquet in its place. An earlier export of the same run
-    is replaced, other files only with --force.
+    Each judgement is one row; a failure has its status and no score. `import-run` reads Parquet and JSONL back. Verbs
+    that read a run also take a folder of Parquet. An earlier export of the same run is replaced, other files only with
+    --force.
 
-    With --where it filters a data set. A score is the mean over repeats and judges. A rubric's name stands for the mean
-    of its factors and `overall` for the mean of all factors on one scale, of each repeat of each judge that scored all
-    of them. An edit with an unscored factor does not pass: nobody said that it does.
+    With --where: writes a manifest of the edits whose scores pass. A score is the mean over repeats and judges. A
+    rubric's name is the mean of its factors; `overall` is the mean of all factors on one scale. Both count only the
+    repeats in which every factor has a score. An edit without a score does not pass.
     """
     from editjudge.store.export import export_csv, export_jsonl, export_parquet, taken
 
@@ -71,26 +71,24 @@ def command(
     if conditions and (form != "jsonl" or replies):
         raise UsageError("--where writes a manifest in JSONL: it goes with neither --replies nor another --format")
     with open_store(store_place, readonly=True) as store:
-        found = store.find_run(run)
+        record = store.find_run(run)
         if conditions:
-            _filter(store, found, conditions, output, force, as_json)
+            _filter(store, record, conditions, output, force, as_json)
             return
-        if not force and form != "inspect" and (there := taken(output, found)):
-            raise UsageError(
-                f"{output} has {', '.join(there)}, and not of this run: name another folder, or give --force"
-            )
+        if not force and form != "inspect" and (there := taken(output, record)):
+            raise UsageError(f"{output} has {', '.join(there)} of another run: name another folder, or add --force")
         if form == "inspect":
-            written = _inspect(store, found, output)
+            written = _inspect(store, record, output)
         else:
             from editjudge.run.contradicting import contradictions_of
 
-            counts = contradictions_of(store, found).counts
+            counts = contradictions_of(store, record).counts
             if form == "csv":
-                written = export_csv(store, found, output, counts)
+                written = export_csv(store, record, output, counts)
             else:
                 write = export_parquet if form == "parquet" else export_jsonl
-                written = write(store, found, output, replies, counts)
-    tell(as_json, {"run": found.name, "written": [*map(str, written)]}, f"wrote {', '.join(map(str, written))}")
+                written = write(store, record, output, replies, counts)
+    tell(as_json, {"run": record.name, "written": [*map(str, written)]}, f"wrote {', '.join(map(str, written))}")
 
 
 def _inspect(store: Store, run: RunRecord, output: Path) -> list[Path]:
@@ -111,7 +109,7 @@ def _filter(store: Store, run: RunRecord, conditions: Sequence[str], output: Pat
         where.run_in(store)
     path, passed, outside = output / "kept.jsonl", Counter[bool | None](), False
     if path.exists() and not force:
-        raise UsageError(f"{path} is there already: name another folder, or give --force")
+        raise UsageError(f"{path} exists: name another folder, or add --force")
 
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal outside
@@ -123,15 +121,17 @@ def _filter(store: Store, run: RunRecord, conditions: Sequence[str], output: Pat
                 yield row
 
     write_lines(path, rows())
-    told = {"kept": passed[True], "edits": passed.total(), "unscored": passed[None], "outside": outside}
+    counts = {"kept": passed[True], "edits": passed.total(), "unscored": passed[None], "outside": outside}
     words = f"wrote {path}: {passed[True]:,} of {passed.total():,} edits"
-    words += f"; {passed[None]:,} do not pass for want of a score" if passed[None] else ""
-    words += "\nsome pictures are outside its folder: run it with --allow-outside" if outside else ""
-    tell(as_json, {"run": run.name, "written": [str(path)], **told}, words)
+    words += f"; {passed[None]:,} have no score and do not pass" if passed[None] else ""
+    if passed[None] == passed.total() and (scored := _scored(store, run)):
+        words += f"\na rubric and overall need scores of all their factors; those with scores are {', '.join(scored)}"
+    words += f"\nsome pictures are outside the folder of {path}: run it with --allow-outside" if outside else ""
+    tell(as_json, {"run": run.name, "written": [str(path)], **counts}, words)
 
 
 def _sifted(store: Store, run: RunRecord, wheres: Sequence[Condition]) -> Iterator[tuple[Item, bool | None]]:
-    """Every edit with whether all conditions hold; None where only the want of a score speaks against it."""
+    """Every edit with whether all conditions hold; None if only missing scores keep it from passing."""
     from editjudge.run.plan import BATCH
     from editjudge.run.where import scores_of
 
@@ -140,8 +140,14 @@ def _sifted(store: Store, run: RunRecord, wheres: Sequence[Condition]) -> Iterat
         scores = scores_of(store, run, [item.item for item in some])
         for item in some:
             given = [(where, scores.get(item.item, {}).get(where.factor, ())) for where in wheres]
-            holds = all(where.holds(said) for where, said in given)
-            yield item, None if holds and not all(said for _, said in given) else holds
+            holds = all(where.holds(values) for where, values in given)
+            yield item, None if holds and not all(values for _, values in given) else holds
+
+
+def _scored(store: Store, run: RunRecord) -> list[str]:
+    """The factors that have a score anywhere in a run."""
+    rows = store.judgements(run, fields=("scores",), status=["ok"])
+    return list(dict.fromkeys(factor for row in rows for factor in row["scores"] or ()))
 
 
 def _manifest_row(item: Item) -> dict[str, Any]:
@@ -153,8 +159,8 @@ def _manifest_row(item: Item) -> dict[str, Any]:
         source = image["source"] or ""
         if not is_url(source) and not Path(source).is_absolute():
             raise UsageError(
-                f"edit {item.item}: its {role} is no file ({source}), so that no manifest can name it; "
-                "export without --where and pick by the scores"
+                f"edit {item.item}: its {role} is not a file ({source}), so a manifest cannot name it; "
+                "export without --where and filter by the scores"
             )
         row[role] = source if is_url(source) else Path(source)
     return row

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import Any
 
 import click
 
 from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
-from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.reading import load_run, show
+from editjudge.cli.output import json_option, safe
+from editjudge.cli.reading import load_run, present
 from editjudge.errors import UsageError
 
 FAILED = 100
@@ -74,12 +75,9 @@ def command(
     baseline_store: str | None,
     max_drops: tuple[str, ...],
     if_unsure: str | None,
-    model: str | None,
-    judge: str | None,
-    alpha: float,
-    max_failures: float,
     store_place: str,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Pass or fail a run against thresholds, or against a baseline run; exit 100 on failure.
 
@@ -102,16 +100,11 @@ def command(
     before = None if baseline is None else load_run(baseline_store or store_place, baseline, pairing=True)
     from editjudge.report.gating import gate_run
 
-    limits = {"minimum": _limits("--min", minima), "maximum": _limits("--max", maxima)}
-    report = gate_run(
-        judged, before, **limits, max_drop=drops, model=model, judge=judge, alpha=alpha, max_failures=max_failures
-    )
+    minimum, maximum = _limits("--min", minima), _limits("--max", maxima)
+    report = gate_run(judged, before, minimum=minimum, maximum=maximum, max_drop=drops, **given)
     worse = report.outcome == "fail" or (report.outcome != "pass" and if_unsure == "fail")
     error = report.undecidable if not worse and if_unsure is None else None
-    if as_json:
-        emit(report.as_json() | {"error": error})
-    else:
-        show(report.lead(), [report.table()])
+    present(as_json, lambda: report.as_json() | {"error": error}, report.lead(), lambda: [report.table()])
     if error:
         click.echo(f"editjudge: {safe(error)}; --if-unsure sets the outcome", err=True)
         sys.exit(1)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 @store_option
 @json_option
 def command(folder: Path, pictures: Path | None, store_place: str, as_json: bool) -> None:
-    """Bring a run that `export` wrote as Parquet or JSONL into a store.
+    """Import a run that `export` wrote as Parquet or JSONL.
 
-    Every row is looked at first: one that contradicts itself, its rubric or the store is refused with its file and
+    Every row is checked first. A row that contradicts itself, its rubric or the store is refused with its file and
     number, and nothing is written. Importing again changes nothing. `serve` and `report` show pictures of an imported
-    run only if they lie in its folder, or in the one that --pictures names, whatever the export says.
+    run only from its folder or the one that --pictures names.
     """
     from editjudge.store.import_run import check_run, import_run
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import asking_options, default_judge, judge_option, rubrics_option
+from editjudge.cli.options import asking_options, default_judge, judge_option, named, rubrics_option
 from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
@@ -27,7 +27,7 @@ FAILED = 3
 @click.command(
     epilog='\b\nExample: editjudge judge --input a.png --edited b.png --instruction "make the left car blue"'
 )
-@click.option("--input", "input_", type=_FILE, help="The picture before the edit.")
+@click.option("--input", type=_FILE, help="The picture before the edit.")
 @click.option("--edited", type=_FILE, required=True, help="The picture after the edit.")
 @click.option("--instruction", default="", help="What was asked for.")
 @click.option("--ground-truth", type=_FILE, help="The picture as a correct edit leaves it.")
@@ -49,25 +49,20 @@ FAILED = 3
 @asking_options
 @json_option
 def command(
-    input_: Path | None,
     edited: Path,
-    instruction: str,
-    ground_truth: Path | None,
-    mask: Path | None,
-    referring_expression: str,
     pictures: tuple[str, ...],
     texts: tuple[str, ...],
-    edit_type: str | None,
     item: str | None,
     rubrics: tuple[str, ...],
     judges: tuple[str, ...],
     envelope: bool,
     options: Options,
     as_json: bool,
+    **given: Any,
 ) -> None:
-    """Judge one edit and print the answer.
+    """Judge one edit and print its scores, with reasons.
 
-    Exits with 3 where a judgement failed; a failure has no scores.
+    Exits with 3 if a judgement failed; a failure has no scores.
     """
     from editjudge.edit import Edit, ImageSource, named_pictures
     from editjudge.judgement import DONE, row
@@ -83,20 +78,15 @@ def command(
         lists.setdefault(name, []).append(Path(file))
     edit = Edit(
         item or edited.stem,
-        input_,
-        edited,
-        instruction,
-        ground_truth,
-        mask,
-        referring_expression,
-        edit_type=edit_type,
+        edited=edited,
+        **given,
         metadata=dict(named("--text", text) for text in texts),
         pictures=named_pictures({name: some if some[1:] else some[0] for name, some in lists.items()}),
     )
     rubrics = rubrics or default_rubrics([chosen], options)
-    asked = resolve(rubrics)
-    judgements = wait_for(judge_edit(edit, asked, chosen, options))
-    by_name = {rubric.name: rubric for rubric in asked}
+    questions = resolve(rubrics)
+    judgements = wait_for(judge_edit(edit, questions, chosen, options))
+    by_name = {rubric.name: rubric for rubric in questions}
     if envelope:
         for judgement in judgements:
             click.echo(_own_format(by_name[judgement.rubric], judgement, edit.id))
@@ -108,13 +98,6 @@ def command(
         for judgement in judgements:
             _tell(judgement, by_name.get(judgement.rubric))
     sys.exit(0 if all(judgement.status in DONE for judgement in judgements) else FAILED)
-
-
-def named(option: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise UsageError(f'{option} "{safe(text)}": expected NAME=VALUE')
-    return name, value
 
 
 def _own_format(rubric: Rubric, judgement: Judgement, item: str) -> str:

@@ -44,9 +44,9 @@ def command(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Make a manifest of the results of a benchmark, as its own programs lay them out.
+    """Make a manifest from a benchmark's results, in the folders that its own programs write.
 
-    Every edit of the benchmark's list is a row: a picture that a model did not produce is judged as missing_output.
+    Every edit of the benchmark's list is a row; a picture that does not exist is counted as missing_output.
     """
     benchmark = benchmark or benchmark_0_1
     if benchmark is None:
@@ -67,4 +67,4 @@ def command(
         return
     click.echo(f"wrote {safe(str(output))}: {len(rows):,} edits, {missing:,} of them without a picture")
     if outside:
-        click.echo("some pictures are outside its folder: run it with --allow-outside")
+        click.echo(f"some pictures are outside the folder of {safe(str(output))}: run it with --allow-outside")

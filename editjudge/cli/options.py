@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from editjudge.cli import completion
-from editjudge.errors import UsageError
+from editjudge.errors import UsageError, near_miss
 
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
@@ -118,6 +118,9 @@ def _columns(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...
             raise click.BadParameter(
                 f"{text}: expected FIELD=COLUMN, such as input=source. Fields: {', '.join(FIELDS)}."
             )
+        # A rubric may name further fields; one that is almost a usual field is a typing error.
+        if field not in FIELDS and "?" in (hint := near_miss(field, FIELDS)) and not field.startswith(FIELDS):
+            raise click.BadParameter(f'{text}: no field is called "{field}"{hint}')
     if len({field for field, _ in pairs}) < len(pairs) or len({column for _, column in pairs}) < len(pairs):
         raise click.BadParameter("a field or a column is named twice.")
     return tuple(pairs)
@@ -207,10 +210,8 @@ _ASKING = (
 )
 
 
-def bundle(
-    options: Sequence[Callable[[F], F]], names: Sequence[str], into: str, make: Callable[[dict[str, Any]], Any]
-) -> Callable[[F], F]:
-    """Options that a verb gets as one argument."""
+def bundle(options: Sequence[Callable[[F], F]], into: str, make: Callable[[dict[str, Any]], Any]) -> Callable[[F], F]:
+    """Options that a verb gets as one argument, `into`, which `make` makes of their values."""
 
     def decorate(verb: F) -> F:
         @functools.wraps(verb)
@@ -218,32 +219,31 @@ def bundle(
             made = make({name: given.pop(name) for name in names})
             return verb(**{into: made}, **given)
 
-        decorated: Any = collected
-        for option in reversed(options):
-            decorated = option(decorated)
+        before = len(getattr(verb, "__click_params__", ()))
+        decorated = decorated_with(options, collected)
+        names = [str(option.name) for option in decorated.__click_params__[before:]]
         return decorated  # type: ignore[no-any-return]  # click's decorators keep the function
 
     return decorate
+
+
+def decorated_with(options: Sequence[Callable[[F], F]], verb: Any) -> Any:
+    """A verb with these options, in their order."""
+    for option in reversed(options):
+        verb = option(verb)
+    return verb
 
 
 def _options(given: dict[str, Any]) -> Options:
     from editjudge.judges.messages import Parameters
     from editjudge.judges.registry import Options
 
-    extra = dict(_pair(text) for text in given.pop("extra"))
-    asked = {name: given.pop(name) for name in ("temperature", "seed", "max_tokens", "reasoning_effort")}
-    return Options(Parameters(**asked, extra=extra), **given)
+    extra = dict(_parameter(text) for text in given.pop("extra"))
+    parameters = {name: given.pop(name) for name in ("temperature", "seed", "max_tokens", "reasoning_effort")}
+    return Options(Parameters(**parameters, extra=extra), **given)
 
 
-asking_options = bundle(
-    _ASKING,
-    (
-        *("base_url", "temperature", "seed", "max_tokens", "reasoning_effort", "extra"),
-        *("schema", "reasks", "timeout", "prices", "read", "min_mass", "strict"),
-    ),
-    "options",
-    _options,
-)
+asking_options = bundle(_ASKING, "options", _options)
 """How judges are asked; the verb gets one `options`."""
 
 
@@ -253,18 +253,19 @@ def judging_options(*rubrics: str, several: bool = False) -> Callable[[F], F]:
     options = (rubrics_option(*rubrics), judge, layout_option, store_option, concurrency_option, budget_option,
                max_failures_option, quiet_option, asking_options)  # fmt: skip
 
-    def decorate(verb: F) -> F:
-        for option in reversed(options):
-            verb = option(verb)
-        return verb
-
-    return decorate
+    return functools.partial(decorated_with, options)
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise UsageError(f'-J "{text}": expected KEY=VALUE')
+def named(option: str, text: str, expected: str = "NAME=VALUE", *, empty: bool = False) -> tuple[str, str]:
+    """The two parts of an option that is given as NAME=VALUE; `empty`: the value may be."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and (value or empty)):
+        raise UsageError(f'{option} "{text}": expected {expected}')
+    return name, value
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    key, value = named("-J", text, "KEY=VALUE", empty=True)
     try:
         return key, json.loads(value, parse_constant=_text)
     except ValueError:

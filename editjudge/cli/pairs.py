@@ -27,19 +27,21 @@ if TYPE_CHECKING:
 @click.option(
     "--sample", type=click.IntRange(min=1), metavar="N", help="N pairs, balanced over models and source images."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample, and of which edit is a.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the sample and of which edit comes first."
+)
 @click.option(
     "--next",
     "run",
     metavar="RUN",
     shell_complete=runs,
-    help="The pairs that tell most about the ranking, given the answers of this run; --sample says how many, default "
-    "one for each two models.",
+    help="Choose the pairs that narrow the ranking most, given the answers of this run. --sample sets how many; "
+    "default: one for each pair of models.",
 )
-@click.option("--factor", help="Of --next: the factor that ranks. Default: overall, else the rubric's last one.")
+@click.option("--factor", help="With --next: rank by this factor. Default: overall, else the rubric's last one.")
 @columns_option
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
-@click.option("--allow-urls", is_flag=True, help="Allow pictures to be http(s) addresses; inputs go by their address.")
+@click.option("--allow-urls", is_flag=True, help="Allow http(s) addresses as pictures; inputs are compared by address.")
 @store_option
 @json_option
 def command(
@@ -56,12 +58,12 @@ def command(
     store_place: str,
     as_json: bool,
 ) -> None:
-    """Make pairs of the edits that share input and instruction.
+    """Write a manifest of pairs: edits of different models that share input and instruction.
 
-    Inputs are compared by content, whatever they are called. Without --sample and --next: all pairs. Which edit of a
-    pair is a comes from the seed, balanced so that no model is always a.
+    Inputs are compared by content, not by file name. Without --sample and --next, all pairs are written. The order
+    within a pair is random (--seed) and balanced over models.
 
-    Ask which of the two is better with: editjudge run pairs.jsonl --rubric preference --judge SPEC
+    Then ask a judge which of the two is better: editjudge run pairs.jsonl --rubric preference --judge SPEC
     """
     from editjudge import manifest as manifests
     from editjudge.manifest.pairs import content_marks, oriented, pair_row, pool, sampled
@@ -70,7 +72,7 @@ def command(
     if factor is not None and run is None:
         raise UsageError("--factor goes with --next RUN")
     if output.resolve() == manifest.resolve():
-        raise UsageError(f"{output}: is the manifest itself; name another file to write")
+        raise UsageError(f"-o {output}: this is the manifest itself; name another file to write")
     named = manifests.NamedInputs(columns=columns)
     edits = manifests.read(manifest.absolute(), allow_outside=allow_outside, allow_urls=allow_urls, named=named)
     candidates = pool(edits, content_marks(), against=against)
@@ -101,22 +103,22 @@ def command(
             "alone": candidates.alone, "outside": outside,
         })  # fmt: skip
         return
-    told = f"{len(lines):,} of {len(candidates.candidates):,} pairs, {sources:,} source images"
-    click.echo(f"wrote {safe(str(output))}: {told}, {len(candidates.models):,} models")
+    counts = f"{len(lines):,} of {len(candidates.candidates):,} pairs, {sources:,} source images"
+    click.echo(f"wrote {safe(str(output))}: {counts}, {len(candidates.models):,} models")
     if sample and sample > len(lines):
-        click.echo(f"{sample:,} pairs were asked for; there are no more")
+        click.echo(f"--sample {sample:,}: the manifest has no more pairs")
     if missing:
-        click.echo(f"{missing:,} pairs lack a picture that a model did not produce: they are judged as missing_output")
+        click.echo(f"{missing:,} pairs lack an output picture; a run counts them as missing_output")
     if candidates.alone:
-        click.echo(f"{candidates.alone:,} edits share input and instruction with no other")
+        click.echo(f"{candidates.alone:,} edits are in no pair: no other edit has their input and instruction")
     if outside:
-        click.echo("some pictures are outside its folder: run it with --allow-outside")
+        click.echo(f"some pictures are outside the folder of {safe(str(output))}: run it with --allow-outside")
 
 
 def _next(
     candidates: PairPool, word: str, factor: str | None, wanted: int | None, seed: int, store_place: str
 ) -> list[CandidatePair]:
-    """The pairs that tell most about the ranking, of those that the run did not ask about."""
+    """The pairs that narrow the ranking most, of those that the run has not judged."""
     need_statistics()
     import random
 
@@ -130,11 +132,11 @@ def _next(
         run = store.find_run(word)
         answers, items = pair_answers(store, run), {item.item: item for item in store.items(run)}
     if not answers:
-        raise UsageError(f"run {safe(run.name)} asked about no pairs; --next takes a run of a pair manifest")
+        raise UsageError(f"run {safe(run.name)} has no pairs; --next needs a run of a manifest by `editjudge pairs`")
     by = ranking_factor(answers, factor)
     fresh = PairPool([one for one in candidates.candidates if not items.keys() & identifiers(one)])
     if not fresh.candidates:
-        raise UsageError(f"run {safe(run.name)} asked about every pair of this manifest: nothing is left to ask")
+        raise UsageError(f"run {safe(run.name)} has judged every pair of this manifest: no pair is left")
     models = candidates.models
     index = {name: i for i, name in enumerate(models)}
     wins = np.zeros((len(models), len(models)))
@@ -151,6 +153,6 @@ def _next(
         available[index[x], index[y]] = available[index[y], index[x]] = len(members) if x != y else 0
     count = wanted or len(candidates.by_models)
     games = next_games(wins, available, count, rng=np.random.default_rng(seed))
-    asked = Counter(one.source for one in candidates.candidates if items.keys() & identifiers(one))
+    used = Counter(one.source for one in candidates.candidates if items.keys() & identifiers(one))
     rng = random.Random(seed)  # noqa: S311  (a choice of source images, not a secret)
-    return chosen(fresh, [(models[i], models[j]) for i, j in games], rng, wanted=count, used=asked)
+    return chosen(fresh, [(models[i], models[j]) for i, j in games], rng, wanted=count, used=used)

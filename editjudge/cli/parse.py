@@ -20,11 +20,11 @@ MAX_REPLY = 50_000_000
     help="Name of a rubric or set, or a YAML file. A set means its fused contract.",
     shell_complete=completion.rubrics,
 )
-@click.option("--id", "identifier", help="The identifier that the answer must echo; any is accepted without it.")
-@click.option("--strict", is_flag=True, help="Refuse reasons outside their word limits instead of noting them.")
+@click.option("--id", "identifier", help="The identifier that the answer must echo. Default: any.")
+@click.option("--strict", is_flag=True, help="Reject reasons outside their word limits instead of noting them.")
 @json_option
 def command(file: str, rubric: str, identifier: str | None, strict: bool, as_json: bool) -> None:
-    """Hold one raw reply against its rubric's contract.
+    """Check one raw reply against a rubric's answer format.
 
     Exits with 0 if the reply is accepted and with 1 if it is refused. A refused reply has no scores.
     """

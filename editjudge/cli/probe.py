@@ -31,12 +31,14 @@ FORMS = (".html", ".json", ".md")
 
 
 @click.command(epilog="\b\nExample: editjudge probe --judge openai/gpt-4.1 -o probes.html")
-@click.option("--photos", type=click.IntRange(1, 1000), default=5, show_default=True, help="Photographs to start from.")
+@click.option("--photos", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of photographs.")
 @click.option("-o", "--output", type=NewFile(), help="File to write: .html, .json, .md.")
 @click.option(
-    "--write", type=click.Path(file_okay=False, path_type=Path), help="Keep the pictures and manifests in this folder."
+    "--write",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the generated pictures and manifests in this folder.",
 )
-@click.option("--dry-run", is_flag=True, help="Make the set, say what it would cost; ask nothing.")
+@click.option("--dry-run", is_flag=True, help="Make the edits and print the price; ask nothing.")
 @judging_options("online", "offline", "compliance", "lighting")
 @json_option
 def command(
@@ -55,15 +57,15 @@ def command(
     options: Options,
     as_json: bool,
 ) -> None:
-    """Known-answer edits: does each factor fall with its own defect, and do the others stay?
+    """Test a judge with edits whose right answer is known.
 
-    Makes edits of photographs in the public domain: a clean one, then one defect at a time at four rising doses, then
-    controls, and attempts to talk the judge into a better score. Running again resumes. What each figure means is in
-    docs/probes.md.
+    Makes edits of public-domain photographs: a clean edit, the same edit with one defect at four rising strengths,
+    controls, and prompt injections. Then reports whether each factor falls with its own defect while the others stay.
+    Running again resumes. docs/probes.md explains each figure.
     """
     need_statistics()
     if output is not None and output.suffix not in FORMS:
-        raise UsageError(f"{safe(str(output))}: the name ends in none of {', '.join(FORMS)}")
+        raise UsageError(f"-o {safe(str(output))}: expected a name that ends in {', '.join(FORMS)}")
     from editjudge.judges.registry import is_local
     from editjudge.run.job import RunOptions
 
@@ -77,7 +79,7 @@ def command(
 
         planned = jobs(probes, folder, spec, rubrics, options, layout, source)
         if not planned:
-            raise UsageError(f"no probe is about {', '.join(rubrics)}")
+            raise UsageError(f"no probe tests {', '.join(rubrics)}; leave out --rubric, or name a built-in one")
         if dry_run or not is_local(spec):
             _forecast(planned, store_place, as_json and dry_run, err=not dry_run)
         if dry_run:
@@ -92,11 +94,11 @@ def command(
     sys.exit(code)
 
 
-next(option for option in command.params if option.name == "seed").help = "Another set of probes; 0 without it."
+next(option for option in command.params if option.name == "seed").help = "Seed of the generated edits. Default: 0."
 
 
 def _seed(options: Options) -> tuple[int, Options]:
-    """Here the seed is that of the probes, and no part of a question."""
+    """The seed of the probes, and the options without it: it is no part of a question."""
     from dataclasses import replace
 
     seed = options.parameters.seed or 0
@@ -126,28 +128,21 @@ def _made(photos: int, seed: int, rubrics: Sequence[str], folder: Path) -> list[
 
 
 def _forecast(planned: Sequence[ProbeJob], store_place: str, as_json: bool, *, err: bool) -> None:
-    """What asking all of it would come to; beside the result, on standard error."""
+    """Print the requests, tokens and price of all probes; to standard error where they are then judged."""
     from editjudge.run.forecast import forecast
 
-    # Beside the result they are going to be asked, so that a key which is missing is said before a store is made.
-    found = [estimate for job in planned for estimate in forecast(job, store_place, needs_keys=err)[0]]
-    prices = [estimate.price for estimate in found]
-    told: dict[str, Any] = {
-        "judge": found[0].judge,
-        "calls": sum(e.calls for e in found),
-        "images": sum(e.images for e in found),
-    }
-    told |= {"input_tokens": sum(e.input_tokens for e in found), "output_tokens": sum(e.output_tokens for e in found)}
-    told |= {"price": None if None in prices else sum(filter(None, prices)), "as_of": found[0].as_of}
+    # Where the probes are then judged, a missing key is an error before a store is made.
+    estimates = [estimate for job in planned for estimate in forecast(job, store_place, needs_keys=err)[0]]
+    names = ("calls", "images", "input_tokens", "output_tokens")
+    total: dict[str, Any] = {name: sum(getattr(estimate, name) for estimate in estimates) for name in names}
+    prices = [estimate.price for estimate in estimates]
+    total |= {"price": None if None in prices else sum(filter(None, prices)), "as_of": estimates[0].as_of}
     if as_json:
-        emit(told)
+        emit({"judge": estimates[0].judge, **total})
         return
-    price = "unknown price" if told["price"] is None else f"about ${told['price']:.2f} (list prices of {told['as_of']})"
-    click.echo(
-        f"{safe(told['judge'])}: {told['calls']:,} calls, {told['images']:,} images, about {told['input_tokens']:,} "
-        f"tokens in and {told['output_tokens']:,} out, {price}",
-        err=err,
-    )
+    price = "unknown price" if total["price"] is None else "about ${price:.2f} (list prices of {as_of})".format(**total)
+    counts = "{calls:,} calls, {images:,} images, about {input_tokens:,} tokens in and {output_tokens:,} out"
+    click.echo(f"{safe(estimates[0].judge)}: {counts.format(**total)}, {price}", err=err)
 
 
 def _judged(

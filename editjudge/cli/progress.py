@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
+import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -78,10 +80,13 @@ class ProgressBar:
 
 def watcher(total: int | None, *, quiet: bool) -> Plain | ProgressBar:
     """A bar draws over itself, which takes escape sequences: not where NO_COLOR or TERM=dumb ask for none."""
+    # Asked before Rich is imported, which takes longer than planning a hundred edits.
+    if quiet or not (sys.stderr.isatty() or os.environ.get("FORCE_COLOR")):
+        return Plain(total, quiet)
     from rich.console import Console
 
-    console = Console(stderr=True)  # minds FORCE_COLOR
-    plain = quiet or console.no_color or console.is_dumb_terminal or not console.is_terminal
+    console = Console(stderr=True)
+    plain = console.no_color or console.is_dumb_terminal or not console.is_terminal
     return Plain(total, quiet) if plain else ProgressBar(total, console)
 
 

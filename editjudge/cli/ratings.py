@@ -34,14 +34,14 @@ def command() -> None:
 def import_(
     file: Path, run: str | None, manifest: Path | None, columns: Columns, store_place: str, as_json: bool
 ) -> None:
-    """Bring a file of people's ratings into the store.
+    """Import people's ratings into the store.
 
-    CSV, JSONL or Parquet, with item, rater, factor and score. Importing again changes nothing; a rating that is
-    there already takes the new score. The file is checked whole before any is kept.
+    CSV, JSONL or Parquet, with columns item, rater, factor and score. The whole file is checked before anything is
+    stored. Importing again changes nothing; a rating that exists takes the new score.
 
-    A rating belongs to an edit: its input, output and instruction. --run or --manifest says which edits the items are;
-    without either, each id must be of one edit in the store. Ratings of an id that no run has are kept by that id and
-    belong to no run until they are imported again; one that contradicts them is refused.
+    A rating belongs to an edit: its input, output and instruction. --run or --manifest tells which edits the items are;
+    without either, each id must belong to one edit of the store. A rating whose id no run has is stored by that id and
+    belongs to no run until it is imported again; one that contradicts it is refused.
     """
     need_statistics()
     from editjudge.ratings import by_content, unique_ratings
@@ -55,8 +55,8 @@ def import_(
     )
 
     if run is not None and manifest is not None:
-        raise UsageError("--run and --manifest both say what the items are: give one of them")
-    found = list(unique_ratings(file))
+        raise UsageError("--run and --manifest both name the items: give one of them")
+    ratings = list(unique_ratings(file))
     if manifest is not None:
         from editjudge.run.plan import contents_of_manifest
 
@@ -65,31 +65,33 @@ def import_(
         if run is not None:
             contents = contents_in(store.items(store.find_run(run)))
         elif manifest is None:
-            contents = contents_of(store, (rating.item for rating in found if not rating.content))
+            contents = contents_of(store, (rating.item for rating in ratings if not rating.content))
         by_file = run is None and manifest is None  # which may say what was rated itself
-        unscoped = found if by_file else [replace(rating, content="") for rating in found]
+        unscoped = ratings if by_file else [replace(rating, content="") for rating in ratings]
         rows = [astuple(rating) for rating in by_content(file, unscoped, contents)]
         if not rows:
             where = f"the run {run}" if run is not None else str(manifest)
-            counted = f"none of its {len(found):,} ratings, such as of {found[0].item!r:.80},"
-            raise InputError(f"{file}: {counted} is of an item of {where}")
+            example = f"the first is of {ratings[0].item!r:.80}"
+            raise InputError(f"{file}: none of its {len(ratings):,} ratings is of an item of {where}; {example}")
         unbound = check_unbound(store, rows)
         before = count_ratings(store)
         add_scoped(store, rows)
         forget_unbound(store, rows)
-        kept = count_ratings(store)
+        stored = count_ratings(store)
     raters, items = len({row[1] for row in rows}), len({row[0] for row in rows})
     document = {"file": str(file), "ratings": len(rows), "raters": raters, "items": items}
-    told = f"{len(rows):,} ratings of {items:,} items by {raters:,} raters"
-    left = f"; {len(found) - len(rows):,} of other items are left out" if len(rows) < len(found) else ""
-    apart = f"; {unbound:,} belong to no run, since none has their id" if unbound else ""
+    counts = f"{len(rows):,} ratings of {items:,} items by {raters:,} raters"
+    left_out = len(ratings) - len(rows)
+    remarks = f"; {left_out:,} of other items are left out" if left_out else ""
+    remarks += f"; {unbound:,} belong to no run: no run has their id" if unbound else ""
+    new = max(0, stored - before)
     tell(
         as_json,
         document
-        | {"new": max(0, kept - before), "kept": kept}
-        | ({"left_out": len(found) - len(rows)} if left else {})
+        | {"new": new, "kept": stored}
+        | ({"left_out": left_out} if left_out else {})
         | ({"unbound": unbound} if unbound else {}),
-        f"{file}: {told}; {max(0, kept - before):,} new, the store has {kept:,}{left}{apart}",
+        f"{file}: {counts}; {new:,} new, the store has {stored:,}{remarks}",
     )
 
 
@@ -147,7 +149,7 @@ def invite(study: str, rater: str, server: str, store_place: str, as_json: bool)
 @store_option
 @json_option
 def links(study: str | None, store_place: str, as_json: bool) -> None:
-    """Who has a link to which study, and whose was withdrawn."""
+    """List raters' links to studies."""
     from editjudge.store.invitations import list_invitations, named_study
     from editjudge.store.studies import list_studies
 
@@ -169,7 +171,7 @@ def links(study: str | None, store_place: str, as_json: bool) -> None:
 @store_option
 @json_option
 def revoke(study: str, rater: str, store_place: str, as_json: bool) -> None:
-    """Withdraw a rater's link; what they answered stays."""
+    """Withdraw a rater's link; their answers stay."""
     from editjudge.store.invitations import named_study
     from editjudge.store.invitations import revoke as withdraw
 

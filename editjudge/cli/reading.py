@@ -6,14 +6,14 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from editjudge.cli.options import open_store, store_is_given
-from editjudge.cli.output import safe
+from editjudge.cli.output import emit, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ as_option = click.option(
     "called",
     multiple=True,
     metavar="PEOPLE=FACTOR",
-    help="Map a rater's factor name to a judge's, or to a sum of the RUN: --as PQ=quality. Repeatable; one of people's "
-    "factors may map to several.",
+    help="Map a rater's factor name to a judge's, or to a rubric's mean or a set score: --as PQ=quality. Repeatable; "
+    "one name may map to several.",
 )
 
 
 def need_statistics() -> None:
-    """Say which extra is missing before an import does, in other words."""
+    """Raise `UsageError` that names the extra if NumPy or SciPy is missing."""
     missing = [name for name in ("numpy", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"{' and '.join(missing)} not installed: pip install 'editjudge[stats]'")
@@ -45,7 +45,7 @@ of_option = click.option(
     type=click.Choice(["scores", "expected"]),
     default="scores",
     show_default=True,
-    help="expected: the means over token probabilities, of a run with --read logprobs, in the place of scores.",
+    help="expected: use the expected scores of a run with --read logprobs instead of the written ones.",
 )
 
 
@@ -64,10 +64,10 @@ def load_run(
     from editjudge.store.pairs import pair_factors
 
     with open_source(place, word) as source:
-        if pair_factors(source, found := source.find_run(word)):
+        if pair_factors(source, run := source.find_run(word)):
             raise UsageError(
-                f"run {safe(found.name)} asks which of two edits is better, and has no scores; `editjudge report` has "
-                "its win rates and strengths, `editjudge agree --preferences` holds it against people"
+                f"run {safe(run.name)} asks which of two edits is better, so it has no scores; `editjudge report` "
+                "shows win rates and strengths, `editjudge agree --preferences` compares it with people"
             )
         return load(source, word, by, pairing=pairing, of=of, evidence=evidence)
 
@@ -109,6 +109,16 @@ def names_folder(place: str, word: str) -> bool:
             return True
     click.echo(f"{safe(word)}: read from {safe(store.place)}; for the folder write ./{safe(word)}", err=True)
     return False
+
+
+def present(
+    as_json: bool, document: Callable[[], Any], lead: Iterable[str], tables: Callable[[], Iterable[Table]]
+) -> None:
+    """The JSON document for programs, or conclusions and tables for people; only what is printed is made."""
+    if as_json:
+        emit(document())
+    else:
+        show(lead, tables())
 
 
 def show(lead: Iterable[str], tables: Iterable[Table]) -> None:

@@ -49,10 +49,10 @@ def command(
     store_place: str,
     as_json: bool,
 ) -> None:
-    """Means with 95 % CI per model, factor and edit type, and what failed.
+    """Report means with 95 % CI per model, factor and edit type, and what failed.
 
-    HTML, Markdown and LaTeX begin with one verdict for each pair of models (two to four), as `compare` reaches it; JSON
-    has the comparisons. HTML is one file with a forest plot, a leaderboard, distributions, heat maps and galleries of
+    A report begins with a verdict for each pair of models (two to four), as `compare` gives it; JSON has the
+    comparisons. HTML is one file with a forest plot, a leaderboard, distributions, heat maps and galleries of
     edits, and compares judges with the ratings in the store, as `agree` does. Tables for people are rounded to what
     the intervals support; CSV and JSON have full precision.
 
@@ -71,12 +71,13 @@ def command(
         _report_pairs(pairs, output, form, by, as_json)
         return
     judged = load_run(store_place, run, by, of=of, evidence=True)
+    from editjudge.report.comparison import conclusions
     from editjudge.report.forms import rendered
     from editjudge.report.summary import document, measure, tables
 
     means = measure(judged, by, width=width)
     if form is None:
-        show(judged.lead(), tables(means))
+        show([*judged.lead(), *conclusions(means.compared)], tables(means))
         return
     if is_page:
         with open_store(store_place, readonly=True) as store:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from editjudge.cli import completion
-from editjudge.cli.options import ListByDefault, NewFile, layout_option
+from editjudge.cli.options import ListByDefault, NewFile, layout_option, named
 from editjudge.cli.output import emit, json_option, read_text, safe
 from editjudge.errors import UsageError
 
@@ -25,7 +25,7 @@ MAX_PROMPT = 200_000
 
 @click.group(cls=ListByDefault)
 def command() -> None:
-    """List, show, check and import rubrics; list them where nothing is named.
+    """List, show, check and import rubrics. Without a command: list them.
 
     A rubric is named by its built-in name, by a set (online, offline) or by the path of a YAML file.
     """
@@ -60,7 +60,7 @@ def list_(as_json: bool) -> None:
 @layout_option
 @json_option
 def show(rubric: str, prompt: bool, layout: Layout, as_json: bool) -> None:
-    """What a rubric takes in and what it accepts as an answer."""
+    """Show a rubric's factors, scales and answer format."""
     from editjudge.rubrics.files import SETS, load_one, load_set
 
     rubric_set = load_set(rubric)
@@ -155,7 +155,7 @@ def _question(rubric: Rubric, layout: Layout) -> tuple[str, dict[str, Any]]:
 @click.argument("file")
 @json_option
 def check(file: str, as_json: bool) -> None:
-    """Look for what is wrong in a rubric file that still loads."""
+    """Check a rubric file for likely mistakes."""
     from editjudge.rubrics.files import resolve
     from editjudge.rubrics.lint import lint
 
@@ -252,55 +252,40 @@ def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | N
 @click.option(
     "--line", "lines", multiple=True, metavar="LABEL", help="A line of the answer that holds a score: LABEL: 4."
 )
-@click.option("--add-format", is_flag=True, help="Put our JSON answer below a prompt whose own form is not understood.")
+@click.option("--add-format", is_flag=True, help="Append the JSON answer format if the prompt's own is not understood.")
 @click.option(
     "--example", type=click.IntRange(min=0), help="Which JSON example shows the answer, from 1; 0 for none of them."
 )
 @json_option
 def import_(
-    prompt: str,
-    checkout: Path | None,
-    output: Path | None,
-    name: str | None,
-    factors: tuple[str, ...],
-    scales: tuple[str, ...],
-    images: tuple[str, ...],
-    texts: tuple[str, ...],
-    slots: tuple[str, ...],
-    words: str | None,
-    example: int | None,
-    lines: tuple[str, ...],
-    add_format: bool,
-    as_json: bool,
+    prompt: str, checkout: Path | None, output: Path | None, name: str | None, as_json: bool, **given: Any
 ) -> None:
-    """Turn a published prompt into a rubric file that keeps its words.
+    """Turn a published prompt into a rubric file.
 
-    What the text says is inferred and told on standard error; what it does not say is asked for by name, and then
-    nothing is written and the exit code is 1.
+    The rubric keeps the prompt's wording. Prints what it inferred from the text to standard error. If something is
+    missing, prints which option supplies it, writes nothing and exits with 1.
 
-    With --from it makes a rubric set of a benchmark's own prompts, scales and formula, read word for word out of a
-    checkout of its repository, which is never executed.
+    With --from: makes a rubric set from a benchmark's own prompts, scales and formula. They are read from a checkout of
+    its repository; nothing in it is executed.
     """
     if checkout is not None:
-        if factors or scales or images or texts or slots or words or lines or add_format or example is not None:
-            raise UsageError("a recipe says what the prompts leave open: --from goes with -o, --name and --json alone")
+        if any(value not in (None, (), False) for value in given.values()):
+            raise UsageError("--from takes -o, --name and --json only: the recipe names factors, scales and inputs")
         _import_recipe(prompt, checkout, name, output, as_json)
         return
     from editjudge.rubrics.files import dump
     from editjudge.rubrics.importing import Hints, import_prompt
 
+    scales, texts, words = given.pop("scales"), given.pop("texts"), given.pop("words")
+    slots = dict(named("--slot", slot, "NAME=VALUE, such as user_prompt=instruction") for slot in given.pop("slots"))
     hints = Hints(
-        factors=factors,
         scale=next((_scores(scale) for scale in reversed(scales) if "=" not in scale), ()),
-        scales={key: _scores(values) for key, values in (_pair("--scale", s) for s in scales if "=" in s)},
-        images=images,
+        scales={key: _scores(values) for key, values in (named("--scale", s) for s in scales if "=" in s)},
         texts=tuple(text for text in texts if text != "none") if texts else None,
-        slots=dict(_pair("--slot", slot) for slot in slots),
+        slots=slots,
         words=_limits(words) if words and words != "none" else None,
         no_words=words == "none",
-        example=example,
-        lines=lines,
-        add_format=add_format,
+        **given,
     )
     text = read_text(prompt, MAX_PROMPT).removeprefix("\ufeff")
     result = import_prompt(text, name or ("prompt" if prompt == "-" else Path(prompt).stem), hints)
@@ -320,7 +305,7 @@ def import_(
             text = dump(result.rubric)
             click.echo(safe(text) if sys.stdout.isatty() else text, nl=False)
     if not result.rubric:
-        click.echo("nothing was written: say what is needed with these options and import again", err=True)
+        click.echo("nothing was written: add the options above and import again", err=True)
         sys.exit(1)
 
 
@@ -347,10 +332,3 @@ def _limits(text: str) -> tuple[int, int]:
     if not (dash and low.isdecimal() and high.isdecimal() and int(low) <= int(high)):
         raise UsageError(f'--words "{safe(text)}": expected least and most, such as 15-30, or none')
     return int(low), int(high)
-
-
-def _pair(option: str, text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise UsageError(f'{option} "{safe(text)}": expected NAME=VALUE, such as user_prompt=instruction')
-    return name, value

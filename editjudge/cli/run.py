@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,12 @@ from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.judges.budget import Shortfall
-    from editjudge.judges.registry import Options
-    from editjudge.manifest import Columns
     from editjudge.report.tables import Table
     from editjudge.run.cost import Estimate
     from editjudge.run.job import Job, Outcome, RunOptions
     from editjudge.run.summary import FailureReason, Summary
     from editjudge.store.sink import RunPlace
+    from editjudge.store.store import Store
 
 EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
 TOO_MANY_FAILED = 3
@@ -38,27 +38,28 @@ TOO_MANY_FAILED = 3
 
 @click.command(epilog="\b\nExample: editjudge run edits.jsonl --judge openai/gpt-4.1 --name mine --budget 5")
 @click.argument("manifest", type=click.Path(path_type=Path))
-@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Times each question is asked.")
+@click.option("--repeats", type=click.IntRange(1), default=1, show_default=True, help="Judgements per edit and rubric.")
 @click.option("--fuse", is_flag=True, help="Ask a set in one question instead of rubric by rubric.")
 @click.option(
     "--order",
     type=click.Choice(["both", "given"]),
     default="both",
     show_default=True,
-    help="Of pairs: ask with a first and with b first, or once as the manifest names them.",
+    help="For pairs: ask in both orders, or once in the manifest's order.",
 )
 @click.option(
     "--best-of",
-    "best_of",
     type=click.Choice(["all", "knockout"]),
     is_flag=False,
     flag_value="all",
-    help="Rank the edits that share input and instruction by asking about two at a time: all against all (without a "
-    "value), or knockout, with fewer questions. Rubric: preference, or another that asks about pairs.",
+    help="Rank edits of the same input and instruction by comparing two at a time: all pairs (the default), or "
+    "knockout, with fewer questions. Rubric: preference, or another for pairs.",
 )
-@click.option("--name", help="Name of the run; made from its contents without it.")
-@click.option("--rpm", type=Finite(min=0, min_open=True), help="Most requests per minute and judge.")
-@click.option("--tpm", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
+@click.option("--name", help="Name of the run. Default: made from its contents.")
+@click.option(
+    "--rpm", "requests_per_minute", type=Finite(min=0, min_open=True), help="Most requests per minute and judge."
+)
+@click.option("--tpm", "tokens_per_minute", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Judge only edits of this model; repeatable.")
 @click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits, of all --model together.")
 @click.option(
@@ -66,19 +67,19 @@ TOO_MANY_FAILED = 3
     type=click.Choice(["local", "ray"]),
     default="local",
     show_default=True,
-    help="local: this process; ray: a cluster, whose workers write to --store, or into shards where it is a folder.",
+    help="local: this process. ray: a cluster, whose workers write to --store, or into shards if it is a folder.",
 )
-@click.option("--ray-address", help="Cluster to join; RAY_ADDRESS without it, else one on this machine.")
-@click.option("--workers", type=click.IntRange(1), help="Workers of a cluster; one for each of its CPUs without it.")
+@click.option("--ray-address", help="Cluster to join. Default: RAY_ADDRESS, else one on this machine.")
+@click.option("--workers", type=click.IntRange(1), help="Workers of the cluster. Default: one for each of its CPUs.")
 @click.option(
     "--where",
     metavar="RUN:NAME>=VALUE",
     multiple=True,
-    help="Judge only edits of an earlier run of this store that it did not rule out; what has no score there is "
-    "judged. Repeatable: all must hold.",
+    help="Skip edits whose score in an earlier run of this store is too low; edits without a score are judged. "
+    "Repeatable: all must hold.",
 )
-@click.option("--batch", is_flag=True, help="Ask by the provider's batches: half the price, within a day.")
-@click.option("--dry-run", is_flag=True, help="Say what would be asked and what it would cost; ask nothing.")
+@click.option("--batch", is_flag=True, help="Use the provider's batch API: half the price, within a day.")
+@click.option("--dry-run", is_flag=True, help="Print what would be asked and its price; ask nothing.")
 @click.option("--rehash", is_flag=True, help="Read every picture again instead of trusting its size, times and inode.")
 @columns_option
 @click.option("--allow-outside", is_flag=True, help="Allow pictures outside the manifest's folder.")
@@ -86,89 +87,52 @@ TOO_MANY_FAILED = 3
 @judging_options(several=True)
 @json_option
 def command(
-    manifest: Path,
     rubrics: tuple[str, ...],
     judges: tuple[str, ...],
-    repeats: int,
-    fuse: bool,
-    order: Any,
     best_of: Any,
-    layout: Any,
     store_place: str,
-    name: str | None,
-    concurrency: int | None,
-    rpm: float | None,
-    tpm: float | None,
-    budget: float | None,
-    models: tuple[str, ...],
-    limit: int | None,
     engine: str,
     ray_address: str | None,
     workers: int | None,
-    where: tuple[str, ...],
-    batch: bool,
     dry_run: bool,
     max_failures: float,
-    rehash: bool,
-    columns: Columns,
-    allow_outside: bool,
-    allow_urls: bool,
     quiet: bool,
-    options: Options,
     as_json: bool,
+    **given: Any,
 ) -> None:
-    """Judge every edit of a manifest, and keep what was said.
+    """Judge every edit of a manifest and store the judgements.
 
-    Running the same command again resumes: what is judged already is not asked again, what failed is. Ctrl-C lets
-    what is in flight finish; twice stops at once.
+    Running the same command again resumes: finished judgements are not asked again, failed ones are. Ctrl-C waits for
+    requests in flight; a second Ctrl-C stops at once.
     """
     from editjudge.judges.registry import default_rubrics
     from editjudge.run.job import Cluster, Job, RunOptions, is_new
 
     judges = default_judge(judges)
-    job = Job(
-        manifest=manifest,
-        rubrics=rubrics or (("preference",) if best_of else default_rubrics(judges, options)),
-        judges=judges,
-        repeats=repeats,
-        layout=layout,
-        fuse=fuse,
-        order=order,
-        models=models,
-        limit=limit,
-        columns=columns,
-        allow_outside=allow_outside,
-        allow_urls=allow_urls,
-        options=options,
-        where=where,
-    )
+    rubrics = rubrics or (("preference",) if best_of else default_rubrics(judges, given["options"]))
     manner = RunOptions(
-        name=name,
-        concurrency=concurrency,
-        requests_per_minute=rpm,
-        tokens_per_minute=tpm,
-        budget=budget,
-        rehash=rehash,
-        batch=batch,
         cluster=Cluster(ray_address, workers) if engine == "ray" else None,
+        **{field.name: given.pop(field.name) for field in fields(RunOptions) if field.name in given},
     )
-    if engine == "ray" and batch:
+    job = Job(rubrics=rubrics, judges=judges, **given)
+    if engine == "ray" and manner.batch:
         raise UsageError("--engine ray takes no --batch: a provider's batches need one machine")
-    if where and is_new(store_place):
-        raise UsageError(f"--where {where[0]}: {store_place} is no store yet, so there is no earlier run")
-    if best_of:
-        from editjudge.cli.best_of import conduct_best_of
-
-        if dry_run or batch or engine == "ray":
-            raise UsageError("--best-of asks round by round: it takes neither --dry-run, --batch nor --engine ray")
-        with ExitStack() as stack:
-            reopened = lambda: stack.enter_context(open_store(store_place))  # noqa: E731  (used once)
-            sys.exit(conduct_best_of(job, best_of, reopened, manner, max_failures, as_json, quiet))
+    if job.where and is_new(store_place):
+        raise UsageError(f"--where {job.where[0]}: {store_place} is no store yet, so there is no earlier run")
+    if best_of and (dry_run or manner.batch or engine == "ray"):
+        raise UsageError("--best-of asks round by round: it takes neither --dry-run, --batch nor --engine ray")
     if dry_run:
         _dry_run(job, store_place, manner, as_json)
         return
     with ExitStack() as stack:
         opener = partial(_opened, stack, manner, store_place)
+        if best_of:
+            from editjudge.cli.best_of import conduct_best_of
+
+            def store() -> Store:
+                return stack.enter_context(open_store(store_place))
+
+            sys.exit(conduct_best_of(job, best_of, store, manner, max_failures, as_json, quiet))
         sys.exit(conduct(job, opener, manner, max_failures, as_json, quiet))
 
 
@@ -222,16 +186,18 @@ def watched(job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptio
     rubrics = job.load_rubrics()
     settings = job.question_settings(rubrics)
     tasks = edits and edits * settings.questions * len(job.judges)
-    shown = watcher(tasks, quiet=quiet)
-    manner = dataclasses.replace(manner, say=shown.say, observe=shown, control=lambda c: _on_interrupt(c, shown.say))
+    progress = watcher(tasks, quiet=quiet)
+    manner = dataclasses.replace(
+        manner, say=progress.say, observe=progress, control=lambda c: _on_interrupt(c, progress.say)
+    )
     try:
         return asyncio.run(execute(job, store, manner))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        shown.close()
+        progress.close()
         click.echo(f"stopped at once; {how_to_go_on()}", err=True)
         return None
     finally:
-        shown.close()
+        progress.close()
 
 
 def how_to_go_on() -> str:
@@ -266,20 +232,20 @@ def tell_outcome(
     tally, summary = outcome.tally, outcome.summary
     cost = None if tally.unpriced else tally.cost
     if as_json:
-        told = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
-        told |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
-        told |= {"cost_estimated_usd": tally.estimated} if tally.estimated else {}
-        told |= {"removed": tally.removed, "not_applicable": tally.not_applicable}
-        told |= {"left_out": tally.left_out} if tally.left_out else {}
-        told |= {"budget": outcome.short._asdict()} if outcome.short else {}
-        told |= {"error": str(outcome.error) if outcome.error else None}
-        emit(told | summary.as_json() | (more or {}))
+        document = {"run": outcome.name, "id": outcome.run_id, "ending": outcome.ending, "seconds": seconds}
+        document |= {"asked": tally.asked, "cached": tally.cached, "replies": tally.replies, "cost_usd": cost}
+        document |= {"cost_estimated_usd": tally.estimated} if tally.estimated else {}
+        document |= {"removed": tally.removed, "not_applicable": tally.not_applicable}
+        document |= {"left_out": tally.left_out} if tally.left_out else {}
+        document |= {"budget": outcome.short._asdict()} if outcome.short else {}
+        document |= {"error": str(outcome.error) if outcome.error else None}
+        emit(document | summary.as_json() | (more or {}))
     else:
         _tell_people(outcome, seconds, cost)
         for reason in summary.reasons:
             click.echo(f"  {_why(reason, summary.statuses[reason.status])}")
         if summary.failed and not os.path.isdir(place):  # shards are imported before they are read
-            click.echo(f"every edit that failed, with its reasons, in a file: {_lists(outcome.name, place)}")
+            click.echo(f"list every failed edit with its reasons: {_lists(outcome.name, place)}")
     if outcome.error:
         click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
     elif outcome.ending == "budget" and outcome.short:
@@ -319,24 +285,24 @@ def _tell_people(outcome: Outcome, seconds: float, cost: float | None) -> None:
     price = "cost unknown" if cost is None else f"${cost:.4f}"
     if tally.estimated:
         price += f" (${tally.estimated:.4f} of it estimated, for requests that brought no answer)"
-    asked = f"{tally.asked:,} asked, {tally.cached:,} cached, {tally.replies:,} replies, {price}"
+    requests = f"{tally.asked:,} asked, {tally.cached:,} cached, {tally.replies:,} replies, {price}"
     click.echo(
         f"run {outcome.name} ({outcome.run_id}): {summary.total:,} judgements, "
         f"{', '.join(failed) if failed else 'none failed'}; "
-        f"{asked if tally.asked or tally.cached or tally.cost else 'nobody was asked'}, {seconds:.1f} s"
+        f"{requests if tally.asked or tally.cached or tally.cost else 'no requests'}, {seconds:.1f} s"
     )
     if tally.not_applicable:
         they = "question was" if tally.not_applicable == 1 else "questions were"
         click.echo(f"{tally.not_applicable:,} {they} not asked: the rubric is not for that edit")
     if tally.removed:
         they = "edit is" if tally.removed == 1 else "edits are"
-        click.echo(f"{tally.removed:,} {they} no longer in the manifest, and left out; the store keeps what was judged")
+        click.echo(f"{tally.removed:,} {they} no longer in the manifest and left out; the store keeps their judgements")
     _tell_left_out(tally.left_out)
 
 
 def _tell_left_out(count: int) -> None:
     if count:
-        click.echo(f"{count:,} {'edit is' if count == 1 else 'edits are'} not in the run of --where, and left out")
+        click.echo(f"{count:,} {'edit is' if count == 1 else 'edits are'} not in the run of --where and left out")
 
 
 def _why(reason: FailureReason, n: int) -> str:
@@ -360,23 +326,23 @@ def glances(summary: Summary) -> list[Table]:
     """A table for each judge: a row for each factor, a column for each model, or long where that is too wide."""
     from editjudge.report.tables import WIDTH, Figure, Table
 
-    found = []
+    tables = []
     for judge in dict.fromkeys(place[0] for place in summary.cells):
-        cells = {place[1:]: cell for place, cell in summary.cells.items() if place[0] == judge}
+        cells = {
+            place[1:]: Figure(c.mean, text=f"{'-' if c.mean is None else _glance(c.mean)} {c.ok}/{c.n}")
+            for place, c in summary.cells.items()
+            if place[0] == judge
+        }
         models = list(dict.fromkeys(model for model, *_ in cells))
         factors = list(dict.fromkeys(place[1:] for place in cells))
-        shown = {
-            place: Figure(c.mean, text=f"{'-' if c.mean is None else _glance(c.mean)} {c.ok}/{c.n}")
-            for place, c in cells.items()
-        }
         caption = f"mean and ok/n by {judge}"
-        rows = [(f"{r}.{f}", *(shown.get((m, r, f)) for m in models)) for r, f in factors]
+        rows = [(f"{r}.{f}", *(cells.get((m, r, f)) for m in models)) for r, f in factors]
         table = Table.of(("factor", *(model or "mean" for model in models)), rows, caption)
         if table.width() > WIDTH:
-            long = [(f"{r}.{f}", m, shown[m, r, f]) for r, f in factors for m in models if (m, r, f) in shown]
+            long = [(f"{r}.{f}", m, cells[m, r, f]) for r, f in factors for m in models if (m, r, f) in cells]
             table = Table.of(("factor", "model", "mean"), long, caption, stub=2)
-        found.append(table)
-    return found
+        tables.append(table)
+    return tables
 
 
 def _dry_run(job: Job, store_place: str, manner: RunOptions, as_json: bool) -> None:
@@ -388,15 +354,15 @@ def _dry_run(job: Job, store_place: str, manner: RunOptions, as_json: bool) -> N
     rates = Rates(manner.requests_per_minute, manner.tokens_per_minute, manner.concurrency)
     estimates, todo = forecast(job, store_place, rates)
     if as_json:
-        told = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}
-        del told["problems"]
-        emit({"judges": [e.as_json() for e in estimates], **told})
+        counts = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}
+        del counts["problems"]
+        emit({"judges": [e.as_json() for e in estimates], **counts})
         return
     click.echo(f"{todo.tasks:,} tasks, {todo.done:,} of them done, {sum(todo.problems.values()):,} cannot be asked")
     if todo.sampled:
         click.echo(
-            f"from a sample of {todo.sampled:,} of {todo.edits:,} edits, intervals with 95 % confidence; "
-            "what edits share is not seen in a sample, so this is rather too much"
+            f"from a sample of {todo.sampled:,} of {todo.edits:,} edits, with 95 % intervals; "
+            "pictures that edits share are counted more than once, so this is an upper estimate"
         )
     for status, count in todo.problems.items():
         click.echo(f"  {count:,} {status}")

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 @click.group(cls=ListByDefault)
 def command() -> None:
-    """List, show, remove and repeat runs; list them where nothing is named. RUN is a run's name or id."""
+    """List, show, remove and repeat runs. Without a command: list them. RUN is a name or an id."""
 
 
 @command.command("list", epilog="\b\nExample: editjudge runs list")
 @store_option
 @json_option
 def list_(store_place: str, as_json: bool) -> None:
-    """Every run of the store."""
+    """List every run of the store."""
     with open_store(store_place, readonly=True) as store:
-        found = store.runs()
+        records = store.runs()
     if as_json:
-        emit({"runs": [_told(run) for run in found]})
+        emit({"runs": [_document(run) for run in records]})
         return
-    for run in found:
+    for run in records:
         when = datetime.datetime.fromtimestamp(run.created).isoformat(" ", "minutes")
         click.echo(f"{run.id:>4}  {when}  {run.state:<11}  {safe(run.name)}")
 
@@ -49,16 +49,16 @@ def list_(store_place: str, as_json: bool) -> None:
 @store_option
 @json_option
 def show(run: str, store_place: str, as_json: bool) -> None:
-    """A run's frozen spec and what became of it."""
+    """Show a run's settings and its judgements by status."""
     with open_store(store_place, readonly=True) as store:
-        found = store.find_run(run)
-        counts = store.counts(found)
+        record = store.find_run(run)
+        counts = store.counts(record)
     rows = [{"judge": j, "rubric": r, "status": s, "n": n} for (j, r, s), n in counts.items()]
     if as_json:
-        emit(_told(found) | {"counts": rows})
+        emit(_document(record) | {"counts": rows})
         return
-    click.echo(f"{safe(found.name)} ({found.id}): {found.state}, spec {found.spec_hash[:16]}")
-    lines = dict(_lines(found.spec))
+    click.echo(f"{safe(record.name)} ({record.id}): {record.state}, spec {record.spec_hash[:16]}")
+    lines = dict(_lines(record.spec))
     for name, value in lines.items():
         click.echo(f"  {one_line(name):<{max(map(len, lines))}}  {one_line(value)}")
     for row in rows:
@@ -68,13 +68,13 @@ def show(run: str, store_place: str, as_json: bool) -> None:
 
 
 def _lines(spec: Mapping[str, Any], *path: str) -> Iterator[tuple[str, str]]:
-    """What was asked for, a line each; what was left open has none."""
+    """Each setting with its value; a setting without a value has no line."""
     for name, value in spec.items():
         if isinstance(value, Mapping):
             yield from _lines(value, *path, name)
         elif value not in (None, "", []):
-            shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-            yield " ".join((*path, name)), ", ".join(map(str, value)) if isinstance(value, list) else str(shown)
+            word = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+            yield " ".join((*path, name)), ", ".join(map(str, value)) if isinstance(value, list) else str(word)
 
 
 @command.command(epilog="\b\nExample: editjudge runs rm mine")
@@ -83,14 +83,14 @@ def _lines(spec: Mapping[str, Any], *path: str) -> Iterator[tuple[str, str]]:
 @store_option
 @json_option
 def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
-    """Remove a run, and what was said for it alone."""
+    """Remove a run and the judgements that no other run has."""
     with open_store(store_place, create=False) as store:
-        found = store.find_run(run)
-        if not (yes or as_json or agreed(f"Remove run {safe(found.name)} and every reply that only it has?")):
-            click.echo(f"kept {safe(found.name)}", err=True)
+        record = store.find_run(run)
+        if not (yes or as_json or agreed(f"Remove run {safe(record.name)} and every reply that only it has?")):
+            click.echo(f"kept {safe(record.name)}", err=True)
             sys.exit(1)
-        store.remove_run(found)
-    tell(as_json, {"removed": found.name}, f"removed {found.name}")
+        store.remove_run(record)
+    tell(as_json, {"removed": record.name}, f"removed {record.name}")
 
 
 @command.command(epilog="\b\nExample: editjudge runs again mine")
@@ -100,33 +100,34 @@ def rm(run: str, yes: bool, store_place: str, as_json: bool) -> None:
 @store_option
 @json_option
 def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json: bool) -> None:
-    """Do a run again from its frozen spec.
+    """Resume or repeat a run with its stored settings.
 
-    What failed is asked again, what is done is not.
+    Failed judgements are asked again, finished ones are not.
     """
     from editjudge.cli.run import conduct
     from editjudge.errors import RubricError
     from editjudge.run.job import Job, RunOptions
 
     with open_store(store_place, create=False) as store:
-        found = store.find_run(run)
-        if found.imported_from is not None:
+        record = store.find_run(run)
+        name, spec = safe(record.name), record.spec
+        if record.imported_from is not None:
             raise UsageError(
-                f"{safe(found.name)} was imported: somebody else chose its judges, addresses and folders; "
+                f"{name} was imported: somebody else chose its judges, addresses and folders; "
                 "judge its manifest with `editjudge run` and options of your own"
             )
-        if "asked_for" not in found.spec:
-            raise UsageError(f"{found.name} was asked over HTTP: there is no manifest to go through again")
-        if "best_of" in found.spec:
-            raise UsageError(f"{safe(found.name)} is a tournament: the same `editjudge run --best-of` goes on with it")
-        job = Job.from_spec(found.spec)
+        if "asked_for" not in spec:
+            raise UsageError(f"{name} was asked over HTTP: it has no manifest to judge again")
+        if "best_of" in spec:
+            raise UsageError(f"{name} is a tournament: resume it with the same `editjudge run --best-of` command")
+        job = Job.from_spec(spec)
         now = {rubric.name: rubric.hash for rubric in job.load_rubrics()}
-        if now != found.spec["rubrics"]:
-            changed = [name for name, hash_ in found.spec["rubrics"].items() if now.get(name) != hash_]
+        if now != spec["rubrics"]:
+            changed = [name for name, hash_ in spec["rubrics"].items() if now.get(name) != hash_]
             raise RubricError(f"{', '.join(changed)} changed since the run: its questions cannot be asked again")
-        sys.exit(conduct(job, store, RunOptions(name=found.name), max_failures, as_json, quiet))
+        sys.exit(conduct(job, store, RunOptions(name=record.name), max_failures, as_json, quiet))
 
 
-def _told(run: RunRecord) -> dict[str, Any]:
+def _document(run: RunRecord) -> dict[str, Any]:
     names = ("id", "name", "state", "created", "updated", "spec", "spec_hash", "summary", "version")
     return {name: getattr(run, name) for name in names}

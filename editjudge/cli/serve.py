@@ -8,22 +8,95 @@ import re
 import secrets
 import socket
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from editjudge.cli.options import asking_options, judge_option, open_store, store_option
+from editjudge.cli.options import Finite, asking_options, bundle, judge_option, open_store, store_option
 from editjudge.cli.output import emit, json_option, safe
-from editjudge.cli.service_options import terms_options
 from editjudge.errors import InputError, UsageError, WorldError
 
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
-    from editjudge.web.service_options import Terms
+    from editjudge.web.site import Terms
 
 _SHORTEST = 16
 """Characters of a token; one of ours has 43."""
 _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
+
+
+_TERMS = (
+    # What clients of the reward API may ask for.
+    click.option("--allow-judge", "judges", multiple=True, help="Another judge that a request may name; repeatable."),
+    click.option("--rubric", "rubrics", multiple=True, help="Rubric if a request names none [online]; repeatable."),
+    click.option(
+        "--allow-rubric", "more_rubrics", multiple=True, help="Another rubric that a request may name; repeatable."
+    ),
+    click.option("--formula", help="How scores become a reward: mean, min, product, geometric_mean."),
+    click.option(
+        "--weight", "weights", multiple=True, metavar="FACTOR=W", help="Weight of a factor in the reward; repeatable."
+    ),
+    click.option(
+        "--degenerate",
+        type=click.Choice(["null", "worst"]),
+        help="Reward of an output that is no edit: null [default], or worst, which is 0.",
+    ),
+    click.option(
+        "--mix",
+        "mixture",
+        multiple=True,
+        metavar="JUDGE=W",
+        help="Reward by the weighted mean of several judges; repeatable.",
+    ),
+    click.option(
+        "--dialect",
+        "dialects",
+        multiple=True,
+        metavar="NAME",
+        help="Also speak a trainer's protocol: flow-factory, unirl, edit-r1, flow-grpo, editscore, or a YAML file that "
+        "describes another; repeatable.",
+    ),
+    click.option("--fresh", is_flag=True, help="Ask again even if the store has the answer."),
+    click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop asking judges once this is spent."),
+    click.option("--max-waiting", type=click.IntRange(1), help="Most edits in the queue."),
+    click.option("--deadline", type=Finite(min=0.1), help="Seconds that a request may wait."),
+    click.option("--drain", type=Finite(min=0), help="Seconds to finish queued edits when the server stops."),
+    click.option("--concurrency", type=click.IntRange(1), help="Most requests in flight to a judge."),
+    click.option(
+        "--keep-pictures",
+        "pictures",
+        type=click.Path(path_type=Path),
+        help="Folder to keep the pictures of requests in.",
+    ),
+)
+
+
+def _terms(given: dict[str, Any]) -> Terms:
+    from editjudge.web.reduction import FORMULAS
+    from editjudge.web.site import Terms
+
+    if given["dialects"]:
+        from editjudge.web.dialects import chosen
+
+        chosen(given["dialects"])  # raises for one that is not known, and for two that want the same path
+    if given["formula"] not in (None, *FORMULAS):
+        raise UsageError(f"--formula {given['formula']}: expected one of {', '.join(FORMULAS)}")
+    given["weights"] = dict(_weight("--weight FACTOR", text) for text in given["weights"]) or None
+    given["mixture"] = dict(_weight("--mix JUDGE", text) for text in given["mixture"]) or None
+    return Terms(**{name: value for name, value in given.items() if value not in (None, ())})
+
+
+def _weight(meant: str, text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        weight = float(number)
+    except ValueError:
+        weight = 0.0
+    if not name or not 0 < weight < float("inf"):
+        option, kind = meant.split()
+        raise UsageError(f'{option} "{text}": expected {kind}=NUMBER, with a number above 0')
+    return name, weight
 
 
 @click.command(epilog="\b\nExample: editjudge serve --store editjudge.db")
@@ -33,15 +106,17 @@ _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 @judge_option(
     default=lambda: os.environ.get("EDITJUDGE_JUDGE", "measured"), show_default="EDITJUDGE_JUDGE, else measured"
 )
-@click.option("--token", envvar="EDITJUDGE_TOKEN", help="Of reviewers, who may do everything; needed off loopback.")
+@click.option(
+    "--token", envvar="EDITJUDGE_TOKEN", help="Token of reviewers, who may do everything; required beyond this machine."
+)
 @click.option(
     "--service-token",
     envvar="EDITJUDGE_SERVICE_TOKEN",
-    help="Of programs, for /v1/ and trainers' protocols alone; in a header, or in the path as /t/TOKEN/v1/reward.",
+    help="Token of programs, for /v1/ and trainers' protocols only; in a header, or in the path: /t/TOKEN/v1/reward.",
 )
 @click.option("--create", "create_store", is_flag=True, help="Make the store if it is not there.")
 @asking_options
-@terms_options
+@bundle(_TERMS, "terms", _terms)
 @json_option
 def command(
     store_place: str,
@@ -55,11 +130,12 @@ def command(
     terms: Terms,
     as_json: bool,
 ) -> None:
-    """Review, rating and reward API in the browser.
+    """Serve review pages, rating pages and the reward API.
 
-    Off loopback a token is required: set EDITJUDGE_TOKEN rather than --token, which other users see in the list of
-    processes. Who holds it may review and judge. Give programs --service-token instead, which opens no page, and
-    raters a link of their own (`editjudge ratings invite`). With --service-token alone, nobody off loopback reviews.
+    Beyond this machine a token is required. Set EDITJUDGE_TOKEN rather than --token, which other users see in the list
+    of processes. Its holder may review and judge. Give programs --service-token instead, which opens no page, and
+    raters a link of their own (`editjudge ratings invite`). With --service-token alone, the pages open on this machine
+    only.
     """
     # Pictures are screened and measured in threads of the server's own, beside which those of BLAS wait for a core:
     # screening an edit took 183 ms of CPU with two of them, and 110 with one.

@@ -24,7 +24,7 @@ from editjudge.run.summary import RunTally
 SILENCE = 15.0
 """Seconds without a beat after which a worker counts as dead: it beats every second, and a busy node is no dead one."""
 
-Told = tuple[Any, ...]
+Problem = tuple[Any, ...]
 """A `CallFailed` as plain values: kind, message, status, retry after."""
 
 
@@ -49,7 +49,7 @@ class CoordinatorState(NamedTuple):
     """What the driver wants to know every moment."""
 
     tally: RunTally
-    said: list[str]
+    messages: list[str]
     stopping: Ending | None
     why: str
     busy: int
@@ -79,14 +79,14 @@ class Coordinator:
         budget: float | None = None,
         silence: float = SILENCE,
     ) -> None:
-        self._said: list[str] = []
+        self._messages: list[str] = []
         self._paces = {
             spec: Pace(
                 spec,
                 concurrency=concurrency,
                 requests_per_minute=requests_per_minute,
                 tokens_per_minute=tokens_per_minute,
-                circuit=Circuit(spec, say=self._said.append),
+                circuit=Circuit(spec, say=self._messages.append),
             )
             for spec in judges
         }
@@ -102,9 +102,9 @@ class Coordinator:
 
     # --- pace -------------------------------------------------------------------------------------------------
 
-    async def slot(self, worker: str, judge: str) -> BudgetGrant:
+    async def slot(self, worker: str, judge: str, has_reply: bool = False) -> BudgetGrant:
         """A place among those of the whole cluster who may ask now."""
-        granted = await self._enter(worker, self._paces[judge].slot())
+        granted = await self._enter(worker, self._paces[judge].slot(has_reply=has_reply))
         if granted.down or not self._unmetered:
             return granted
         turn = await self.turn(worker, judge, 0)
@@ -126,7 +126,7 @@ class Coordinator:
         self._member(worker).held[number] = (context, inside)
         return BudgetGrant(number)
 
-    async def heard(self, worker: str, number: int, problem: Told | None) -> BudgetGrant | bool:
+    async def heard(self, worker: str, number: int, problem: Problem | None) -> BudgetGrant | bool:
         """What became of a send; whether the judge counts as down since, or why nobody is asked any more."""
         context, turn = self._member(worker).held.pop(number, (None, None))
         if context is None or turn is None:
@@ -200,11 +200,11 @@ class Coordinator:
 
     async def news(self) -> CoordinatorState:
         await self._bury()
-        said = self._said[:]
-        self._said.clear()
+        messages = self._messages[:]
+        self._messages.clear()
         busy = sum(len(member.pieces) for member in self._members.values())
         short = self._budget.short if self._stopping == "budget" else None
-        return CoordinatorState(total(self._tallies.values()), said, self._stopping, self._why, busy, short)
+        return CoordinatorState(total(self._tallies.values()), messages, self._stopping, self._why, busy, short)
 
     def _member(self, worker: str) -> _WorkerState:
         member = self._members.setdefault(worker, _WorkerState(0.0))

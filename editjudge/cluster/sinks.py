@@ -10,7 +10,7 @@ import json
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from editjudge.cluster.shard_run import is_folder, whole
@@ -88,7 +88,7 @@ class SplitPart:
     items: dict[int, Item] = field(default_factory=dict)
     tasks: list[tuple[int, Task]] = field(default_factory=list)
     """By position in the run."""
-    said: dict[str, Judgement] = field(default_factory=dict)
+    judgements: dict[str, Judgement] = field(default_factory=dict)
     store: Store | None = None
 
     def __post_init__(self) -> None:
@@ -118,12 +118,12 @@ class SplitPart:
 
     def judgement(self, key: str) -> Judgement | None:
         earlier = self._before.get(key)
-        return self.said.get(key) or (from_row(earlier) if earlier and earlier["status"] in DONE else None)
+        return self.judgements.get(key) or (from_row(earlier) if earlier and earlier["status"] in DONE else None)
 
     def write(self, batch: Sequence[Judgement]) -> None:
         for judgement in batch:  # what cannot be written fails here, alone, and not at the end with its whole piece
             as_json([row(judgement, "", None, None), *_replies(judgement)])
-        self.said |= {judgement.key: judgement for judgement in batch}
+        self.judgements |= {judgement.key: judgement for judgement in batch}
 
     def close(self) -> None:
         """The table that says what was judged goes last: where it is, the others are."""
@@ -131,14 +131,14 @@ class SplitPart:
         rows = [self._row(position, task, items[task.item]) for position, task in sorted(self.tasks, key=_by_judge)]
         if rows == self._rows:
             return
-        replies = [*self._read("replies"), *(reply for j in self.said.values() for reply in _replies(j))]
-        self._write("items", [asdict(item) for _, item in sorted(self.items.items())])
+        replies = [*self._read("replies"), *(reply for j in self.judgements.values() for reply in _replies(j))]
+        self._write("items", [item._asdict() for _, item in sorted(self.items.items())])
         self._write("scores", [score for values in rows for score in self._scores(values)])
         self._write("replies", [reply for reply in replies if reply["key"] in {values["key"] for values in rows}])
         self._write("judgements", rows)
 
     def _row(self, position: int, task: Task, item: Item) -> dict[str, Any]:
-        if judgement := self.said.get(task.key):
+        if judgement := self.judgements.get(task.key):
             values = _plain(row(judgement, item.item, item.model, item.group, task.variant))
         else:
             values = self._before.get(task.key) or _pending(task)
@@ -195,8 +195,8 @@ def _pending(task: Task) -> dict[str, Any]:
 
 
 def _replies(judgement: Judgement) -> Iterable[dict[str, Any]]:
-    for kept, exchange in zip(reply_rows(judgement), judgement.exchanges, strict=True):
-        yield _plain({**kept, "text": exchange.text})
+    for values, exchange in zip(reply_rows(judgement), judgement.exchanges, strict=True):
+        yield _plain({**values, "text": exchange.text})
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def filesystem(place: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     if "://" in place:
-        found: tuple[Any, str] = fs.FileSystem.from_uri(place)
-        return found
+        opened: tuple[Any, str] = fs.FileSystem.from_uri(place)
+        return opened
     return fs.LocalFileSystem(), str(Path(place).absolute())
 
 
@@ -81,16 +81,16 @@ class Source:
 
     def pieces(self, size: int) -> list[Split]:
         """Row groups with pictures in them stay whole: a part of one can only be reached by reading what is before."""
-        found: list[Split] = []
+        splits: list[Split] = []
         position = 0
         for path, group, count in self._groups:
             step = count if self._whole else size
             for skip in range(0, count, max(step, 1)):
                 some = min(step, count - skip, self._total - position)
                 if some > 0:
-                    found.append(Split(len(found), path, group, skip, some, position))
+                    splits.append(Split(len(splits), path, group, skip, some, position))
                     position += some
-        return found
+        return splits
 
 
 class _Ids:
@@ -128,13 +128,13 @@ def _rows_for(job: Job) -> int | None:
 
     if not job.limit or not job.models:
         return job.limit
-    found = rows = 0
+    wanted = rows = 0
     for path in _files(job.manifest):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=["model"]):
                 for model in batch.column(0).to_pylist():
-                    rows, found = rows + 1, found + job.is_about(model)
-                    if found == job.limit:
+                    rows, wanted = rows + 1, wanted + job.is_about(model)
+                    if wanted == job.limit:
                         return rows
     return None
 

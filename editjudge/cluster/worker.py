@@ -23,9 +23,10 @@ from editjudge.judges.registry import open_judge
 from editjudge.rubrics.model import Rubric
 from editjudge.run.engine import Engine
 from editjudge.run.job import Job
-from editjudge.run.pace import JudgeDown, Permit, Persistence
+from editjudge.run.pace import JudgeDown, Persistence
 from editjudge.run.plan import Planner
 from editjudge.run.summary import RunTally
+from editjudge.run.throttle import Permit
 from editjudge.store.claims import Claims
 from editjudge.store.store import RunRecord
 
@@ -55,7 +56,7 @@ def identity(judge: Judge, rubrics: Sequence[Rubric]) -> str:
 
 
 class Worker:
-    """Called with one piece after another, a few at the same time."""
+    """An actor that judges one piece after another, a few at the same time."""
 
     def __init__(self, order: Order) -> None:
         self._order, self._id, self._conductor = order, uuid.uuid4().hex, order.conductor
@@ -70,17 +71,15 @@ class Worker:
         self._resources = AsyncExitStack()
         self._beating: asyncio.Task[None] | None = None
 
-    async def __call__(self, batch: Any) -> AsyncIterator[dict[str, Any]]:
+    async def judge(self, piece: Split) -> None:
         # Here and not before: this is the loop that judges live in.
         self._judges = self._judges or asyncio.create_task(self._open_judges())
         self._beating = self._beating or asyncio.create_task(self._beat())
-        for row in batch.to_pylist():
-            await self._judge(Split(**row))
-        yield {"pieces": [len(batch)]}
+        await self._judge(piece)
 
     async def _open_judges(self) -> list[Judge]:
         order = self._order
-        found = []
+        judges = []
         for spec in order.job.judges:
             judge = await open_judge(spec, order.job.options, self._pacing, self._resources, funds=self._budget)
             if identity(judge, order.rubrics) != order.identities[spec]:
@@ -88,8 +87,8 @@ class Worker:
                     f"{spec} is another judge on a node of the cluster than where the run was started: "
                     "give all nodes the same variables, such as OPENAI_BASE_URL, and the same version of editjudge"
                 )
-            found.append(judge)
-        return found
+            judges.append(judge)
+        return judges
 
     def _pacing(self, spec: str) -> ClusterPersistence:
         self._paces.append(ClusterPersistence(spec, self._conductor, self._id))
@@ -202,7 +201,7 @@ class ClusterPersistence(Persistence):
     def __init__(self, judge: str, conductor: Any, worker: str) -> None:
         super().__init__(judge)
         self._conductor, self._worker = conductor, worker
-        self.limit = 0
+        self.window = 0
         """Slots held here: the engine prepares a few tasks more, so that a worker that is given slots asks for more."""
         self.over = asyncio.Event()
         """Nobody is asked any more, or the run is stopping."""
@@ -213,15 +212,15 @@ class ClusterPersistence(Persistence):
         self.over.set()
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        granted = _granted(await self._conductor.slot.remote(self._worker, self.judge))
+    async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
+        granted = _granted(await self._conductor.slot.remote(self._worker, self.judge, has_reply))
         held = _Held(granted.number, granted.turn)
         _HELD.set(held)
-        self.limit += 1
+        self.window += 1
         try:
             yield
         finally:
-            self.limit -= 1
+            self.window -= 1
             # Nobody waits for it to be heard.
             self._conductor.leave.remote(self._worker, held.slot, held.answered, held.turn)
 
@@ -237,8 +236,8 @@ class ClusterPersistence(Persistence):
             held.answered = number  # told together with the end of the slot, which is near
             return
         problem = turn.problem
-        told = problem and (problem.kind, str(problem), problem.status, problem.retry_after)
-        heard = await self._conductor.heard.remote(self._worker, number, told)
+        plain = problem and (problem.kind, str(problem), problem.status, problem.retry_after)
+        heard = await self._conductor.heard.remote(self._worker, number, plain)
         turn.down = heard if isinstance(heard, bool) else bool(_granted(heard))
 
     async def rest(self, seconds: float) -> None:

@@ -35,8 +35,8 @@ def edit_reward(
     metadata)`, as Edit-R1 calls its `mllm_...` functions. It answers the scores, and `{"imputed": [bool, ...]}`."""
     rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
 
-    def rewarded(
-        images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any
+    def _fn(
+        images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any = None
     ) -> tuple[list[float], dict[str, Any]]:
         outputs, instructions = split(images), list(prompts)
         sources = split(ref_images) if ref_images is not None else _in_metadata(metadata, len(outputs))
@@ -51,11 +51,8 @@ def edit_reward(
         numbers = [reward.value for reward in rewards if reward.value is not None]
         return numbers, {"imputed": [reward.imputed for reward in rewards]}
 
-    def _fn(images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any = None) -> Any:
-        return rewarded(images, prompts, metadata, ref_images)
-
     def _fn_with_sources(ref_images: Any, images: Any, prompts: Sequence[str], metadata: Any) -> Any:
-        return rewarded(images, prompts, metadata, ref_images)
+        return _fn(images, prompts, metadata, ref_images)
 
     return _fn_with_sources if sources_first else _fn
 

@@ -68,7 +68,7 @@ def _log(
 ) -> EvalLog:
     key = operator.itemgetter("item", "repeat")
     grouped = itertools.groupby(sorted(rows, key=key), key)
-    samples = [_sample(items[item], repeat, list(said), factors) for (item, repeat), said in grouped]
+    samples = [_sample(items[item], repeat, list(some), factors) for (item, repeat), some in grouped]
     ids = list(dict.fromkeys(sample.id for sample in samples))
     return EvalLog(
         status="success" if run.state == "finished" else "cancelled",
@@ -93,14 +93,14 @@ def _sample(item: Item, repeat: int, rows: list[dict[str, Any]], factors: Mappin
         for row in rows
         for factor in factors.get(row["rubric_hash"]) or [*(row["scores"] or {}), *(row["abstained"] or {})]
     }
-    kept = {role: image["source"] for role, image in item.images.items()}
+    sources = {role: image["source"] for role, image in item.images.items()}
     return EvalSample(
         id=item.item,
         epoch=repeat + 1,
         input=item.instruction,
         target="",
         scores=scores,
-        metadata={"edit_type": item.edit_type, "group": item.group, "images": kept, **item.metadata},
+        metadata={"edit_type": item.edit_type, "group": item.group, "images": sources, **item.metadata},
     )
 
 
@@ -116,23 +116,16 @@ def _score(row: Mapping[str, Any], factor: str) -> Score:
 
 def _results(samples: Iterable[EvalSample]) -> Iterable[EvalScore]:
     """Means with how many samples they rest on: over repeats first, then over edits."""
-    found: dict[str, dict[int | str, list[float]]] = {}
-    asked: dict[str, set[int | str]] = {}
+    by_name: dict[str, dict[int | str, list[float]]] = {}
     for sample in samples:
         for name, score in (sample.scores or {}).items():
-            asked.setdefault(name, set()).add(sample.id)
-            if score.reason is None:
-                found.setdefault(name, {}).setdefault(sample.id, []).append(score.as_float())
-    for name, ids in asked.items():
-        means = [sum(values) / len(values) for values in found.get(name, {}).values()]
+            values = by_name.setdefault(name, {}).setdefault(sample.id, [])
+            values += [score.as_float()] if score.reason is None else []
+    for name, by_edit in by_name.items():
+        means = [sum(values) / len(values) for values in by_edit.values() if values]
         metrics = {"mean": EvalMetric(name="mean", value=sum(means) / len(means))} if means else {}
-        yield EvalScore(
-            name=name,
-            scorer="editjudge",
-            scored_samples=len(means),
-            unscored_samples=len(ids) - len(means),
-            metrics=metrics,
-        )
+        counts: dict[str, Any] = {"scored_samples": len(means), "unscored_samples": len(by_edit) - len(means)}
+        yield EvalScore(name=name, scorer="editjudge", metrics=metrics, **counts)
 
 
 def _when(seconds: float) -> str:
@@ -156,13 +149,8 @@ def edit_scorer(rubrics: str | list[str] = "online", judge: str | None = None, *
         }
         if pictures["edited"] is None:
             return Score.unscored(reason="missing_output", explanation="the model answered without a picture")
-        asked: dict[str, Any] = {
-            "instruction": state.input_text,
-            "rubrics": rubrics,
-            "judge": judge,
-            "id": str(state.sample_id),
-        }
-        return _verdict(await asyncio.to_thread(judge_one, **pictures, **asked, **options))
+        edit = pictures | {"instruction": state.input_text, "id": str(state.sample_id)}
+        return _verdict(await asyncio.to_thread(judge_one, **edit, rubrics=rubrics, judge=judge, **options))
 
     return score
 
@@ -172,11 +160,11 @@ def _pictures(messages: Iterable[Any]) -> list[str]:
     return [part.image for content in contents for part in content if isinstance(part, ContentImage)]
 
 
-def _verdict(found: Mapping[str, Judgement]) -> Score:
-    scores = {f"{name}.{factor}": score for name, j in found.items() for factor, score in (j.scores or {}).items()}
-    about = {name: {"status": j.status, "key": j.key, "abstained": dict(j.abstained)} for name, j in found.items()}
-    why = "\n".join(f"{f}: {text}" for j in found.values() for f, text in (j.justifications or {}).items())
+def _verdict(judgements: Mapping[str, Judgement]) -> Score:
+    scores = {f"{name}.{factor}": score for name, j in judgements.items() for factor, score in (j.scores or {}).items()}
+    about = {name: {"status": j.status, "key": j.key, "abstained": dict(j.abstained)} for name, j in judgements.items()}
+    why = "\n".join(f"{f}: {text}" for j in judgements.values() for f, text in (j.justifications or {}).items())
     if not scores:
-        status = next((j.status for j in found.values() if j.status not in DONE), "abstained")
+        status = next((j.status for j in judgements.values() if j.status not in DONE), "abstained")
         return Score.unscored(reason=status, explanation=why, metadata=about)
     return Score(value=scores, explanation=why, metadata=about)

@@ -29,6 +29,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from editjudge.errors import InputError, JudgeError, UsageError
@@ -92,14 +93,12 @@ class Rewarder:
         options: Options | None = None,
         ranking: Ranking = "none",
     ) -> None:
-        if ranking not in get_args(Ranking):
-            raise UsageError(f"ranking={ranking!r}: expected one of {', '.join(get_args(Ranking))}")
+        for name, value, kind in (("ranking", ranking, Ranking), ("on_failure", on_failure, OnFailure)):
+            if value not in get_args(kind):
+                raise UsageError(f"{name}={value!r}: expected one of {', '.join(get_args(kind))}")
         if ranking != "none" and server is None:
             raise UsageError(f"ranking={ranking!r}: groups are ranked by a server: give its address as server")
-        self.ranking = ranking
-        if on_failure not in get_args(OnFailure):
-            raise UsageError(f"on_failure={on_failure!r}: expected one of {', '.join(get_args(OnFailure))}")
-        self.on_failure = on_failure
+        self.ranking, self.on_failure = ranking, on_failure
         self._rubrics = [rubric] if isinstance(rubric, str) else list(rubric or ())
         self._formula, self._weights = _reduction(score)
         self._deadline = deadline
@@ -128,13 +127,20 @@ class Rewarder:
         """As `rewards`, while the caller's loop goes on."""
         return await asyncio.wrap_future(self._loop.submit(self._source(edits)))
 
-    def settled(self, edits: Sequence[RewardEdit], rewards: Sequence[Reward], *, masks: bool) -> list[Reward]:
-        """What the trainer gets. `masks`: it has a word for "no reward", so that None may stay."""
-        failed = [n for n, reward in enumerate(rewards) if reward.value is None]
-        if not failed or (self.on_failure == "native" and masks):
+    def settled(
+        self,
+        edits: Sequence[RewardEdit],
+        rewards: Sequence[Reward],
+        *,
+        masks: bool,
+        earlier: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    ) -> list[Reward]:
+        """What the trainer gets. `masks`: the trainer leaves out a sample whose reward is None, so None may stay.
+        `earlier`: rewards by group that count for `group_mean` too."""
+        if all(reward.value is not None for reward in rewards) or (self.on_failure == "native" and masks):
             return list(rewards)
         if self.on_failure == "group_mean":
-            return with_group_means(edits, rewards)
+            return with_group_means(edits, rewards, earlier)
         raise NoReward(_message(rewards))
 
     # --- in this process --------------------------------------------------------------------------------------
@@ -227,12 +233,9 @@ class Rewarder:
             pictures = {role: encode(getattr(edit, role), f"edit {number}, {role}") for role in ("input", "edited")}
             raw = {role: p.read_bytes() if isinstance(p, Path) else p for role, p in pictures.items()}
             edits.append({"id": str(number), "instruction": edit.instruction, "group": edit.group, **raw})
-        request: dict[str, Any] = {"edits": edits, "deadline": self._deadline}
-        request |= {"ranking": self.ranking} if self.ranking != "none" else {}
-        request |= {"judge": self._judge} if self._judge else {}
-        request |= {"rubrics": self._rubrics} if self._rubrics else {}
-        request |= {"formula": self._formula} if self._formula else {}
-        request |= {"weights": self._weights} if self._weights else {}
+        own = {"judge": self._judge, "rubrics": self._rubrics, "formula": self._formula, "weights": self._weights}
+        own["ranking"] = "" if self.ranking == "none" else self.ranking
+        request = {"edits": edits, "deadline": self._deadline} | {name: value for name, value in own.items() if value}
         try:
             import msgpack  # type: ignore[import-untyped]
         except ModuleNotFoundError:
@@ -252,7 +255,7 @@ def _batches(edits: Sequence[RewardEdit], *, whole_groups: bool) -> list[dict[in
         return [dict(list(enumerate(edits))[n : n + _BATCH]) for n in range(0, len(edits), _BATCH)]
     groups: dict[str, dict[int, RewardEdit]] = {}
     for number, edit in enumerate(edits):
-        groups.setdefault(_group(edit), {})[number] = edit
+        groups.setdefault(group_of(edit), {})[number] = edit
     batches: list[dict[int, RewardEdit]] = []
     for group in groups.values():
         if not batches or len(batches[-1]) + len(group) > _BATCH:
@@ -261,25 +264,28 @@ def _batches(edits: Sequence[RewardEdit], *, whole_groups: bool) -> list[dict[in
     return batches
 
 
-def with_group_means(edits: Sequence[RewardEdit], rewards: Sequence[Reward]) -> list[Reward]:
-    """The mean of its group in the place of each reward that is missing, marked. Raises `NoReward` where a group has
-    none at all."""
-    known: dict[str, list[float]] = {}
-    for edit, reward in zip(edits, rewards, strict=True):
+def with_group_means(
+    edits: Sequence[RewardEdit],
+    rewards: Sequence[Reward],
+    earlier: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> list[Reward]:
+    """Replace each missing reward by the mean of its group, and mark it. Raises `NoReward` where a group has none."""
+    groups = [group_of(edit) for edit in edits]
+    known = {group: list(earlier.get(group, ())) for group in groups}
+    for group, reward in zip(groups, rewards, strict=True):
+        known[group] += [] if reward.value is None else [reward.value]
+
+    def filled(group: str, reward: Reward) -> Reward:
         if reward.value is not None:
-            known.setdefault(_group(edit), []).append(reward.value)
-    result = []
-    for edit, reward in zip(edits, rewards, strict=True):
-        if reward.value is None:
-            values = known.get(_group(edit))
-            if not values:
-                raise NoReward(f"no edit of the group {_group(edit)} has a reward: {reward.status}: {reward.message}")
-            reward = replace(reward, value=sum(values) / len(values), imputed=True)  # noqa: PLW2901
-        result.append(reward)
-    return result
+            return reward
+        if not known[group]:
+            raise NoReward(f"no edit of the group {group} has a reward yet: {reward.status}: {reward.message}")
+        return replace(reward, value=sum(known[group]) / len(known[group]), imputed=True)
+
+    return list(map(filled, groups, rewards))
 
 
-def _group(edit: RewardEdit) -> str:
+def group_of(edit: RewardEdit) -> str:
     return edit.instruction if edit.group is None else edit.group
 
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from editjudge.errors import InputError, UsageError
-from editjudge.integrations.reward import NoReward, OnFailure, Reward, RewardEdit, Rewarder, Score
+from editjudge.integrations.reward import OnFailure, RewardEdit, Rewarder, Score, group_of
 
 _GROUPS = 4096
 """Of which rewards are remembered, for `group_mean`: more than a training step has."""
@@ -61,26 +60,18 @@ def single(rewarder: Rewarder) -> Callable[[RewardEdit], Any]:
     seen: OrderedDict[str, list[float]] = OrderedDict()
 
     async def rewarded(edit: RewardEdit) -> dict[str, float]:
-        group = edit.instruction if edit.group is None else edit.group
+        group = group_of(edit)
         (reward,) = await rewarder.arewards([edit])
-        if reward.value is None and rewarder.on_failure == "group_mean":
-            reward = _mean(group, seen.get(group, []), reward)
-        elif reward.value is not None:
+        (settled,) = rewarder.settled([edit], [reward], masks=False, earlier=seen)
+        if reward.value is not None:
             seen.setdefault(group, []).append(reward.value)
             seen.move_to_end(group)
             if len(seen) > _GROUPS:
                 seen.popitem(last=False)
-        (reward,) = rewarder.settled([edit], [reward], masks=False)
-        assert reward.value is not None  # noqa: S101  (`settled` raises)
-        return {"score": reward.value, "imputed": float(reward.imputed)}
+        assert settled.value is not None  # noqa: S101  (`settled` raises)
+        return {"score": settled.value, "imputed": float(settled.imputed)}
 
     return rewarded
-
-
-def _mean(group: str, known: Sequence[float], reward: Reward) -> Reward:
-    if not known:
-        raise NoReward(f"no edit of the group {group} has a reward yet: {reward.status}: {reward.message}")
-    return replace(reward, value=sum(known) / len(known), imputed=True)
 
 
 def edit_of(row: Mapping[str, Any], edited: Any, instruction: str | None = None) -> RewardEdit:

@@ -28,9 +28,9 @@ def line(custom_id: str, body: batch_api.Body) -> batch_api.Body:
 async def submit(calls: batch_api.HttpCalls, part: batch_api.BatchPart) -> str:
     file = await _upload(calls, part.mark, tuple(piece for line in part.lines for piece in line))
     name = part.model if part.model.startswith(("models/", "tunedModels/")) else f"models/{part.model}"
-    asked = {"batch": {"displayName": part.mark, "inputConfig": {"fileName": file}}}
+    job = {"batch": {"displayName": part.mark, "inputConfig": {"fileName": file}}}
     path = f"v1beta/{urllib.parse.quote(name, safe='/')}:batchGenerateContent"
-    batch, _ = await calls.post(path, pieces.encode(asked))
+    batch, _ = await calls.post(path, pieces.encode(job))
     return string(batch.get("name"))
 
 
@@ -63,8 +63,8 @@ async def look(calls: batch_api.HttpCalls, batch_id: str) -> batch_api.BatchJob:
     file = string(mapping(about.get("output")).get("responsesFile"))
     file = file or string(mapping(batch.get("response")).get("responsesFile"))
     if state == "FAILED" and not file:
-        said = string(mapping(batch.get("error")).get("message"))
-        return batch_api.BatchJob(True, answered, problem=pieces.cleaned(said) or "no reason given")
+        message = string(mapping(batch.get("error")).get("message"))
+        return batch_api.BatchJob(True, answered, problem=pieces.cleaned(message) or "no reason given")
     return batch_api.BatchJob(state in _ENDED, answered, (f"v1beta/{file}:download?alt=media",) if file else ())
 
 

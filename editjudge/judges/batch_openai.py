@@ -25,13 +25,13 @@ def line(custom_id: str, body: batch_api.Body) -> batch_api.Body:
 
 async def submit(calls: batch_api.HttpCalls, part: batch_api.BatchPart) -> str:
     file, _ = await calls.post("files", *form(part.mark, part.lines))
-    asked = {
+    job = {
         "completion_window": "24h",
         "endpoint": _URL,
         "input_file_id": string(file.get("id")),
         "metadata": {"editjudge": part.mark},
     }
-    batch, _ = await calls.post("batches", pieces.encode(asked))
+    batch, _ = await calls.post("batches", pieces.encode(job))
     return string(batch.get("id"))
 
 
@@ -52,8 +52,8 @@ async def look(calls: batch_api.HttpCalls, batch_id: str) -> batch_api.BatchJob:
     counts, status = mapping(batch.get("request_counts")), string(batch.get("status"))
     if status == "failed":
         errors = mapping(batch.get("errors")).get("data")
-        said = pieces.first(errors) or {}
-        return batch_api.BatchJob(True, problem=pieces.cleaned(string(said.get("message"))) or "no reason given")
+        error = pieces.first(errors) or {}
+        return batch_api.BatchJob(True, problem=pieces.cleaned(string(error.get("message"))) or "no reason given")
     files = [string(batch.get(name)) for name in ("output_file_id", "error_file_id")]
     return batch_api.BatchJob(
         status in _ENDED,

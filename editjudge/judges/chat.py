@@ -6,7 +6,6 @@ import asyncio
 import copy
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast
@@ -30,11 +29,11 @@ from editjudge.rubrics.prompt import ImagePart, Question, reask
 
 REASKS = 2
 """How often a reply that was no answer is answered with the reasons."""
-MORE_REASKS = 2
+MORE_REASKS = 4
 """How often beyond that, where the judge mostly answers: with 15 % of replies unreadable by chance, three asks leave
-one question in 300 without an answer, and five leave one in 13,000."""
-_MOSTLY, _JUDGED_BY = 0.75, 20
-"""Share of the judge's replies that must have been answers, and how many replies tell it: of 20, 5 may be none."""
+one question in 300 without an answer, and seven leave one in 600,000."""
+_MOSTLY, _JUDGED_BY = 0.6, 20
+"""Share of the judge's replies that must have been answers, and how many replies tell it: of 20, 8 may be none."""
 TOP_LOGPROBS = 20
 """Alternatives of each token that are requested: the most that OpenAI, and vLLM unless it is told otherwise, give."""
 _QUOTED = 4_000
@@ -166,8 +165,13 @@ class ChatJudge:
 
     async def judge(self, work: Work, load: Load) -> Judgement:
         question = work.question()
-        words = hashlib.sha256(str(question).encode("utf-8", "replace")).hexdigest()
-        same = (work.task.item, work.task.variant, work.rubric.hash, tuple(sorted(work.digests.items())), words)
+        same = (
+            work.task.item,
+            work.task.variant,
+            work.rubric.hash,
+            tuple(sorted(work.digests.items())),
+            question.parts,
+        )
         with self._repeats.waiting(same) as repeat:
             await asyncio.sleep(0)  # until its other repeats wait too
             pictures: dict[str, EncodedPicture] = {}
@@ -185,20 +189,38 @@ class ChatJudge:
         repeat: Waiting,
     ) -> Judgement:
         bill = _Bill(self._price)
+        try:
+            judgement = await self._ask(work, question, pictures, bill, same, repeat)
+        except JudgeError as error:
+            error.spent = bill.cost() or 0.0
+            raise
+        except EditjudgeError:
+            raise
+        except Exception as error:
+            fields = {"exchanges": tuple(bill.exchanges), "notes": bill.notes(), "cost": bill.cost()}
+            raise JudgingFailed(error, schema_mode=self._mode(work.rubric), **fields) from error
+        notes, cost = bill.notes(), bill.cost()
+        if not notes and cost == judgement.cost:
+            return judgement
+        return dataclasses.replace(judgement, notes=(*judgement.notes, *notes), cost=cost)
+
+    async def _ask(
+        self,
+        work: Work,
+        question: Question,
+        pictures: Mapping[str, EncodedPicture],
+        bill: _Bill,
+        same: Hashable,
+        repeat: Waiting,
+    ) -> Judgement:
         async with self.pace.slot():
-            try:
-                self._repeats.begin(same, repeat)
-                shared = await repeat.shared if repeat.shared else None
-                judgement = await self._converse(work, question, pictures, bill, repeat, shared)
-            except JudgeError as error:
-                error.spent = bill.cost() or 0.0
-                raise
-            except EditjudgeError:
-                raise
-            except Exception as error:
-                kept = {"exchanges": tuple(bill.exchanges), "notes": bill.notes(), "cost": bill.cost()}
-                raise JudgingFailed(error, schema_mode=self._mode(work.rubric), **kept) from error
-        return dataclasses.replace(judgement, notes=(*judgement.notes, *bill.notes()), cost=bill.cost())
+            self._repeats.begin(same, repeat)
+            if repeat.shared is None:
+                return await self._converse(work, question, pictures, bill, repeat, None)
+        # Without a slot: the repeat that asks for this one gives up its own before it tries again, and needs one then.
+        shared = await repeat.shared
+        async with self.pace.slot(has_reply=shared is not None):
+            return await self._converse(work, question, pictures, bill, repeat, shared)
 
     async def _converse(
         self,
@@ -244,10 +266,11 @@ class ChatJudge:
 
     def _worth_more(self, outcome: Verdict | Failure | None, bill: _Bill) -> bool:
         """Whether a question that used up its re-asks is worth another: its replies failed by chance, by all that is
-        known of the judge. A model that declines does so again, and tokens that the budget does not pay for stay too
-        few."""
+        known of the judge. A model that declines each time means it, and tokens that the budget does not pay for stay
+        too few."""
         mostly_answers = self._replies >= _JUDGED_BY and self._answers >= _MOSTLY * self._replies
-        return mostly_answers and bill.capped is None and outcome is not None and outcome.status != "refused"
+        declines = {exchange.outcome for exchange in bill.exchanges} == {"refused"}
+        return mostly_answers and bill.capped is None and outcome is not None and not declines
 
     def _readings(self, rubric: Rubric, reply: Reply) -> dict[str, Any]:
         """What the probabilities of an accepted reply say, as fields of the judgement."""
@@ -272,7 +295,7 @@ class ChatJudge:
         repeat: Waiting,
         shared: SharedReply | None,
     ) -> tuple[Verdict | Failure, Reply, SchemaMode]:
-        """Ask once more. The reply is on the bill before it is looked at: it is paid for, whatever comes."""
+        """Ask once more. The reply is on the bill even where checking it raises: it is paid for."""
         if shared:
             reply, seconds, retries, mode = shared.reply, shared.seconds, 0, shared.mode
             bill.shared_by = shared.replies
@@ -280,24 +303,26 @@ class ChatJudge:
             reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill, mode, repeat)
             bill.shared_by = max(bill.shared_by, 1 + len(reply.others))
             reply = repeat.hand_out(reply, seconds, mode)
-        exchange = Exchange(
-            text=reply.text,
-            outcome="error",
-            finish=reply.finish,
-            usage=reply.usage,
-            model=reply.model,
-            request_id=reply.request_id,
-            latency=seconds,
-            retries=retries,
-        )
-        bill.exchanges.append(exchange)
-        outcome = check(
-            work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
-        )
+        outcome: Verdict | Failure | None = None
+        try:
+            outcome = check(
+                work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
+            )
+        finally:
+            exchange = Exchange(
+                text=reply.text,
+                outcome=outcome.status if outcome else "error",
+                finish=reply.finish,
+                usage=reply.usage,
+                model=reply.model,
+                request_id=reply.request_id,
+                latency=seconds,
+                retries=retries,
+                reasons=outcome.reasons if isinstance(outcome, Failure) else (),
+            )
+            bill.exchanges.append(exchange)
         self._replies += 1
         self._answers += isinstance(outcome, Verdict)
-        reasons = outcome.reasons if isinstance(outcome, Failure) else ()
-        bill.exchanges[-1] = dataclasses.replace(exchange, outcome=outcome.status, reasons=reasons)
         return outcome, reply, mode
 
     async def _send(
@@ -414,13 +439,11 @@ class ChatJudge:
 
     def _redacted(self, reply: Reply) -> Reply:
         """Once more: only now is what JSON wrote with escapes, and what stood in headers, in plain."""
-        return dataclasses.replace(
-            reply,
-            others=tuple(map(self._redacted, reply.others)),
-            text=self.endpoint.redacted(reply.text),
-            model=reply.model and self.endpoint.redacted(reply.model),
-            request_id=reply.request_id and self.endpoint.redacted(reply.request_id),
-        )
+        fields = {name: value for name in ("text", "model", "request_id") if (value := getattr(reply, name))}
+        redacted: dict[str, Any] = {name: self.endpoint.redacted(value) for name, value in fields.items()}
+        if redacted == fields and not reply.others:
+            return reply
+        return dataclasses.replace(reply, others=tuple(map(self._redacted, reply.others)), **redacted)
 
     def _without_key(self, problem: CallFailed, response: Response) -> CallFailed:
         """Servers quote what they were sent, and an error is shown and kept. Messages are cut short, perhaps in the
@@ -440,8 +463,8 @@ class ChatJudge:
             return None
         # A token is a byte at least, and all that is no picture is text: messages, schema and settings.
         text = sum(map(len, request.body[::2]))
-        shown = (work.sizes[part.role] for part in question.parts if isinstance(part, ImagePart))
-        tokens = text + sum(most_image_tokens(self.spec, *size) for size in shown)
+        sizes = (work.sizes[part.role] for part in question.parts if isinstance(part, ImagePart))
+        tokens = text + sum(most_image_tokens(self.spec, *size) for size in sizes)
         # With settings of the user's own an answer may need all the tokens that it was given, say to think.
         free = not self._parameters.extra and self._parameters.reasoning_effort is None
         least = min(wanted, 4 * answer_tokens(work.rubric)) if free else wanted
@@ -470,8 +493,7 @@ class ChatJudge:
             message = context_advice(self.context_setting, message)
         reason = Remark(code, message)
         failed = Exchange("", status, finish="error", reasons=(reason,))
-        kept = (*exchanges, failed)
-        return work.judgement(status, reasons=(reason,), exchanges=kept, schema_mode=mode)
+        return work.judgement(status, reasons=(reason,), exchanges=(*exchanges, failed), schema_mode=mode)
 
 
 def outcome_of(problem: CallFailed) -> tuple[Status, str]:

@@ -131,12 +131,12 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 def _problem(status: int, headers: Mapping[str, str], body: bytes, document: Mapping[str, Any]) -> CallFailed:
     error = mapping(document.get("error"))
     details = error.get("details")
-    found = [mapping(detail) for detail in details] if isinstance(details, list) else []
+    rows = [mapping(detail) for detail in details] if isinstance(details, list) else []
     message = string(error.get("message"))
-    name, reasons = string(error.get("status")), [detail.get("reason") for detail in found]
-    kind = _kind(status, name, found)
+    name, reasons = string(error.get("status")), [detail.get("reason") for detail in rows]
+    kind = _kind(status, name, rows)
     names = [name, *reasons]
-    return pieces.failure(status, headers, body, message, kind=kind, names=names, retry_after=_delay(found))
+    return pieces.failure(status, headers, body, message, kind=kind, names=names, retry_after=_delay(rows))
 
 
 def _kind(status: int, name: str, details: list[dict[str, Any]]) -> ProblemKind | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from editjudge.edit import PAIR_ROLES, Edit
 from editjudge.judgement import Exchange, Judgement, Status, Task
@@ -23,16 +22,17 @@ Load = Callable[[str], Awaitable[Encoded]]
 """A picture of the edit by role, prepared for the judge that asks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
+    """A task with all that a judge needs to do it."""
+
     task: Task
     edit: Edit
     rubric: Rubric
-    digests: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = {}
     """Of the edit's pictures, by role."""
-    recipes: Mapping[str, str] = field(default_factory=dict)
+    recipes: Mapping[str, str] = {}
     """How each picture is prepared for this judge, by role."""
-    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[int, int]] = {}
     """Width and height of each picture, by role."""
     layout: Layout = "images-first"
     problem: tuple[Status, Remark] | None = None
@@ -116,7 +116,10 @@ class JudgingFailed(Exception):
 class Pacing(Protocol):
     """Who decides when a request may go out, and whether it goes out again."""
 
-    def slot(self) -> AbstractAsyncContextManager[None]: ...
+    def slot(self, *, has_reply: bool = False) -> AbstractAsyncContextManager[None]:
+        """A place among those who may ask now. With a reply already, which only has to be checked, it comes first, also
+        while a run stops."""
+        ...
 
     async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]: ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -42,7 +41,8 @@ def request(
         "n": conversation.choices if conversation.choices > 1 else None,
         "logprobs": True if conversation.top_logprobs is not None else None,
         "top_logprobs": conversation.top_logprobs,
-        **_schema_fields(conversation, schema_request),
+        # What a user adds may go into the schema's own field.
+        **_schema_fields(conversation, schema_request, keep_open=bool(parameters.extra)),
     }
     body = {
         "model": model,
@@ -64,17 +64,17 @@ def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
 def _content(conversation: Conversation) -> Iterator[dict[str, Any]]:
     for part in conversation.parts:
         if isinstance(part, TextPart):
-            yield {"type": "text", "text": part.text}
+            yield {"type": "text", "text": pieces.encoded(part.text)}
         else:
             picture = pieces.picture_of(conversation, part)
             url = Spliced(picture.base64, f"data:{picture.media_type};base64,")
             yield {"type": "image_url", "image_url": {"url": url}}
 
 
-def _schema_fields(conversation: Conversation, how: SchemaRequest) -> dict[str, Any]:
-    schema = conversation.schema
-    if schema is None:
+def _schema_fields(conversation: Conversation, how: SchemaRequest, *, keep_open: bool) -> dict[str, Any]:
+    if conversation.schema is None:
         return {}
+    schema = conversation.schema if keep_open else pieces.encoded(conversation.schema)
     if how == "guided_json":
         return {"guided_json": schema}
     if how == "json_object":
@@ -105,7 +105,7 @@ def reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         "request_id": pieces.header(headers, "x-request-id", "apim-request-id") or string(document.get("id")) or None,
     }
     others = [_of_choice(other, about) for other in map(mapping, list(choices or ())[1:]) if _is_reply(other)]
-    return dataclasses.replace(_of_choice(choice, about), others=tuple(others))
+    return _of_choice(choice, about, tuple(others))
 
 
 def _is_reply(choice: Mapping[str, Any]) -> bool:
@@ -116,13 +116,14 @@ def _broken_off(choice: Mapping[str, Any]) -> bool:
     return string(choice.get("finish_reason")) in ("error", "abort")
 
 
-def _of_choice(choice: Mapping[str, Any], about: Mapping[str, Any]) -> Reply:
+def _of_choice(choice: Mapping[str, Any], about: Mapping[str, Any], others: tuple[Reply, ...] = ()) -> Reply:
     message = choice["message"]
     text, refusal = _text(message.get("content")), string(message.get("refusal"))
     return Reply(
         text=text or refusal,
         finish="refusal" if refusal else _FINISHES.get(string(choice.get("finish_reason")), "stop"),
         tokens=_tokens(choice.get("logprobs")),
+        others=others,
         **about,
     )
 

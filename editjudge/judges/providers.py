@@ -329,13 +329,13 @@ def _all_keys(environ: Mapping[str, str]) -> list[str]:
 def _key(
     spec: str, provider: Provider, environ: Mapping[str, str], needs_key: bool
 ) -> tuple[Secret | None, tuple[str, ...]]:
-    found = {name: environ[name].strip() for name in provider.key_variables if environ.get(name, "").strip()}
-    if not found:
+    keys = {name: environ[name].strip() for name in provider.key_variables if environ.get(name, "").strip()}
+    if not keys:
         if provider.needs_key and needs_key:
             raise UsageError(f"{spec} needs a key: set {' or '.join(provider.key_variables)}{_WITHOUT}")
         return None, ()
-    variable, value = next(iter(found.items()))
+    variable, value = next(iter(keys.items()))
     if not re.fullmatch(r"[\x21-\x7e]+", value):  # also keeps a line break from becoming a header
         raise UsageError(f"{variable} holds characters that no key has; was something else pasted with it?")
-    differ = len(set(found.values())) > 1
-    return Secret(value), (f"{' and '.join(found)} differ; {variable} is used",) if differ else ()
+    differ = len(set(keys.values())) > 1
+    return Secret(value), (f"{' and '.join(keys)} differ; {variable} is used",) if differ else ()

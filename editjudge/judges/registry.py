@@ -105,7 +105,7 @@ async def open_judge(
 
         return Replay(spec.removeprefix("replay:"), strict=options.strict)
     if spec in ("measured", METRICS):
-        return _embedded(spec, options.parameters.extra)
+        return _embedded(spec, options.parameters.extra, resources)
     if spec.startswith(GGUF):
         from editjudge.judges.local import open_local
 
@@ -142,7 +142,7 @@ def _gives_logprobs(spec: str) -> bool:
     return PROVIDERS[split(spec)[0]].wire == "openai"
 
 
-def _embedded(spec: str, extra: Mapping[str, Any]) -> Judge:
+def _embedded(spec: str, extra: Mapping[str, Any], resources: AsyncExitStack) -> Judge:
     try:
         measured = importlib.import_module("editjudge.measured")
         absent = measured.missing()
@@ -157,5 +157,7 @@ def _embedded(spec: str, extra: Mapping[str, Any]) -> Judge:
         from editjudge.metrics import Metrics
 
         return Metrics(extra)
-    judge: Judge = measured.Measured()
-    return judge
+    judge = measured.Measured()
+    resources.callback(judge.close)
+    opened: Judge = judge
+    return opened

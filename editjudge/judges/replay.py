@@ -47,9 +47,9 @@ class Replay:
         by_order = self._replies.get((work.edit.id, work.task.rubric, work.task.repeat), {})
         replies = by_order.get(work.task.variant or _ANY) or by_order.get(_ANY if work.order == "ab" else "none")
         if not replies:
-            shown = f", order {work.order}" if work.order else ""
-            shown = shown or (f", variant {work.task.variant}" if work.task.variant else "")
-            message = f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}{shown}'
+            which = f", order {work.order}" if work.order else ""
+            which = which or (f", variant {work.task.variant}" if work.task.variant else "")
+            message = f'no reply is recorded for "{work.edit.id}" and {work.task.rubric}{which}'
             reason = Remark("no_recorded_reply", message)
             return work.judgement("unreachable", reasons=(reason,))
         exchanges: list[Exchange] = []

@@ -1,4 +1,4 @@
-"""A manifest looked over before money is spent on it: every line, every picture, and what is odd between them."""
+"""Check a manifest before a run: every line, every picture, and edits that repeat or contradict each other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,32 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 BROKEN = ("bad_line", "duplicate_id", "missing_file", "broken_file")
-"""Findings that keep a run from being what it should be; the others are worth a look."""
+"""Findings to correct before a run; the others are worth a look."""
+
+MEANINGS: Mapping[str, tuple[str, str]] = {
+    "bad_line": ("Lines that cannot be read", "correct or remove them; a run stops at the first"),
+    "duplicate_id": ("Ids that occur twice", "give each edit an id of its own"),
+    "missing_file": ("Files that are missing", "correct the path, or add the file"),
+    "broken_file": ("Pictures that cannot be read", "save them again, or remove the edit"),
+    "missing_input": ("Edits without an input", "add the picture before the edit: most rubrics show it"),
+    "missing_output": ("Edits without an output", "correct the path; a run counts them as failures of the model"),
+    "not_fetched": ("Pictures at an address", "not checked, since an audit downloads nothing"),
+    "empty_instruction": ("Empty instructions", "add what was asked for: most rubrics show it"),
+    "contradictory_labels": ("One edit with different labels", "correct the labels, or remove one of the edits"),
+    "duplicate_output": ("Outputs that are the same picture", "check that each edit names its own output"),
+    "size_change": ("Outputs of another size than their input", "check that the model was meant to change the size"),
+    "no_op": ("Outputs that are their input", "check the path; the model may have changed nothing"),
+    "same_outputs": ("Pairs of the same picture", "remove them: neither output can be better"),
+    "same_model": ("Pairs of one model", "correct model_a or model_b"),
+    "flat": ("Pictures that show nothing", "look at them: a picture of one colour is no edit"),
+}
+"""Kinds of findings: what was found, and what to do."""
+_NO_EDIT = ("Outputs that are no edit", "look at them: the model may have failed")
+
+
+def meaning(kind: str) -> tuple[str, str]:
+    """What a kind of finding is, and what to do about it."""
+    return MEANINGS.get(kind, _NO_EDIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +72,8 @@ class Audit:
     """How often each kind of finding occurs, also beyond those that are listed."""
     findings: list[AuditFinding] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    unit: str = "line"
+    """What the findings' numbers count: lines, rows or edits."""
 
     @property
     def sound(self) -> bool:
@@ -65,7 +92,7 @@ def audit(
     listed: int = 1000,
     columns: Columns = (),
 ) -> Audit:
-    """Look at every line and every picture, and collect what is wrong instead of stopping at it.
+    """Check every line and every picture, and collect the findings instead of stopping at the first.
 
     `pixels` decodes each picture, which finds damage behind a sound header, edits that changed bytes but no pixel, and
     outputs that are no edit at all; the last needs the extra `measured`, and says so where it is not installed.
@@ -89,14 +116,15 @@ def audit(
         while waiting:
             look.at(*waiting.popleft())
     done.findings.sort(key=lambda finding: finding.line)
+    done.unit = reader.unit
     return done
 
 
-def _collecting(reader: Reader, found: Iterator[Row], look: _Look) -> Iterator[tuple[int, Edit]]:
+def _collecting(reader: Reader, source: Iterator[Row], look: _Look) -> Iterator[tuple[int, Edit]]:
     """The edits, while the lines that are none become findings."""
     while True:
         try:
-            line, row = next(found)
+            line, row = next(source)
             if isinstance(row, LineError):
                 raise row
             edit = reader.edit(line, row)
@@ -115,7 +143,7 @@ class _Fact:
     digest: bytes = b""
     pixels: bytes = b""
     """Of what is seen, whatever it is encoded as; the digest again where pixels were not looked at."""
-    shown: tuple[int, int] = (0, 0)
+    size: tuple[int, int] = (0, 0)
     problem: str = ""
     missing: bool = False
 
@@ -152,12 +180,12 @@ def _fact(source: ImageSource, pixels: bool) -> _Fact:
     try:
         data = images.read(source)
         short, name = hashlib.sha256(data).digest()[:16], images.name_of(source)
-        shown = images.probe(data, name=name).shown
+        size = images.probe(data, name=name).shown
         if not pixels:
-            return _Fact(short, short, shown)
+            return _Fact(short, short, size)
         image = images.decode(data, name=name)
         return _Fact(
-            short, hashlib.blake2b(image.tobytes(), digest_size=16, key=repr(image.size).encode()).digest(), shown
+            short, hashlib.blake2b(image.tobytes(), digest_size=16, key=repr(image.size).encode()).digest(), size
         )
     except ImageError as error:
         return _Fact(problem=str(error))
@@ -267,8 +295,8 @@ class _Look:
         if source.pixels == edited.pixels:
             how = "the same file" if source.digest == edited.digest else "another file with the same pixels"
             self.add("no_op", line, edit.id, role, f"{how} as the input: nothing was edited")
-        if source.shown != edited.shown:
-            (width, height), (wide, high) = source.shown, edited.shown
+        if source.size != edited.size:
+            (width, height), (wide, high) = source.size, edited.size
             self.add("size_change", line, edit.id, role, f"{width} x {height} became {wide} x {high}")
         if role == "edited":
             self._contradiction(line, edit, source, edited)

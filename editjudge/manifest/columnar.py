@@ -60,12 +60,12 @@ def _parquet(
 def _saved(path: Path, place: str, leave_out: LeaveOut, pictures: Collection[str]) -> Iterator[dict[str, Any]]:
     datasets = _needed("datasets", "a Hugging Face dataset", "hf", place)
     try:
-        found = datasets.load_from_disk(str(path))
+        dataset = datasets.load_from_disk(str(path))
     except Exception as error:  # whatever the library makes of a file that is no dataset
         raise ManifestError(f"{place}: not a dataset that can be read: {error}") from None
-    wanted, heavy = _wanted(found.data.schema, leave_out, pictures)
+    wanted, heavy = _wanted(dataset.data.schema, leave_out, pictures)
     # As Arrow has them: pictures stay encoded, and come from the mapped file as they are needed.
-    for table in found.select_columns(wanted).with_format("arrow").iter(batch_size=_FEW if heavy else _MANY):
+    for table in dataset.select_columns(wanted).with_format("arrow").iter(batch_size=_FEW if heavy else _MANY):
         yield from table.to_pylist()
 
 

@@ -26,7 +26,9 @@ def folder_rows(root: Path, reader: Reader) -> Iterator[Row]:
     if not inputs or not models or (manifest and not any(models.values())):
         expected = 'expected "input" with pictures in it, and a folder for each model with its pictures'
         if manifest:
-            expected += f"; or name the manifest in it: {manifest}"
+            raise ManifestError(
+                f"{reader.place}: is not laid out as a manifest, but holds one: name {manifest} instead ({expected})"
+            )
         raise ManifestError(f"{reader.place}: found the folders {folders!r:.200}; {expected}")
     if manifest:
         reader.notify(f"{reader.place}: read as a folder for each model; to read the manifest in it, name {manifest}")
@@ -56,14 +58,14 @@ def _manifest_in(root: Path) -> Path | None:
 
 def _named(folder: Path) -> dict[str, str]:
     """The pictures of a folder, by name without extension."""
-    found: dict[str, str] = {}
+    pictures: dict[str, str] = {}
     for file in sorted(os.listdir(folder)):
         name, suffix = os.path.splitext(file)
         if suffix.lower() in _PICTURES and not name.startswith("."):
-            if name in found:
-                raise ManifestError(f"{folder}: found {found[name]} and {file}; expected one picture a name")
-            found[name] = file
-    return found
+            if name in pictures:
+                raise ManifestError(f"{folder}: found {pictures[name]} and {file}; expected one picture a name")
+            pictures[name] = file
+    return pictures
 
 
 class _Instructions:

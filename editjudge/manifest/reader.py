@@ -20,7 +20,7 @@ from editjudge.media import image as images
 from editjudge.media.pixels import EXPECTED, encode, is_decoded
 
 Notify = Callable[[str], None]
-"""Takes what a user should hear that is no error; by default a warning in the log."""
+"""Called with a notice for the user; by default it is logged as a warning."""
 
 LABELS = ("model", "edit_type", "group")
 FIELDS = ("id", *IMAGE_ROLES, *TEXT_ROLES, *LABELS)
@@ -48,10 +48,12 @@ _ALIASES = {
     "id": ("item", "item_id", "edit_id", "uid", "key"),
 }
 _MUST_NOT_BE_MISSPELT = ("input", "edited", "instruction")
+_PERHAPS = {"instruction": ("caption", "text", "command", "request", "question")}
+"""Names that may as well be something else: suggested, and never refused."""
 
 
 Columns = tuple[tuple[str, str], ...]
-"""Fields and the columns that hold them, where a manifest calls them otherwise."""
+"""Fields and the columns that hold them, where a manifest has other names."""
 
 
 class NamedInputs(NamedTuple):
@@ -100,10 +102,11 @@ class Reader:
         self._columns = dict(self._named.columns)
         self.pictures = frozenset(pictures | {column for field, column in self._columns.items() if field in pictures})
         """Columns that hold pictures."""
+        self._further = sorted(self._named.pictures)
         self._ids: dict[bytes, int] = {}
         self._shapes: set[tuple[str, ...]] = set()
         self._seen: set[str] = set()
-        self._told: set[str] = set()
+        self._notified: set[str] = set()
         self._left_out: tuple[str, ...] = ()
         self._folders: dict[str, _Folder] = {}
         self._recent: dict[str, Path] = {}
@@ -130,7 +133,7 @@ class Reader:
                 for name in _TEXTS
             ]
             further: dict[str, ImageSource] = {}
-            for name in sorted(self._named.pictures):
+            for name in self._further:
                 if (value := take(name, None)) is not None:
                     further |= self._images(line, name, value)
             for name in self._named.texts:
@@ -157,14 +160,14 @@ class Reader:
 
     def _rename(self, line: int, row: dict[str, Any]) -> None:
         """Each mapped column under its field's name. A column that a row lacks is a field that it lacks."""
-        found = {field: row.pop(column) for field, column in self._columns.items() if column in row}
-        if not found and not self._seen:
+        renamed = {field: row.pop(column) for field, column in self._columns.items() if column in row}
+        if not renamed and not self._seen:
             columns = ", ".join(f"--column {field}={column}" for field, column in self._columns.items())
             raise self.wrong(line, "", f"{columns}: found the columns {', '.join(row)!r:.200}")
-        if hidden := sorted(row.keys() & found.keys() - self._told):
-            self._told.update(hidden)
+        if hidden := sorted(row.keys() & renamed.keys() - self._notified):
+            self._notified.update(hidden)
             self.notify(f'{self.place}:{line}: the column "{hidden[0]}" is not read, since --column names another')
-        row |= found
+        row |= renamed
 
     def leave_out(self, column: str) -> None:
         """Say once that a column of pictures that no rubric shows is not read; its name may still be a misspelling."""
@@ -184,17 +187,19 @@ class Reader:
         columns = {name: _meant(name, others) for name in absent if name in _MUST_NOT_BE_MISSPELT}
         if mapped := {name: column for name, column in columns.items() if column}:
             name, column = next(iter(mapped.items()))
+            mapped |= {field: other for field in absent if field not in mapped and (other := _perhaps(field, others))}
             mapping = " ".join(f"--column {field}={column}" for field, column in mapped.items())
             raise self.wrong(line, column, f'did you mean "{name}"? Map it with {mapping}, or add "{name}" as null')
         if others and len(absent) == len(FIELDS):  # ratings, say, or another table
-            found = ", ".join(others)
             expected = "expected input, edited and instruction; map others with --column input=NAME"
-            raise self.wrong(line, "", f"found the fields {found!r:.200}; {expected}")
+            raise self.wrong(line, "", f"found the fields {', '.join(others)!r:.200}; {expected}")
         for name in absent:
-            wrote = _meant(name, others) or next((key for key in others if key.startswith(f"{name}_")), None)
-            if wrote and wrote not in self._told:
-                self._told.add(wrote)
-                self.notify(f'{self.place}:{line}: "{wrote}" is kept as metadata; did you mean "{name}"?')
+            other = _meant(name, others) or next((key for key in others if key.startswith(f"{name}_")), None)
+            other = other or _perhaps(name, others)
+            if other and other not in self._notified:
+                self._notified.add(other)
+                hint = f'did you mean "{name}"? Map it with --column {name}={other}'
+                self.notify(f'{self.place}:{line}: "{other}" is kept as metadata; {hint}')
         if len(self._shapes) > 1000:  # rows that are all different: stop remembering, keep looking
             self._shapes.clear()
         self._shapes.add(shape)
@@ -204,13 +209,13 @@ class Reader:
         text = str(value) if type(value) is int else self._text(line, "id", value)
         if text is None:
             text = f"{self.unit}-{line}"
-            if "id" not in self._told:
-                self._told.add("id")
+            if "id" not in self._notified:
+                self._notified.add("id")
                 self.notify(f"{self.place}:{line}: no id; ids are made from the {self.unit}'s number, such as {text}")
         if not text or len(text) > _MAX_ID or (not text.isprintable() and _CONTROL.search(text)):
-            found = f"{len(text):,} characters" if text and len(text) > _MAX_ID else repr(text)
+            size = f"{len(text):,} characters" if len(text) > _MAX_ID else repr(text)
             expected = f"expected 1 to {_MAX_ID} characters without control characters"
-            raise self.wrong(line, "id", f"found {found}, {expected}")
+            raise self.wrong(line, "id", f"found {size}, {expected}")
         # Sixteen bytes an id, so that a million of them fit into memory.
         first = self._ids.setdefault(_blake(text.encode(), digest_size=16).digest(), line)
         if first != line:
@@ -287,7 +292,7 @@ class Reader:
             raise self.wrong(line, name, f"{text!r:.200} lies outside the manifest's folder; {advice}") from None
         if len(self._recent) > 500:
             self._recent.clear()
-        path = self._recent[text] = folder.path.joinpath(file)
+        path = self._recent[text] = folder.path / file
         return path
 
     def _address(self, line: int, name: str, text: str) -> ImageSource | None:
@@ -342,12 +347,12 @@ class _OutsideError(Exception):
 class _Folder:
     """A folder with pictures, and whether entries of it are links: the only ones that can lead elsewhere."""
 
-    __slots__ = ("_asked", "_crooked", "_linkless", "path", "text")
+    __slots__ = ("_crooked", "_linkless", "_lookups", "path", "text")
 
     def __init__(self, text: str, crooked: bool) -> None:
         self.text = os.path.join(text, "")
         self.path = Path(text)
-        self._asked = 0
+        self._lookups = 0
         self._crooked = crooked
         """`x/../y` is nowhere while x is no folder, and may be anywhere once it is: each such path is resolved."""
         self._linkless = False
@@ -355,10 +360,10 @@ class _Folder:
     def has_link(self, name: str) -> bool:
         if self._linkless or self._crooked:
             return self._crooked
-        self._asked += 1
+        self._lookups += 1
         try:
             # Asking about one entry takes 2 us, going through all 0.4 us each: worth it where many are wanted.
-            if self._asked == 200:
+            if self._lookups == 200:
                 with os.scandir(self.text) as entries:
                     self._linkless = not any(entry.is_symlink() for entry in entries)
             return stat.S_ISLNK(os.lstat(self.text + name).st_mode)
@@ -377,6 +382,10 @@ def _meant(name: str, others: Iterable[str]) -> str | None:
         if alike and not plain.startswith(f"{name}_"):
             return key
     return None
+
+
+def _perhaps(name: str, others: Iterable[str]) -> str | None:
+    return next((key for key in others if key.casefold() in _PERHAPS.get(name, ())), None)
 
 
 def described(value: Any) -> str:

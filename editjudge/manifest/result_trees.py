@@ -13,6 +13,7 @@ a model did not produce stays a row. One tree may hold one model, or a folder fo
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,96 +31,63 @@ Fact = Mapping[str, Any]
 def gedit(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
     """A row for each model and edit, in those languages that any model has pictures of."""
     models = _models(tree, lambda folder: (folder / "fullset").is_dir(), "a folder `fullset`")
-    asked = [(fact, Path("fullset", _word(fact, "task_type"), _word(fact, "instruction_language"))) for fact in facts]
-    present = {place for _, place in asked if any((model / place).is_dir() for model in models.values())}
+    places = [(fact, Path("fullset", _word(fact, "task_type"), _word(fact, "instruction_language"))) for fact in facts]
+    present = {place for _, place in places if any((model / place).is_dir() for model in models.values())}
     for name, model in models.items():
-        for fact, place in asked:
+        for fact, place in places:
             if place not in present:
                 continue
             key = _word(fact, "key")
             # Every model keeps a copy of the source; where one has not, another's is the same picture.
             copies = [folder / place / f"{key}_SRCIMG.png" for folder in (model, *models.values())]
             source = next((copy for copy in copies if copy.exists()), copies[0])
-            yield {
-                "id": f"{name}/{place.name}/{key}",
-                "input": originals / f"{key}.png" if originals else source,
-                "edited": model / place / f"{key}.png",
-                "instruction": _word(fact, "instruction"),
-                "model": name,
-                "edit_type": _word(fact, "task_type"),
-                "language": place.name,
-            }
+            source, output = originals / f"{key}.png" if originals else source, model / place / f"{key}.png"
+            row = _row(
+                name, f"{place.name}/{key}", source, output, _word(fact, "instruction"), _word(fact, "task_type")
+            )
+            yield row | {"language": place.name}
 
 
 def imgedit(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
     """A row for each model and edit."""
-    if originals is None:
-        raise ManifestError("ImgEdit-Bench keeps its sources apart: name their folder with --originals")
-    asked = list(facts)
-    keys = {_word(fact, "key") for fact in asked}
+    originals = _required(originals, "ImgEdit-Bench keeps its sources apart: name their folder with --originals")
+    facts = list(facts)
+    keys = {_word(fact, "key") for fact in facts}
     models = _models(tree, lambda folder: any(p.stem in keys for p in folder.iterdir()), "a picture named by a key")
-    for name, model in models.items():
-        for fact in asked:
-            key = _word(fact, "key")
-            yield {
-                "id": f"{name}/{key}",
-                "input": originals / _word(fact, "id"),
-                "edited": next(iter(sorted(model.glob(f"{key}.*"))), model / f"{key}.png"),
-                "instruction": _word(fact, "prompt"),
-                "model": name,
-                "edit_type": _word(fact, "edit_type"),
-            }
+    for (name, model), fact in itertools.product(models.items(), facts):
+        key = _word(fact, "key")
+        source, output = originals / _word(fact, "id"), _picture(model, key)
+        yield _row(name, key, source, output, _word(fact, "prompt"), _word(fact, "edit_type"))
 
 
 def risebench(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
     """A row for each model and edit, with what its answer is held against: a text or a picture."""
-    if originals is None:
-        raise ManifestError("RISEBench keeps its sources apart: name their folder (`data`) with --originals")
+    originals = _required(originals, "RISEBench keeps its sources apart: name their folder (`data`) with --originals")
     models = _models(tree, lambda folder: (folder / "images").is_dir(), "a folder `images`")
-    rows = list(facts)
-    for name, model in models.items():
-        for fact in rows:
-            index, category = _word(fact, "index"), _word(fact, "category")
-            found = sorted((model / "images" / category).glob(f"{index}.*"))
-            row: Row = {
-                "id": f"{name}/{index}",
-                "input": originals / _word(fact, "image"),
-                "edited": found[0] if found else model / "images" / category / f"{index}.png",
-                "instruction": _word(fact, "instruction"),
-                "model": name,
-                "edit_type": category,
-            }
-            texts = ("reference", "reference_txt", "subtask", "consistency_free", "reasoning_img", "reasoning_wo_ins")
-            row |= {key: str(fact[key]) for key in texts if _given(fact.get(key))}
-            if _given(fact.get("reference_img")):
-                row["ground_truth"] = originals / _word(fact, "reference_img")
-            yield row
+    texts = ("reference", "reference_txt", "subtask", "consistency_free", "reasoning_img", "reasoning_wo_ins")
+    for (name, model), fact in itertools.product(models.items(), facts):
+        index, category = _word(fact, "index"), _word(fact, "category")
+        output = _picture(model / "images" / category, index)
+        row = _row(name, index, originals / _word(fact, "image"), output, _word(fact, "instruction"), category)
+        row |= {key: str(fact[key]) for key in texts if _given(fact.get(key))}
+        if _given(fact.get("reference_img")):
+            row["ground_truth"] = originals / _word(fact, "reference_img")
+        yield row
 
 
 def omnicontext(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
     """A row for each model and edit; the first reference picture is the input, by which edits are grouped."""
-    if originals is None:
-        raise ManifestError(
-            "OmniContext's reference pictures are in its data set: save them as ORIGINALS/KEY/1.png ..."
-        )
+    needed = "OmniContext's reference pictures are in its data set: save them as ORIGINALS/KEY/1.png ..."
+    originals = _required(originals, needed)
     models = _models(tree, lambda folder: (folder / "fullset").is_dir(), "a folder `fullset`")
-    rows = list(facts)
-    for name, model in models.items():
-        for fact in rows:
-            key, task = _word(fact, "key"), _word(fact, "task_type")
-            references = sorted(path for path in (originals / key).glob("*") if path.is_file())
-            if not references:
-                raise ManifestError(f"{originals / key}: no reference pictures; save those of the data set there")
-            yield {
-                "id": f"{name}/{key}",
-                "input": references[0],
-                "references": references,
-                "edited": model / "fullset" / task / f"{key}.png",
-                "instruction": _word(fact, "instruction"),
-                "model": name,
-                "edit_type": task,
-                "task_type": task,
-            }
+    for (name, model), fact in itertools.product(models.items(), facts):
+        key, task = _word(fact, "key"), _word(fact, "task_type")
+        references = sorted(path for path in (originals / key).glob("*") if path.is_file())
+        if not references:
+            raise ManifestError(f"{originals / key}: no reference pictures; save those of the data set there")
+        output = model / "fullset" / task / f"{key}.png"
+        row = _row(name, key, references[0], output, _word(fact, "instruction"), task)
+        yield row | {"references": references, "task_type": task}
 
 
 def picabench(tree: Path, facts: Iterable[Fact], originals: Path | None = None) -> Iterator[Row]:
@@ -128,17 +96,27 @@ def picabench(tree: Path, facts: Iterable[Fact], originals: Path | None = None) 
     for fact in facts:
         index = _word(fact, "index")
         output = tree / _word(fact, "output_path") if _given(fact.get("output_path")) else None
-        yield {
-            "id": f"{name}/{index}",
-            "input": root / _word(fact, "input_path"),
-            **({"edited": output} if output else {}),
-            "instruction": _word(fact, "edit_instruction"),
-            "model": name,
-            "edit_type": _word(fact, "physics_category"),
-            "physics_law": _word(fact, "physics_law"),
-            "edit_operation": _word(fact, "edit_operation"),
-            "checks": [_check(check, index) for check in _list(fact.get("annotated_qa_pairs"))],
-        }
+        source, category = root / _word(fact, "input_path"), _word(fact, "physics_category")
+        row = _row(name, index, source, output, _word(fact, "edit_instruction"), category)
+        row |= {key: _word(fact, key) for key in ("physics_law", "edit_operation")}
+        yield row | {"checks": [_check(check, index) for check in _list(fact.get("annotated_qa_pairs"))]}
+
+
+def _row(model: str, key: str, source: Path, output: Path | None, instruction: str, kind: str) -> Row:
+    row: Row = {"id": f"{model}/{key}", "input": source, "edited": output, "instruction": instruction}
+    row |= {"model": model, "edit_type": kind}
+    return row if output else {name: value for name, value in row.items() if name != "edited"}
+
+
+def _required(originals: Path | None, message: str) -> Path:
+    if originals is None:
+        raise ManifestError(message)
+    return originals
+
+
+def _picture(folder: Path, name: str) -> Path:
+    """The picture of this name, whatever its format; as a PNG where there is none."""
+    return next(iter(sorted(folder.glob(f"{name}.*"))), folder / f"{name}.png")
 
 
 def _check(check: Any, index: str) -> dict[str, Any]:
@@ -178,31 +156,31 @@ def read_facts(path: Path) -> list[dict[str, Any]]:
             if path.suffix == ".csv":
                 return list(csv.DictReader(file))
             if path.suffix in (".jsonl", ".ndjson"):
-                found: Any = [value for _, value in read_jsonl(path)]
+                facts: Any = [value for _, value in read_jsonl(path)]
             else:
-                found = json.load(file)
+                facts = json.load(file)
     except (OSError, ValueError) as error:
         raise ManifestError(
             f"{path}: cannot be read as a list of edits: {getattr(error, 'strerror', None) or error}"
         ) from None
-    if isinstance(found, dict):
-        found = [{"key": key, **value} if isinstance(value, dict) else value for key, value in found.items()]
-    if not isinstance(found, list) or not all(isinstance(fact, dict) for fact in found):
+    if isinstance(facts, dict):
+        facts = [{"key": key, **value} if isinstance(value, dict) else value for key, value in facts.items()]
+    if not isinstance(facts, list) or not all(isinstance(fact, dict) for fact in facts):
         raise ManifestError(f"{path}: expected a list of objects, or objects by key")
-    return found
+    return facts
 
 
 def relative(row: Row, folder: Path) -> tuple[Row, bool]:
     """The row with paths as a manifest in `folder` names them, and whether one of them leads out of it."""
-    folder, outside, found = folder.resolve(), False, dict(row)
+    folder, outside, written = folder.resolve(), False, dict(row)
     for role, value in row.items():
         several = isinstance(value, list)
         paths = [path for path in (value if several else [value]) if isinstance(path, Path)]
         outside |= any(not path.resolve().is_relative_to(folder) for path in paths)
         names = [Path(os.path.relpath(path.resolve(), folder)).as_posix() for path in paths]
         if names:
-            found[role] = names if several else names[0]
-    return found, outside
+            written[role] = names if several else names[0]
+    return written, outside
 
 
 def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, Path]:
@@ -210,10 +188,10 @@ def _models(tree: Path, holds: Callable[[Path], bool], what: str) -> dict[str, P
         raise ManifestError(f"{tree}: no such folder")
     if holds(tree):
         return {tree.resolve().name: tree}
-    found = {folder.name: folder for folder in sorted(tree.iterdir()) if folder.is_dir() and holds(folder)}
-    if not found:
+    models = {folder.name: folder for folder in sorted(tree.iterdir()) if folder.is_dir() and holds(folder)}
+    if not models:
         raise ManifestError(f"{tree}: neither it nor a folder in it holds {what}; is this another layout?")
-    return found
+    return models
 
 
 _FREE_TEXT = ("instruction", "prompt", "edit_instruction", "question", "answer")
@@ -235,12 +213,10 @@ def _parquet(path: Path) -> list[dict[str, Any]]:
         from pyarrow import dataset
     except ImportError:
         raise ManifestError(f"{path}: Parquet needs the extra: pip install 'editjudge[parquet]'") from None
-    found = dataset.dataset(path, format="parquet")
+    table = dataset.dataset(path, format="parquet")
     # Everything but pictures, which a list of edits may hold as bytes.
-    wanted = [
-        field.name
-        for field in found.schema
-        if not str(field.type).startswith(("binary", "large_binary", "struct", "list"))
-    ]
-    rows: list[dict[str, Any]] = found.to_table(wanted).to_pylist()
+    heavy = ("binary", "large_binary", "struct", "list")
+    rows: list[dict[str, Any]] = table.to_table(
+        [f.name for f in table.schema if not str(f.type).startswith(heavy)]
+    ).to_pylist()
     return rows

@@ -173,7 +173,7 @@ class DigestCache:
 
     def known(self, source: ImageSource) -> KnownImage | None:
         """Digest and header, or None where there is no such file. What cannot be read raises `ImageError`."""
-        if not _is_file(source):
+        if not isinstance(source, Path) and not _is_file(source):
             return self.reader.look(source).known
         path = _absolute(source)
         remembered = self._seen.get(path)
@@ -205,8 +205,8 @@ def _plain(known: KnownImage) -> dict[str, Any]:
 def _absolute(source: Path | str) -> str:
     """As `os.path.abspath`, which takes ten times as long where there is nothing to do: a `Path` holds no empty part
     and no single dot."""
-    path = os.fspath(source)
-    return path if path[:1] == "/" and isinstance(source, Path) and ".." not in path else os.path.abspath(path)
+    path = str(source)
+    return path if path[:1] == "/" and ".." not in path and isinstance(source, Path) else os.path.abspath(path)
 
 
 def _is_file(source: ImageSource) -> TypeGuard[Path | str]:

@@ -67,7 +67,8 @@ class ConfinedFolder:
         return self._open_in(*os.path.split(self.resolved(path)))
 
     def _open_in(self, folder: str, name: str) -> int:
-        return os.open(name, FLAGS | _NO_LINK, dir_fd=self._folder(folder).descriptor)
+        parent = self._folder(folder)  # held until the file is open: else another thread may close its descriptor
+        return os.open(name, FLAGS | _NO_LINK, dir_fd=parent.descriptor)
 
     def _folder(self, path: str) -> _OpenFolder:
         with self._lock:

@@ -153,10 +153,13 @@ def read_file(
     """The bytes of a file, and what the file system says of the very file that was read."""
     name = name_of(path)
     try:
-        with open(_descriptor(path, root, bounds), "rb", buffering=0) as file:
-            status = os.fstat(file.fileno())
+        descriptor = _descriptor(path, root, bounds)
+        try:
+            status = os.fstat(descriptor)
             size = _regular(status, name, bounds)
-            data: bytes = file.read(size + 1)
+            data = os.read(descriptor, size + 1)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ImageError(f"{name}: cannot be read: {why}") from error

@@ -34,7 +34,7 @@ from editjudge.run.engine import Engine
 from editjudge.run.feed import judged, keep
 from editjudge.run.pace import Retry
 from editjudge.run.plan import Planner
-from editjudge.store import batches as kept
+from editjudge.store import batches as stored_batches
 from editjudge.store.batches import BatchRecord, Said
 from editjudge.store.store import Store
 
@@ -70,7 +70,7 @@ class BatchEngine(Engine):
         async with HttpTransport(timeout=900.0) as transport:  # 200 MB in a quarter of an hour
             counter = _BatchSubmitter(self, judge, transport)
             while self.control.stopping is None and (works := await self._next(batches)) is not None:
-                await counter.take(await self.planner.not_done(works))
+                await counter.take(works)
             await counter.finish()
             while self.planner.elsewhere(judge) and not self.control.stopped:
                 await counter.take(await self.left_behind(judge))
@@ -79,7 +79,7 @@ class BatchEngine(Engine):
     async def keep(self, judgements: Sequence[Judgement]) -> None:
         """Commit; then the provider's answers are no longer needed."""
         judgements = await asyncio.gather(*(keep(self._writer.put, judgement) for judgement in judgements))
-        await asyncio.to_thread(kept.forget, self.store, [judgement.key for judgement in judgements])
+        await asyncio.to_thread(stored_batches.forget, self.store, [judgement.key for judgement in judgements])
         for judgement in judgements:
             self.planner.count(judgement)
 
@@ -111,7 +111,7 @@ class _BatchSubmitter:
     async def take(self, works: Sequence[Work]) -> None:
         """Works that are not judged yet: some wait for an answer since an earlier run, the others are carried on."""
         keys = [work.task.key for work in works]
-        waiting = await asyncio.to_thread(kept.awaited, self._store, keys)
+        waiting = await asyncio.to_thread(stored_batches.awaited, self._store, keys)
         for work in works:
             if batch := waiting.get(work.task.key):
                 self._works[work.task.key] = work
@@ -120,16 +120,16 @@ class _BatchSubmitter:
         await self._pay_backlog()
 
     async def _carry_on(self, works: Sequence[Work]) -> None:
-        said = await asyncio.to_thread(kept.said_of, self._store, [work.task.key for work in works])
+        replies = await asyncio.to_thread(stored_batches.said_of, self._store, [work.task.key for work in works])
         for some in _chunks(works, _TOGETHER):
             if self._control.stopping is None:
-                await self._advance(some, said)
+                await self._advance(some, replies)
 
-    async def _advance(self, works: Sequence[Work], said: Mapping[str, list[Said]]) -> None:
+    async def _advance(self, works: Sequence[Work], replies: Mapping[str, list[Said]]) -> None:
         try:
-            steps = await asyncio.gather(*(self._step(work, said.get(work.task.key, [])) for work in works))
+            steps = await asyncio.gather(*(self._step(work, replies.get(work.task.key, [])) for work in works))
         except JudgeError:  # no question will fare better, until somebody mends it; then all are asked again
-            await asyncio.to_thread(kept.forget_errors, self._store, self._judge.spec)
+            await asyncio.to_thread(stored_batches.forget_errors, self._store, self._judge.spec)
             raise
         await self._keep([step for step in steps if isinstance(step, Judgement)])
         self._unpaid += [work for work, step in zip(works, steps, strict=True) if step is None]
@@ -162,22 +162,22 @@ class _BatchSubmitter:
         else:
             self._control.stop("budget", short=self._budget.short)
 
-    async def _step(self, work: Work, said: list[Said]) -> Judgement | _QuestionAsked | None:
+    async def _step(self, work: Work, replies: list[Said]) -> Judgement | _QuestionAsked | None:
         """The judgement that what was said leads to, or else the next question; None where there is no money for it."""
         try:
-            if said:
+            if replies:
                 with suppress(_QuestionAsked):  # pictures are needed for the next question alone
-                    return await judged(self._through(work, said), work, self._engine.pictures, _unseen)
-            return await judged(self._through(work, said), work, self._engine.pictures)
-        except _QuestionAsked as asked:
-            return asked
+                    return await judged(self._through(work, replies), work, self._engine.pictures, _unseen)
+            return await judged(self._through(work, replies), work, self._engine.pictures)
+        except _QuestionAsked as question:
+            return question
         except (_BudgetShort, BudgetReached):
             return None
 
-    def _through(self, work: Work, said: list[Said]) -> ChatJudge:
-        told = _BatchReplies(said)
-        funds = _BatchFunds(self._budget, self._holds.setdefault(work.task.key, {}), len(said))
-        return self._judge.through(told, told, funds)
+    def _through(self, work: Work, replies: list[Said]) -> ChatJudge:
+        transport = _BatchReplies(replies)
+        funds = _BatchFunds(self._budget, self._holds.setdefault(work.task.key, {}), len(replies))
+        return self._judge.through(transport, transport, funds)
 
     async def finish(self) -> None:
         while self._control.stopping is None and (self._handing or self._open):
@@ -192,19 +192,19 @@ class _BatchSubmitter:
 
     # --- handing in -------------------------------------------------------------------------------------------
 
-    async def _add(self, work: Work, asked: _QuestionAsked) -> None:
-        line = self._line(work, asked)
+    async def _add(self, work: Work, question: _QuestionAsked) -> None:
+        line = self._line(work, question)
         size = sum(map(len, line))
         if len(self._handing) >= self._client.MOST_QUESTIONS or self._size + size > self._client.MOST_BYTES:
             await self._submit()
-            line = self._line(work, asked)  # under the mark of the next
+            line = self._line(work, question)  # under the mark of the next
         self._handing.append(work)
         self._part.lines.append(line)
         self._size += size
-        self._part.headers = asked.headers
+        self._part.headers = question.headers
 
-    def _line(self, work: Work, asked: _QuestionAsked) -> wire.Body:
-        return self._client.line(f"{self._part.mark}-{work.task.key[:_ENOUGH_OF_A_KEY]}", asked.body)
+    def _line(self, work: Work, question: _QuestionAsked) -> wire.Body:
+        return self._client.line(f"{self._part.mark}-{work.task.key[:_ENOUGH_OF_A_KEY]}", question.body)
 
     async def _submit(self) -> None:
         while len(self._open) >= self._most_open and self._control.stopping is None:
@@ -214,7 +214,9 @@ class _BatchSubmitter:
         part, works = self._part, self._handing
         self._part, self._handing, self._size = self._new_part(), [], 0
         keys = [work.task.key for work in works]
-        batch = await asyncio.to_thread(kept.begin, self._store, self._engine.run_id, self._judge.spec, part.mark, keys)
+        batch = await asyncio.to_thread(
+            stored_batches.begin, self._store, self._engine.run_id, self._judge.spec, part.mark, keys
+        )
         batch = await self._hand_in(batch, part)
         self._open[batch.id] = batch
         self._works.update(zip(keys, works, strict=True))
@@ -227,12 +229,12 @@ class _BatchSubmitter:
         chance = random.Random()  # noqa: S311  (spreads retries, guards nothing)
         for failures in itertools.count(1):
             try:
-                found = await self._client.submit(self._calls, part)
-                if not found:
+                id_ = await self._client.submit(self._calls, part)
+                if not id_:
                     raise CallFailed("server", "the provider gave the batch no id")
             except CallFailed as problem:
                 if not problem.passing:
-                    await asyncio.to_thread(kept.withdraw, self._store, batch)
+                    await asyncio.to_thread(stored_batches.withdraw, self._store, batch)
                 if not problem.passing or failures >= RETRY.tries:
                     raise JudgeError(f"{self._judge.spec}: no batch can be handed in: {problem}") from None
                 await self._control.rest(RETRY.pause(problem, failures, chance))
@@ -244,8 +246,8 @@ class _BatchSubmitter:
                     await self._control.rest(0.0 if sought.sure else LOOK[0])
                 if sought.id is None:
                     continue
-                found = sought.id
-            return await asyncio.to_thread(kept.submitted, self._store, batch, found)
+                id_ = sought.id
+            return await asyncio.to_thread(stored_batches.submitted, self._store, batch, id_)
         raise AssertionError
 
     async def _seek(self, batch: BatchRecord) -> wire.BatchSearch:
@@ -283,21 +285,25 @@ class _BatchSubmitter:
             sought = await self._seek(batch)
             if sought.id is None:
                 return wire.BatchJob(sought.sure, problem="it never arrived" if sought.sure else "")
-            batch = self._open[batch.id] = await asyncio.to_thread(kept.submitted, self._store, batch, sought.id)
+            batch = self._open[batch.id] = await asyncio.to_thread(
+                stored_batches.submitted, self._store, batch, sought.id
+            )
         # What is gone is gone with all its answers, as they are some weeks later.
         return await self._persist(
             lambda: self._client.look(self._calls, str(batch.provider_id)), gone=wire.BatchJob(True)
         )
 
     async def _fetch(self, batch: BatchRecord, job: wire.BatchJob) -> None:
-        keys = {key[:_ENOUGH_OF_A_KEY]: key for key in await asyncio.to_thread(kept.keys_of, self._store, batch)}
+        keys = {
+            key[:_ENOUGH_OF_A_KEY]: key for key in await asyncio.to_thread(stored_batches.keys_of, self._store, batch)
+        }
         if job.problem:
             await self._turned_down(batch, job.problem)
         else:
             strangers = 0
             for path in job.results:
                 strangers += await self._keep_answers(batch, path, keys)
-            await asyncio.to_thread(kept.collected, self._store, batch, _NO_ANSWER)
+            await asyncio.to_thread(stored_batches.collected, self._store, batch, _NO_ANSWER)
             if strangers:
                 self._say(f"{self._judge.spec}: {strangers:,} answers of {batch.provider_id} are to nothing we asked")
         del self._open[batch.id]
@@ -306,7 +312,7 @@ class _BatchSubmitter:
     async def _turned_down(self, batch: BatchRecord, why: str) -> None:
         """As a whole, so that nothing was paid. With others under way it may be one too many, and waits for them."""
         others = sum(other.provider_id is not None for other in self._open.values()) - 1
-        await asyncio.to_thread(kept.withdraw, self._store, batch)
+        await asyncio.to_thread(stored_batches.withdraw, self._store, batch)
         if batch.provider_id is None:
             return
         if others <= 0:
@@ -328,7 +334,7 @@ class _BatchSubmitter:
                     if (end := answer.custom_id.removeprefix(f"{batch.mark}-")) in keys
                 ]
                 strangers += len(answers) - len(known)
-                await asyncio.to_thread(kept.answered, self._store, batch, known)
+                await asyncio.to_thread(stored_batches.answered, self._store, batch, known)
         return strangers
 
     async def _persist(self, send: Callable[[], Awaitable[T]], gone: T | None = None) -> T:
@@ -399,18 +405,18 @@ class _BatchHold:
 class _BatchReplies:
     """Stands for the server: says what it said before, in that order, and raises the question that comes next."""
 
-    def __init__(self, said: Iterable[Said]) -> None:
-        self._said = iter(said)
+    def __init__(self, replies: Iterable[Said]) -> None:
+        self._replies = iter(replies)
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: tuple[bytes, ...], patience: float = 1.0
     ) -> Response:
-        for status, answer in self._said:
+        for status, answer in self._replies:
             return Response(status, {}, answer, None)
         raise _QuestionAsked(headers, body)
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
+    async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
         yield
 
     async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
@@ -441,10 +447,10 @@ class _Calls:
         return document(response.body), response.headers
 
     async def get(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
-        found = document(self._checked(await self._transport.get(*self._address(path, headers))).body)
-        if not found:
+        answer = document(self._checked(await self._transport.get(*self._address(path, headers))).body)
+        if not answer:
             raise CallFailed("server", "the server sent no JSON", status=200)
-        return found
+        return answer
 
     async def head_of(self, path: str, headers: Mapping[str, str] = {}) -> dict[str, Any]:
         with tempfile.TemporaryFile() as file:

@@ -27,10 +27,10 @@ def held_against_evidence(
     """Each verdict that can be checked, with what contradicts it in the order of factors."""
     for verdict in verdicts_with_evidence(store, run, edits):
         try:
-            found = contradictions(verdict.scores, verdict.justifications, verdict.evidence, verdict.scales)
+            contradicted = contradictions(verdict.scores, verdict.justifications, verdict.evidence, verdict.scales)
         except (AttributeError, LookupError, TypeError, ValueError):
             continue  # of a run that others made, with evidence that no judge of ours writes: nothing can be checked
-        yield verdict, sorted({(one.factor, one.says, one.measured) for one in found})
+        yield verdict, sorted({(one.factor, one.says, one.measured) for one in contradicted})
 
 
 def contradictions_of(store: Store, run: RunRecord) -> Contradictions:

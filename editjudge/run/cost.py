@@ -66,15 +66,15 @@ class Costs:
         price, batch = self._prices[estimate.judge], self._batch_prices[estimate.judge]
         for work in works:
             if work.problem is None and not is_local(estimate.judge):
-                asked, answered = input_tokens(work), answer_tokens(work.rubric)
+                question, answer = input_tokens(work), answer_tokens(work.rubric)
                 estimate.calls += 1
                 estimate.images += len(work.images)
-                estimate.input_tokens += asked
-                estimate.output_tokens += answered
+                estimate.input_tokens += question
+                estimate.output_tokens += answer
                 if price and estimate.price is not None:
-                    estimate.price += (asked * price.input + answered * price.output) / 1e6
+                    estimate.price += (question * price.input + answer * price.output) / 1e6
                 if batch and estimate.batch_price is not None:
-                    estimate.batch_price += (asked * batch.input + answered * batch.output) / 1e6
+                    estimate.batch_price += (question * batch.input + answer * batch.output) / 1e6
 
 
 def input_tokens(work: Work) -> int:

@@ -100,9 +100,9 @@ class Engine:
         ahead = asyncio.create_task(self._next(batches))
         async with asyncio.TaskGroup() as group:
             window = Window(judge)
-            while self.control.stopping is None and (planned := await ahead) is not None:
+            while self.control.stopping is None and (works := await ahead) is not None:
                 ahead = asyncio.create_task(self._next(batches))
-                await self._begin(judge, await self.planner.not_done(planned), group, window)
+                await self._begin(judge, works, group, window)
                 while self.planner.elsewhere(judge) > _MOST_ELSEWHERE and not self.control.stopped:
                     await self._begin(judge, await self.left_behind(judge), group, window)
             while self.planner.elsewhere(judge) and not self.control.stopped:
@@ -140,8 +140,10 @@ class Engine:
             group.create_task(self._do(judge, work)).add_done_callback(window.leave)
 
     async def _next(self, batches: Iterator[list[Work]]) -> list[Work] | None:
+        """The works of the next batch that are to be asked, claimed while those of the batch before are being asked."""
         try:
-            return await asyncio.to_thread(next, batches, None)
+            planned = await asyncio.to_thread(next, batches, None)
+            return None if planned is None else await self.planner.not_done(planned)
         except EditjudgeError as error:
             self.control.stop("failed", error)
             return None

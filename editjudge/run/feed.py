@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
-import hashlib
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from editjudge.canonical import text_hash
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import EditjudgeError, ImageError, WorldError
 from editjudge.judgement import DONE, Judgement
@@ -34,15 +34,15 @@ LOOK = 0.5
 
 
 class Window:
-    """Bounds how many tasks of a judge are open: as many as its pace allows, and `LOOKAHEAD` more."""
+    """Bounds how many tasks of a judge are open: as many as it or its pace allows, and `LOOKAHEAD` more."""
 
     def __init__(self, judge: Judge) -> None:
-        self._pace = getattr(judge, "pace", None)
+        self._pace, self._at_once = getattr(judge, "pace", None), getattr(judge, "at_once", 2)
         self._open = 0
         self._left = asyncio.Event()
 
     async def enter(self) -> None:
-        while self._open >= (int(self._pace.limit) if self._pace else 2) + LOOKAHEAD:
+        while self._open >= (self._pace.window if self._pace else self._at_once) + LOOKAHEAD:
             self._left.clear()
             await self._left.wait()
         self._open += 1
@@ -97,15 +97,16 @@ def item_of(
     `places` says where each picture is kept, if not where it came from. Edits of one input are one group; an input
     that nobody read is known by its place.
     """
-    name, unread = name or edit.id, None
+    name, group = name or edit.id, edit.group or digests.get("input")
     if places is None:
         places = {role: place_of(source) for role, source in edit.all_pictures().items()}
-        unread = hashlib.sha256(places["input"].encode()).hexdigest() if "input" in places else None
+        if not group and "input" in places:
+            group = text_hash(places["input"])
     return Item(
         name,
         edit.model,
         edit.edit_type,
-        edit.group or digests.get("input") or unread or name,
+        group or name,
         edit.instruction,
         edit.referring_expression,
         {role: {"source": place, "digest": digests.get(role)} for role, place in places.items()},

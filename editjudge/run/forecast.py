@@ -27,8 +27,7 @@ from editjudge.run.job import Job
 from editjudge.run.pace import Pace
 from editjudge.run.plan import BATCH, EditQuestions, QuestionSettings, look_at
 from editjudge.run.where import EditFilter
-from editjudge.store.experience import mean_latency
-from editjudge.store.store import Store
+from editjudge.store.store import Store, mean_latency
 
 SAMPLE = 1_000
 """Edits whose pictures are looked at; of a longer manifest this many are drawn."""
@@ -138,9 +137,9 @@ def _ones(
 
 
 def _answer(store: Store | None, work: Work) -> Judgement:
-    """What a later question is told of: the answer that is kept, or one of the usual length."""
-    if store and (kept := store.judgement(work.task.key)):
-        return kept
+    """What a later question is told of: the answer that is judgement, or one of the usual length."""
+    if store and (judgement := store.judgement(work.task.key)):
+        return judgement
     keys = [factor.key for factor in work.rubric.factors]
     words = "word " * (sum(work.rubric.answer.words) // 2 if work.rubric.answer.words else 20)
     return work.judgement("ok", scores=dict.fromkeys(keys, 0), justifications=dict.fromkeys(keys, words))

@@ -19,7 +19,7 @@ from editjudge import manifest
 from editjudge.canonical import json_hash
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, column_of
 from editjudge.errors import ImageError, InputError, ManifestError, UsageError, near_miss
-from editjudge.judgement import Judgement, Task
+from editjudge.judgement import DONE, Judgement, Task
 from editjudge.judges.budget import Budget, Shortfall
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, check_answers, open_judge
@@ -155,7 +155,7 @@ class Job:
         whole = whole and (self.rows is None or isinstance(self.rows, Sized))
         state, models, chosen = self._state(), set[str](), 0
         first: list[Edit] = []
-        kept: list[Edit] | None = [] if state and whole else None
+        edits: list[Edit] | None = [] if state and whole else None
         ids = array("q")
         for edit in self.all_edits():
             ids.append(hash(edit.id))
@@ -164,10 +164,10 @@ class Job:
                 chosen += 1
                 if len(first) < _FIRST:
                     first.append(edit)
-                if kept is not None:
-                    kept.append(edit)
+                if edits is not None:
+                    edits.append(edit)
                     if chosen > _CACHED or any(isinstance(source, bytes) for source in edit.all_pictures().values()):
-                        kept = None
+                        edits = None
             enough = chosen == self.limit or (not whole and len(first) == _FIRST)
             if enough and models.issuperset(self.models):
                 break
@@ -176,8 +176,8 @@ class Job:
                 self._ids[state] = ids
         self._check_models(models)
         self._check_pictures(first[: self.limit])
-        if kept is not None:
-            self._cache[state] = kept[: self.limit]
+        if edits is not None:
+            self._cache[state] = edits[: self.limit]
 
     def has_ids(self) -> Callable[[str], bool]:
         """Whether the manifest has an edit of an id; read again only where `check` did not read all of it."""
@@ -209,11 +209,11 @@ class Job:
             f"edits was found{example}; paths are relative to the manifest's folder {folder}"
         )
 
-    def _check_models(self, found: set[str]) -> None:
-        for model in sorted({*self.models} - found):
-            names = ", ".join(sorted(found)[:20])
+    def _check_models(self, present: set[str]) -> None:
+        for model in sorted({*self.models} - present):
+            names = ", ".join(sorted(present)[:20])
             raise UsageError(
-                f'--model: no edit is of "{model}"{near_miss(model, found)} Models here: {names or "none"}'
+                f'--model: no edit is of "{model}"{near_miss(model, present)} Models here: {names or "none"}'
             )
 
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
@@ -371,7 +371,7 @@ def conclude(
     # No mean is formed of choices.
     factors = {rubric.name: [] if rubric.chooses else [factor.key for factor in rubric.factors] for rubric in rubrics}
     if isinstance(store, Store):
-        summary = summary_of(*store.score_sums(run), factors)
+        summary = _stored_summary(store, run, tally) or summary_of(*store.score_sums(run), factors)
     else:
         summary = summarise(store.judgements(run, fields=("judge", "model", "rubric", "status", "scores")), factors)
     if failed := [status for status in summary.statuses if is_failure(status)]:
@@ -379,6 +379,16 @@ def conclude(
     ending = control.stopping or "finished"
     store.mark(run, "interrupted" if ending == "failed" else ending, summary.as_json())
     return Outcome(run.id, run.name, ending, tally, summary, control.error, control.short, store.place)
+
+
+def _stored_summary(store: Store, run: RunRecord, tally: RunTally) -> Summary | None:
+    """The summary of the last time, where all tasks were done then and nothing was judged since: what is done stays as
+    it is, and a store forgets the summary of a run whose edits or tasks change."""
+    stored = store.run_of(run.id)
+    if stored is None or stored.imported_from or not stored.summary or not {*tally.statuses} <= {*DONE}:
+        return None
+    is_same = stored.summary["statuses"] == dict(tally.statuses)
+    return Summary.of_json(stored.summary) if is_same else None
 
 
 def open_run(job: Job, store: RunPlace, options: RunOptions, rubrics: Sequence[Rubric]) -> RunRecord:
@@ -451,7 +461,7 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
         for role, source in edit.all_pictures().items() if judge.limits is not None else ():
             # A path given by hand must exist: a typo is not a missing output.
             if isinstance(source, Path) and not source.exists():
-                raise ImageError(f"{name_of(source)}: no such file, for the {role}")
+                raise ImageError(f"{name_of(source)}: no such file (given as {role})")
         reader = PictureReader()
         look, pictures = partial(look_at, DigestCache(reader)), ImageCache(reader)
         settings = QuestionSettings(rubrics)

@@ -1,14 +1,13 @@
 """How fast a judge is asked: adaptive concurrency, one finite retry policy, and a circuit that opens when it is down.
 
-A 429 says that the rate is too high, so concurrency shrinks. A 5xx or a timeout says that the server is in trouble,
-which fewer requests may or may not cure, so concurrency only stops growing.
+`run.throttle` finds out what 429s say about the rate. A 5xx or a timeout says that the server is in trouble, which
+fewer requests may or may not cure, so concurrency only stops growing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import random
 import time
 from abc import ABC, abstractmethod
@@ -16,21 +15,16 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from editjudge.errors import JudgeError
 from editjudge.judges.messages import CallFailed
+from editjudge.run.throttle import START, Permit, Throttle
 
 T = TypeVar("T")
 
-CEILING = 256
-"""Where automatic concurrency stops growing: at 7 ms of CPU a request (bench/throughput.py) a process is busy."""
-START = 8
-"""Where automatic concurrency begins: it doubles every round trip until the first 429."""
-_FIRST_CUT = 0.3
-"""Off the limit at the first 429: growth by doubling overshoots by up to half."""
-_MEMORY = 1 / 16
-"""Weight of the latest answer in the share of 429s."""
+_SHORT_BLOCK = 10.0
+"""Seconds for which a judge may refuse everything with 429 before it counts as down: a short window is used up."""
 _ELSEWHERE = "Is its server running? --base-url URL says where it is."
 _NOTHING_LOST = "Nothing is lost: run the same command again to go on."
 
@@ -52,7 +46,9 @@ class Retry:
         """Seconds to wait; what the server asks for is the least, and nobody retries in step with others."""
         jitter = chance.uniform(0.5, 1.0)
         first = self.first * (4 if problem.may_be_billed else 1)  # each such retry may cost as much as an answer
-        backoff = min(self.longest, first * 2.0 ** min(failures - 1, 20)) * jitter
+        # The pace heeds a 429 for all questions: only one that keeps coming is this question's own.
+        doublings = max(0, failures - (3 if problem.kind == "rate limit" else 1))
+        backoff = min(self.longest, first * 2.0 ** min(doublings, 20)) * jitter
         return max(backoff, (problem.retry_after or 0.0) * (1 + 0.1 * jitter))
 
 
@@ -140,25 +136,16 @@ class Circuit:
         if self.open:
             async with self._probing:
                 if self.open:  # else it answers since a moment ago, and those who waited go together
-                    self._still_asked()
+                    self.check()
                     yield
                     return
-        self._still_asked()
+        self.check()
         yield
 
-    def _still_asked(self) -> None:
+    def check(self) -> None:
+        """Raise where nobody is asked any more."""
         if self.over or (self.stopped and self.open):
             raise JudgeDown(self._why)
-
-
-@dataclass
-class Permit:
-    """One send: when it began by the clock of whoever allowed it, and what became of it."""
-
-    started: float
-    problem: CallFailed | None = None
-    down: bool = False
-    """Whether the judge counts as down since."""
 
 
 class Persistence(ABC):
@@ -168,11 +155,6 @@ class Persistence(ABC):
         self.judge = judge
         self.retry = retry or Retry()
         self._chance = random.Random(seed)  # noqa: S311  (spreads retries, guards nothing)
-
-    @property
-    def refused_by_chance(self) -> bool:
-        """Whether 429s were found not to answer to the pace."""
-        return False
 
     async def persist(self, send: Callable[[], Awaitable[T]], tokens: int = 0) -> tuple[T, int]:
         """The reply, and how many sends brought none."""
@@ -193,9 +175,7 @@ class Persistence(ABC):
             if not problem.passing or spent >= self.retry.tries or billable > self.retry.billable:
                 raise problem
             streaks[problem.kind] += 1
-            # A 429 that comes at any pace says nothing about the next one.
-            again = 1 if problem.kind == "rate limit" and self.refused_by_chance else streaks[problem.kind]
-            pause = self.retry.pause(problem, again, self._chance)
+            pause = self.retry.pause(problem, streaks[problem.kind], self._chance)
             if pause > self.retry.patience:
                 why = f"{self.judge} wants to be left alone for {pause:.0f} s: {problem}. {_NOTHING_LOST}"
                 raise await self.end(why)
@@ -215,7 +195,7 @@ class Persistence(ABC):
 
 
 class Pace(Persistence):
-    """Slots for requests to one judge; how many there are follows what the judge can take."""
+    """Slots for requests to one judge; how many there are, and how fast they are used, follows what it can take."""
 
     def __init__(
         self,
@@ -229,42 +209,54 @@ class Pace(Persistence):
         seed: int | None = None,
     ) -> None:
         super().__init__(judge, retry, seed)
-        self.ceiling = concurrency or CEILING
-        self.limit = float(concurrency or START)
+        self.throttle = Throttle(concurrency)
         self.circuit = circuit or Circuit(judge)
         self.in_flight = 0
-        self.rate_limited = 0
-        """429s so far."""
+        """Slots in use."""
+        self.pausing = 0
+        """Questions that wait to be sent again, and have no slot meanwhile."""
         self._has_answered = False
-        self._refused = 0.0
-        """Share of 429s among the latest answers."""
-        self._grows_fast = True
-        self._calm = 0
-        """Successes to come before the limit grows again."""
-        self._shrunk = -1.0
-        self._trial = _Trial()
-        self._limit_before = self.limit
-        """What to go back to where slowing down was in vain."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._meters = [_Meter(requests_per_minute), _Meter(tokens_per_minute)]
-        self._brake = _Brake()
+        self._line = asyncio.Lock()
+
+    @property
+    def window(self) -> int:
+        """Questions that may be under way, those that pause included."""
+        return int(self.throttle.limit) + min(self.pausing, int(self.throttle.limit))
 
     @asynccontextmanager
     async def turn(self, tokens: int) -> AsyncIterator[Permit]:
         for meter, amount in zip(self._meters, (1, tokens), strict=True):
-            await self.rest(meter.wait(amount))
-        await self._brake.wait(self.rest)
-        turn = Permit(time.monotonic())
+            await self.circuit.rest(meter.wait(amount))
         async with self.circuit.passage():
-            yield turn
-        if turn.problem is None:
-            self._praise(turn.started)
-        else:
-            self._heed(turn.problem, turn.started)
-        turn.down = self.circuit.open
+            async with self._line:  # one after the other, so that a new rate holds from the next one on
+                while (seconds := self.throttle.wait(time.monotonic())) > 1e-5 and not self.circuit.over:
+                    await self.circuit.rest(seconds)
+                self.circuit.check()
+                permit = self.throttle.send(time.monotonic())
+            try:
+                yield permit
+            except BaseException:
+                self.throttle.drop(permit)
+                raise
+            self.throttle.done(permit, time.monotonic())
+            self._wake()
+            self._heed(permit.problem)
+            permit.down = self.circuit.open or self.throttle.blocked
 
     async def rest(self, seconds: float) -> None:
-        await self.circuit.rest(seconds)
+        """Sleep without a slot, and have one again before those who come anew."""
+        self._leave()
+        self.pausing += 1
+        try:
+            await self.circuit.rest(seconds)
+            await self._enter(first=True)
+        except BaseException:
+            self.in_flight += 1  # which `slot` gives back
+            raise
+        finally:
+            self.pausing -= 1
 
     async def end(self, why: str) -> JudgeDown:
         return self.circuit.end(why)
@@ -273,246 +265,58 @@ class Pace(Persistence):
         self.circuit.stop()
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """A place among those who may ask now, in the order of asking; none is given once the run is stopping."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        self._wake()
+    async def slot(self, *, has_reply: bool = False) -> AsyncIterator[None]:
+        """A place among those who may ask now, in the order of asking; none is given once the run is stopping, unless
+        there is a reply already, which was paid for."""
+        await self._enter(first=has_reply)
         try:
-            await turn
-            if self.circuit.stopped:
+            if self.circuit.stopped and not has_reply:
                 raise JudgeDown("the run was stopped")
             yield
         finally:
-            if turn.done() and not turn.cancelled():  # also where it was given to one who had just left
-                self.in_flight -= 1
-                self._wake()
+            self._leave()
+
+    async def _enter(self, *, first: bool = False) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.insert(0 if first else len(self._waiting), turn)
+        self._wake()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # given to one who had just left
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        self.in_flight -= 1
+        self._wake()
 
     def _wake(self) -> None:
-        """A place is taken by whoever gives it, so that nobody comes in between."""
-        while self._waiting and (self._waiting[0].done() or self.in_flight < int(self.limit)):
+        """A slot is taken by whoever gives it, so that nobody comes in between."""
+        while self._waiting and (self._waiting[0].done() or self.in_flight < int(self.throttle.limit)):
             turn = self._waiting.popleft()
             if not turn.done():  # else cancelled
                 turn.set_result(None)
                 self.in_flight += 1
 
-    @property
-    def refused_by_chance(self) -> bool:
-        return self._trial.by_chance
-
-    def _praise(self, started: float) -> None:
-        self.circuit.succeeded()
-        self._has_answered = True
-        self._outcome(started, refused=False)
-        self._brake.answered()
-        self._refused -= self._refused * _MEMORY
-        self._calm -= 1
-        if self.limit < self.ceiling and self._calm < 0:
-            # One more slot for every success doubles the limit each round trip; later, one for every round trip.
-            self.limit = min(self.ceiling, self.limit + (1 if self._grows_fast else 1 / self.limit))
-            self._wake()
-
-    def _heed(self, problem: CallFailed, started: float) -> None:
-        if problem.kind == "rate limit":
-            self.rate_limited += 1
-            self._refused += (1 - self._refused) * _MEMORY
-            self._heed_429(started, problem.retry_after)
-        elif problem.passing:
-            # For a round trip. For a time instead, a steady 10 % of 5xx would never let it grow again, and with 20 %
-            # of 429 beside it one request would be left in flight (8 answers a second where there are 20 now).
-            self._calm = int(self.limit)
-        declined = problem.kind in ("refusal", "schema", "image", "grammar")
+    def _heed(self, problem: CallFailed | None) -> None:
+        self._has_answered = self._has_answered or problem is None
+        declined = problem is None or problem.kind in ("refusal", "schema", "image", "grammar")
         # Where no question was ever taken, all are malformed; where some were, it is for what this one shows.
-        if declined or (problem.kind in ("request", "context") and self._has_answered):
+        if problem is None or declined or (problem.kind in ("request", "context") and self._has_answered):
             self.circuit.succeeded()  # an answer, if not the one that was hoped for
         elif problem.kind in ("key", "model"):
             self.circuit.end(f"{self.judge}: {problem}")
-        elif not self._last_few():
+        elif problem.kind == "rate limit" and self.throttle.blocked:
+            if self.throttle.blocked_for(time.monotonic()) > _SHORT_BLOCK:
+                self.circuit.failed(problem)
+        elif problem.kind == "rate limit" or not self._last_few():
             self.circuit.failed(problem, self.in_flight)
-
-    def _outcome(self, started: float, *, refused: bool) -> None:
-        """Conclude the trial, should this outcome decide it."""
-        verdict = self._trial.outcome(started, refused=refused)
-        if verdict is None:
-            return
-        self._brake.resume()
-        if verdict == "by chance":  # slowing down was in vain
-            self._brake.release()
-            self.limit, self._grows_fast = max(self.limit, self._limit_before), True
-            self._wake()
-
-    def _heed_429(self, started: float, retry_after: float | None) -> None:
-        self._outcome(started, refused=True)
-        if self._trial.by_chance or self._trial.running:
-            return
-        if started > self._shrunk:  # those sent before the last cut say nothing about the rate since
-            self._shrunk = time.monotonic()
-            if self._brake.rate == math.inf:
-                self._limit_before = max(self.limit, self._limit_before)
-            self._shrink()
-            braked = self._brake.refused(self.in_flight)
-            if braked and self._trial.begin(self._shrunk, retry_after, in_vain=self._brake.in_vain):
-                self._brake.share = _Trial.PACE
-        self._grows_fast = False
-
-    def _shrink(self) -> None:
-        """By half the share that was refused, as DCTCP does with marked packets: a limit that is nearly kept is
-        approached gently, and one that refuses at random does not drive a run down to one request at a time. Whoever
-        is refused keeps its slot while it waits, so that a few slots are slow enough as long as most are answered."""
-        cut = _FIRST_CUT if self._grows_fast else max(0.05, self._refused / 2)
-        floor = 1.0 if self._refused > 0.5 else min(START, self.ceiling, self.limit)
-        self.limit = max(floor, self.limit * (1 - cut))
 
     def _last_few(self) -> bool:
         """A judge that has answered is not down because the last questions fail: one that always does, say for its
         picture, gathers failures here until the tries are used up, and nothing else is left that could burn."""
-        return self._has_answered and self.in_flight < START and not self._waiting
-
-
-class _Trial:
-    """Whether 429s answer to the pace: for a moment half of what was answered is sent, and the share of 429s among it
-    is held against the share before.
-
-    A limit on the rate refuses nothing of that; what refuses at random refuses as many as before. The likelihoods of
-    the two are compared answer by answer (Wald's sequential test).
-    """
-
-    PACE = 0.5
-    """Of what was answered a second, which answers that come in waves make seem higher than it is."""
-    _SURE = 4.0
-    """Log likelihood ratio at which one of the two is taken for true: one in fifty is wrong."""
-    _LEAST = 16
-    """Answers at least: refusals come in bursts where there is a limit."""
-    _WORTH = 5
-    """429s among the latest at least: fewer cost less than finding out."""
-    _MOST = 0.5
-    """A server that refuses more than this by chance is not known; one that is asked far too fast does."""
-    _RISE = 0.2
-    """On the share that was found to be by chance: with more than that at the higher pace, there is a limit."""
-    _WINDOW = 96
-    _APART = 100
-    """Outcomes between two trials, twice as many after each that found a limit."""
-    _SETTLE = 1.0
-    """Seconds until what was sent before the cut has left a server's window, unless it says how long that takes."""
-
-    def __init__(self) -> None:
-        self.by_chance = False
-        self._begun: float | None = None
-        self._recent: deque[bool] = deque(maxlen=self._WINDOW)
-        """Whether each of the latest was refused."""
-        self._before = self._evidence = 0.0
-        self._counted = self._refused = self._rest = 0
-        self._apart = self._APART
-
-    @property
-    def running(self) -> bool:
-        return self._begun is not None
-
-    def begin(self, at: float, retry_after: float | None, *, in_vain: bool) -> bool:
-        """Whether it is worth a trial now, as where the rate was cut again and again; what is sent once the server has
-        settled is counted."""
-        self._before = (sum(self._recent) + 0.5) / (len(self._recent) + 1)
-        worth = in_vain or sum(self._recent) >= self._WORTH
-        if self._rest <= 0 and worth and self._before <= self._MOST:
-            self._begun = at + (self._SETTLE if retry_after is None else retry_after)
-            self._evidence, self._counted, self._refused = 0.0, 0, 0
-        return self.running
-
-    def outcome(self, started: float, *, refused: bool) -> Literal["by chance", "a limit"] | None:
-        """What the trial found, once it has."""
-        self._recent.append(refused)
-        self._rest -= 1
-        if self.by_chance and len(self._recent) == self._WINDOW:
-            self.by_chance = sum(self._recent) / self._WINDOW <= self._before + self._RISE
-        if self._begun is None or started <= self._begun:
-            return None
-        self._counted += 1
-        self._refused += refused
-        after = self._before / 8
-        self._evidence += math.log(self._before / after if refused else (1 - self._before) / (1 - after))
-        if abs(self._evidence) < self._SURE or self._counted < self._LEAST:
-            return None
-        # Where more is refused than before, what was answered seemed far more than it is.
-        as_before = self._refused / self._counted <= self._before + self._RISE
-        self.by_chance, self._begun = self._evidence > 0 and as_before, None
-        self._rest = self._apart
-        self._apart = self._APART if self.by_chance else 2 * self._apart
-        self._recent.clear()
-        return "by chance" if self.by_chance else "a limit"
-
-
-class _Brake:
-    """How many a second a judge was found to answer: known from the first 429, and then a little less than that many
-    are sent, evenly, and slowly more until the next 429.
-
-    Slots alone cannot keep to a rate: with answers after 0.1 s and a limit of 50 a second, five slots keep it and six
-    are refused 17 %; they were refused 10 % in all (simulated), where this is refused less than 1 %.
-    """
-
-    _KNOWN = 20
-    """Answers at least whose times tell the rate."""
-    _SOON = 10
-    """Answers at least until a cut shows: what is refused before says nothing about it."""
-    _IN_VAIN = 0.7
-    _CUT, _GROWTH = 0.97, 1 / 5000
-    """Off the rate at a 429, and on it at each answer: some 300 answers from one 429 to the next."""
-
-    def __init__(self) -> None:
-        self.rate = math.inf
-        self.share = 1.0
-        """Of the rate, that is sent."""
-        self._first = math.inf
-        """The rate that was found first, or when it was found that there is a limit."""
-        self._line = asyncio.Lock()
-        self._next = 0.0
-        self._times: deque[float] = deque(maxlen=2 * CEILING)
-        self._since = 0
-        self._met = False
-        """Whether there was a 429 yet."""
-
-    async def wait(self, rest: Callable[[float], Awaitable[None]]) -> None:
-        if self.rate == math.inf:
-            return
-        async with self._line:  # one after the other, so that a new rate holds from the next one on
-            await rest(self._next - time.monotonic())
-            self._next = max(self._next, time.monotonic()) + 1 / (self.rate * self.share)
-
-    def resume(self) -> None:
-        """The whole rate again. What was answered at a share of it says nothing about how many can be."""
-        self.share, self._first = 1.0, self.rate
-        self._times.clear()
-
-    @property
-    def in_vain(self) -> bool:
-        """Whether the rate fell far below what was answered once."""
-        return self.rate < self._IN_VAIN * self._first
-
-    def release(self) -> None:
-        """What is refused is refused at any rate: the rate is found anew, should a limit be met later."""
-        self.rate = self._first = math.inf
-        self._since = 0
-
-    def answered(self) -> None:
-        self._times.append(time.monotonic())
-        self._since += 1
-        # Faster after long without a 429: the limit may have been raised, or was never met.
-        self.rate *= 1 + self._GROWTH * max(1.0, (self._since / 140) ** 2)
-
-    def refused(self, in_flight: int) -> bool:
-        """A 429 to what was sent since the last one that counted; whether less is sent since."""
-        if not self._met:  # what was answered until now was asked when there was room
-            self._met = True
-            self._times.clear()
-        # Answers come in waves as wide as what is in flight: a rate is one of whole waves.
-        known, soon = max(self._KNOWN, 2 * in_flight), max(self._SOON, in_flight)
-        if len(self._times) < known or self._since < soon:
-            return False
-        seconds = self._times[-1] - self._times[-known]
-        if seconds > 0:
-            self.rate = self._CUT * min(self.rate, (known - 1) / seconds)
-            self._first = self.rate if self._first == math.inf else self._first
-        self._since = 0
-        return self.rate < math.inf
+        return self._has_answered and self.in_flight + self.pausing < START and not self._waiting
 
 
 class _Meter:

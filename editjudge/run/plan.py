@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from editjudge import manifest
-from editjudge.canonical import compact_json, text_hash
+from editjudge.canonical import compact_json, json_text, text_hash
 from editjudge.content import Content
 from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Edit
 from editjudge.errors import ImageError, UsageError
@@ -36,10 +36,12 @@ from editjudge.run.regions import VERSION as REGION_VERSION
 from editjudge.run.summary import RunTally
 from editjudge.store.claims import Claims
 from editjudge.store.sink import Sink
-from editjudge.store.store import Store
+from editjudge.store.store import Item, Store
 
 BATCH = 200
-"""Edits planned at a time: large enough to look keys up in bulk, small enough to start at once."""
+"""Edits planned at a time: large enough to look keys up in bulk."""
+_FIRST_BATCH = 16
+"""Of the first batch, so that the first requests are sent while the next is planned."""
 
 _REMEMBERED = 10_000
 """Pictures whose digests a run remembers between batches, some 5 MB: edits of many models share their inputs."""
@@ -49,6 +51,14 @@ KEY_VERSION = 1
 Look = Callable[[Edit, str], KnownImage | None]
 """What is known of a picture of an edit, by role; None where there is none. Raises `ImageError`, and
 `PictureMissing` where there should be one."""
+
+
+Problem = tuple[Status, Remark]
+"""Why a question cannot be asked."""
+
+
+def _problem(status: Status, message: str) -> Problem:
+    return status, Remark(status, message)
 
 
 class PictureMissing(ImageError):
@@ -117,9 +127,9 @@ def _check_choices(rubric: Rubric) -> None:
     for factor in rubric.factors:
         choices = [read_choice(word) for word in factor.scale.choices]
         if not {"a", "b"} <= {*choices} or None in choices:
-            found = ", ".join(factor.scale.choices) or factor.scale.words
+            words = ", ".join(factor.scale.choices) or factor.scale.words
             raise UsageError(
-                f"{rubric.name}: shows two outputs, and {factor.key} asks for {found}; expected the choices a and b, "
+                f"{rubric.name}: shows two outputs, and {factor.key} asks for {words}; expected the choices a and b, "
                 "and tie where it may be one"
             )
 
@@ -169,7 +179,7 @@ class _AskedEdit(NamedTuple):
 
     variant: str
     edit: Edit
-    problem: tuple[Status, Remark] | None = None
+    problem: Problem | None = None
 
 
 def _views(rubric: Rubric, edit: Edit, orders: Sequence[str]) -> list[_AskedEdit]:
@@ -183,7 +193,7 @@ def _views(rubric: Rubric, edit: Edit, orders: Sequence[str]) -> list[_AskedEdit
     if elements is None or len(elements) > MAX_ELEMENTS:
         why = "has no such list" if elements is None else f"has {len(elements):,} elements, at most {MAX_ELEMENTS}"
         message = f'the rubric is asked for each element of "{rubric.for_each}", and the edit {why}'
-        return [_AskedEdit("", edit, ("missing_input", Remark("missing_input", message)))]
+        return [_AskedEdit("", edit, _problem("missing_input", message))]
     return [
         _AskedEdit(str(number), dataclasses.replace(edit, metadata={**edit.metadata, EACH: element}))
         for number, element in enumerate(elements)
@@ -240,24 +250,24 @@ class EditQuestions:
             if pictures is None:
                 pictures = self._pictures[which] = _look_up(view.edit, roles, needed, self._judge, self._look)
             for some, informed in self._informed(rubric, view, repeats) if rubric.after else ((repeats, view),):
-                works += self._of_one(informed, rubric, pictures, some)
+                works += self._of_view(informed, rubric, pictures, some)
         return works
 
-    def _of_one(self, view: _AskedEdit, rubric: Rubric, pictures: _Pictures, repeats: Iterable[int]) -> Iterator[Work]:
+    def _of_view(self, view: _AskedEdit, rubric: Rubric, pictures: _Pictures, repeats: Iterable[int]) -> list[Work]:
         edit, settings, judge = view.edit, self._settings, self._judge
         problem = view.problem or pictures.problem
         if judge.limits is not None:
-            problem = problem or _texts(edit, rubric)
+            problem = problem or _missing_text(edit, rubric)
         question = self._question_json(view, rubric, pictures.json, problem)
+        shared = (edit, rubric, pictures.digests, pictures.recipes, pictures.sizes, settings.layout, problem)
+        works = []
         for repeat in repeats:
             identity = settings.identity_json(judge.spec, judge.identity(edit, rubric, repeat))
             key = text_hash(f"[{question},{identity},{repeat}]")
-            task = Task(edit.id, rubric.name, judge.spec, repeat, key, view.variant)
-            yield Work(task, edit, rubric, pictures.digests, pictures.recipes, pictures.sizes, settings.layout, problem)
+            works.append(Work(Task(edit.id, rubric.name, judge.spec, repeat, key, view.variant), *shared))
+        return works
 
-    def _question_json(
-        self, view: _AskedEdit, rubric: Rubric, images: str, problem: tuple[Status, Remark] | None
-    ) -> str:
+    def _question_json(self, view: _AskedEdit, rubric: Rubric, images: str, problem: Problem | None) -> str:
         """What is asked, as canonical JSON: members in the order of their names. Written part by part, since most parts
         are the same for many keys: one encoder for all of it made a resumed run a fifth slower."""
         form, variant = self._settings.key_forms[rubric.name], ""
@@ -278,7 +288,8 @@ class EditQuestions:
         """Encoded once for all rubrics that show the same texts of the edit itself."""
         text = self._texts.get(names) if edit is self._edit else None
         if text is None:
-            text = _object_json((name, compact_json(edit.text(name))) for name in names)
+            text = ",".join([f"{json_text(name)}:{json_text(edit.text(name))}" for name in names])
+            text = f"{{{text}}}"
             if edit is self._edit:
                 self._texts[names] = text
         return text
@@ -304,7 +315,7 @@ def _telling(view: _AskedEdit, earlier: Rubric, judgements: Sequence[Judgement])
         if judgement.status not in DONE:
             why = judgement.reasons[0].message if judgement.reasons else "no reason is known"
             message = f'"{earlier.name}", which this question is asked after, is {judgement.status}: {why}'
-            return view._replace(problem=view.problem or ("missing_input", Remark("missing_input", message)))
+            return view._replace(problem=view.problem or _problem("missing_input", message))
     lines = [line for judgement in judgements for line in _answer_lines(earlier, judgement)]
     return view._replace(
         edit=dataclasses.replace(view.edit, metadata={**view.edit.metadata, EARLIER: "\n".join(lines)})
@@ -327,62 +338,67 @@ class _Pictures(NamedTuple):
     sizes: dict[str, tuple[int, int]]
     json: str
     """Digest and recipe of each role, absent ones included: their part of a key."""
-    problem: tuple[Status, Remark] | None
+    problem: Problem | None
 
 
 def _look_up(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look: Look) -> _Pictures:
-    shown: dict[str, KnownImage] = {}
-    limits = judge.limits
-    problem = None
+    pictures: dict[str, KnownImage] = {}
+    problem: Problem | None = None
     parts: dict[str, str] = {}
+    limits = judge.limits
     if limits is not None:
-        problem = _pictures(edit, roles[:needed], look, shown)
-        _pictures(edit, roles[needed:], look, shown)  # the rubric does not show these: broken, they are not there
+        problem = _find_pictures(edit, roles[:needed], look, pictures)
+        _find_pictures(edit, roles[needed:], look, pictures)  # not shown by the rubric: broken, they are not there
         for role in roles[:needed]:
-            if "@" in role and role in shown and (region := PicturePart.of(role)):
-                missing = _cut(edit, region, role, look, shown, parts)
+            if "@" in role and role in pictures and (region := PicturePart.of(role)):
+                missing = _cut(edit, region, role, look, pictures, parts)
                 problem = problem or missing
-    shown = {role: known for role, known in shown.items() if known.info or role in roles[:needed]}
-    digests = {role: known.digest for role, known in shown.items()}
-    recipes = {role: plan(known.info, limits) for role, known in shown.items() if known.info and limits}
-    recipes |= {role: f"{part}, {recipes[role]}" for role, part in parts.items() if role in recipes}
-    sizes = {role: known.info.shown for role, known in shown.items() if known.info}
-    key_part = _object_json(
-        (role, f"[{_text_or_null(digests.get(role))},{_text_or_null(recipes.get(role))}]") for role in sorted({*roles})
-    )
-    return _Pictures(digests, recipes, sizes, key_part, problem)
+    digests: dict[str, str] = {}
+    recipes: dict[str, str] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    entries: dict[str, str] = {}
+    for role, known in pictures.items():
+        recipe = "null"
+        if known.info and limits:
+            part = f"{parts[role]}, " if role in parts else ""
+            recipes[role] = part + plan(known.info, limits)
+            sizes[role] = known.info.shown
+            recipe = json_text(recipes[role])
+        elif role not in roles[:needed]:
+            continue
+        digests[role] = known.digest
+        entries[role] = f"[{json_text(known.digest)},{recipe}]"
+    members = [f"{name}:{entries.get(role, '[null,null]')}" for role, name in _member_names(roles)]
+    return _Pictures(digests, recipes, sizes, f"{{{','.join(members)}}}", problem)
+
+
+@functools.lru_cache
+def _member_names(roles: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The roles in the order of canonical JSON, each with its name there."""
+    return [(role, json_text(role)) for role in sorted({*roles})]
 
 
 def _cut(
-    edit: Edit, region: PicturePart, role: str, look: Look, shown: dict[str, KnownImage], parts: dict[str, str]
-) -> tuple[Status, Remark] | None:
+    edit: Edit, region: PicturePart, role: str, look: Look, pictures: dict[str, KnownImage], parts: dict[str, str]
+) -> Problem | None:
     """Puts the part of a picture in the place of the whole, and says in words which part it is."""
-    known = shown[role]
+    known = pictures[role]
     if known.info is None:
         return None
     if region.name in MEASURED:
         before: dict[str, KnownImage] = {}
-        problem = _pictures(edit, ["input"], look, before)
+        problem = _find_pictures(edit, ["input"], look, before)
         if "input" in before:
             parts[role] = f"{region.name} {REGION_VERSION} against {before['input'].digest[:16]}"
         return problem
     try:
         left, top, right, bottom = region.box(edit, *known.info.shown)
     except PartMissing as error:
-        return "missing_input", Remark("missing_input", str(error))
+        return _problem("missing_input", str(error))
     width, height = right - left, bottom - top
-    shown[role] = KnownImage(known.digest, ImageInfo("png", width, height, 3 * width * height))
+    pictures[role] = KnownImage(known.digest, ImageInfo("png", width, height, 3 * width * height))
     parts[role] = f"crop {left},{top},{right},{bottom}"
     return None
-
-
-def _text_or_null(text: str | None) -> str:
-    return "null" if text is None else compact_json(text)
-
-
-def _object_json(members: Iterable[tuple[str, str]]) -> str:
-    """An object of members whose values are JSON already, in the order of their names."""
-    return f"{{{','.join(f'{compact_json(name)}:{value}' for name, value in members)}}}"
 
 
 def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[tuple[str, ...], int]:
@@ -391,21 +407,22 @@ def _roles(edit: Edit, rubric: Rubric, judge: Judge) -> tuple[tuple[str, ...], i
     roles, further = rubric.images, getattr(judge, "also", ())
     if not edit.pictures and not further:  # the usual case: no lists of pictures, none but what the rubric shows
         return roles, len(roles)
-    shown = dict.fromkeys(name for role in roles for name in edit.picture_names(role))
+    own = dict.fromkeys(name for role in roles for name in edit.picture_names(role))
     also = (role for role in further if edit.picture(role) is not None)
-    return tuple(dict.fromkeys((*shown, *also))), len(shown)
+    return tuple(dict.fromkeys((*own, *also))), len(own)
 
 
-def _pictures(
-    edit: Edit, roles: Iterable[str], look: Look, shown: dict[str, KnownImage]
-) -> tuple[Status, Remark] | None:
-    """Fills in what is known of each picture that is looked at; says why it cannot be asked, if it cannot."""
-    problem: tuple[Status, Remark] | None = None
+def _find_pictures(edit: Edit, roles: Iterable[str], look: Look, pictures: dict[str, KnownImage]) -> Problem | None:
+    """Adds what is known of each picture; returns why the question cannot be asked, if it cannot."""
+    problem: Problem | None = None
     for role in roles:
+        gone = ""
         try:
-            known, gone = _sought(edit, role, look)
+            known = look(edit, role)
+        except PictureMissing as error:
+            known, gone = None, str(error)
         except ImageError as error:
-            problem = problem or ("bad_image", Remark("bad_image", str(error)))
+            problem = problem or _problem("bad_image", str(error))
             continue
         except Exception as error:  # of this picture alone
             problem = problem or ("error", unexpected(error, f"the {role} of {edit.id}"))
@@ -413,41 +430,35 @@ def _pictures(
         if known is None:
             # What the model never produced outweighs whatever else is wrong, but for paths that lead nowhere at all.
             nothing = role.partition("@")[0] in OUTPUT_ROLES
-            problem = _produced_nothing(edit, role, look, gone) if nothing else problem or _absent(role, gone)
+            absent = gone or f"the {role} is to be looked at, and there is none"
+            problem = (
+                _produced_nothing(edit, role, look, gone) if nothing else problem or _problem("missing_input", absent)
+            )
             continue
-        shown[role] = known
+        pictures[role] = known
         if known.info is None:
-            problem = problem or ("bad_image", Remark("bad_image", known.problem))
+            problem = problem or _problem("bad_image", known.problem)
     return problem
 
 
-def _sought(edit: Edit, role: str, look: Look) -> tuple[KnownImage | None, str]:
-    """What is known of a picture, or which file is not there; neither where none is named."""
-    try:
-        return look(edit, role), ""
-    except PictureMissing as error:
-        return None, str(error)
-
-
-def _produced_nothing(edit: Edit, role: str, look: Look, gone: str) -> tuple[Status, Remark]:
+def _produced_nothing(edit: Edit, role: str, look: Look, gone: str) -> Problem:
     if isinstance(edit.picture(role), Path) and isinstance(edit.input, Path):
         with suppress(Exception):  # what is wrong with the input is said where the input is looked at
-            known, why = _sought(edit, "input", look)
-            if known is None:
-                return "missing_input", Remark("missing_input", f"{why or 'the input is not there'}, nor is the edited")
-    return "missing_output", Remark("missing_output", gone or "the editing model produced no picture")
+            try:
+                missing = "" if look(edit, "input") else "the input is not there"
+            except PictureMissing as error:
+                missing = str(error)
+            if missing:
+                return _problem("missing_input", f"{missing}, nor is the edited")
+    return _problem("missing_output", gone or "the editing model produced no picture")
 
 
-def _absent(role: str, gone: str) -> tuple[Status, Remark]:
-    return "missing_input", Remark("missing_input", gone or f"the {role} is to be looked at, and there is none")
-
-
-def _texts(edit: Edit, rubric: Rubric) -> tuple[Status, Remark] | None:
-    if "instruction" in rubric.texts and not edit.instruction.strip():
-        return "missing_input", Remark("missing_input", "the rubric needs an instruction, and it is empty")
-    for role in rubric.texts:
-        if role not in TEXT_ROLES and not edit.text(role).strip():
-            return "missing_input", Remark("missing_input", f'the rubric needs the text "{role}", and it is empty')
+def _missing_text(edit: Edit, rubric: Rubric) -> Problem | None:
+    for name in rubric.texts:
+        if name == "instruction" and not edit.instruction.strip():
+            return _problem("missing_input", "the rubric needs an instruction, and it is empty")
+        if name not in TEXT_ROLES and not edit.text(name).strip():
+            return _problem("missing_input", f'the rubric needs the text "{name}", and it is empty')
     return None
 
 
@@ -531,7 +542,8 @@ class Planner:
         """
         edits_before = 0
         digests = DigestCache(self.pictures, rehash=self._rehash)
-        while batch := list(itertools.islice(edits, BATCH)):
+        sizes = itertools.chain((_FIRST_BATCH,), itertools.repeat(BATCH))
+        while batch := list(itertools.islice(edits, next(sizes))):
             if len(digests) > _REMEMBERED:
                 digests = DigestCache(self.pictures, rehash=self._rehash)
             if unknown := digests.unknown(source for edit in batch for source in edit.all_pictures().values()):
@@ -539,28 +551,30 @@ class Planner:
             while batch:
                 planned, count = self._plan(judge, batch, digests, stage)
                 some, batch = batch[:count], batch[count:]
-                shown: dict[str, dict[str, str]] = {edit.id: {} for edit in some}
+                known: dict[str, dict[str, str]] = {edit.id: {} for edit in some}
                 latest: Mapping[str, str] | None = None
                 for work in planned:
                     if work.digests is not latest or work.order:
-                        shown[work.edit.id].update(work.by_own_name(work.digests))
+                        known[work.edit.id].update(work.by_own_name(work.digests))
                         latest = work.digests
-                items = [item_of(edit, digests_of(edit, digests, shown[edit.id])) for edit in some]
-                if learnt := digests.dump():
-                    self._store.save_digests(learnt)
-                edits_before = self._store.add_items(self._run, items, edits_before)
-                self._add_tasks(judge, [work.task for work in planned])
+                items = [item_of(edit, digests_of(edit, digests, known[edit.id])) for edit in some]
+                self._keep(judge, items, edits_before, [work.task for work in planned], digests.dump())
+                edits_before += len(items)
                 yield planned
 
-    def _add_tasks(self, judge: Judge, tasks: Sequence[Task]) -> None:
-        """A store that has them already says in the same query which are done."""
-        before = self._positions.get(judge.spec, 0)
-        statuses = self._store.statuses_of(self._run, tasks, before) if isinstance(self._store, Store) else None
-        if statuses is None:
-            self._positions[judge.spec] = self._store.add_tasks(self._run, tasks, before)
-        else:
-            self._positions[judge.spec] = before + len(tasks)
+    def _keep(
+        self, judge: Judge, items: list[Item], first: int, tasks: list[Task], learnt: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """A store keeps all in one transaction, and says of the tasks that it has already which are done."""
+        tasks_before = self._positions.get(judge.spec, 0)
+        self._positions[judge.spec] = tasks_before + len(tasks)
+        if isinstance(self._store, Store):
+            statuses = self._store.add_batch(self._run, items, first, tasks, tasks_before, learnt)
             self._done |= {key: status for key, status in statuses.items() if status in DONE}
+        else:
+            self._store.save_digests(learnt)
+            self._store.add_items(self._run, items, first)
+            self._store.add_tasks(self._run, tasks, tasks_before)
 
     def _plan(self, judge: Judge, edits: Sequence[Edit], digests: DigestCache, stage: int) -> tuple[list[Work], int]:
         """The works of the first edits, and of how many."""

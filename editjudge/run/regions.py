@@ -41,9 +41,9 @@ class PicturePart:
     name: str
 
     @classmethod
-    def of(cls, shown: str) -> PicturePart | None:
+    def of(cls, role: str) -> PicturePart | None:
         """None where the whole picture is shown."""
-        picture, mark, name = shown.partition("@")
+        picture, mark, name = role.partition("@")
         return cls(picture, name) if mark else None
 
     def box(self, edit: Edit, width: int, height: int) -> Box:
@@ -92,14 +92,14 @@ def cut_out(region: PicturePart, edit: Edit, picture: bytes, before: bytes | Non
         data = _change_map(picture, before, name)
     else:
         pixels = decode(picture, name=name)
-        found = _changed_box(picture, before, name) if region.name == "change" else None
-        box = found or region.box(edit, *pixels.size)
+        changed = _changed_box(picture, before, name) if region.name == "change" else None
+        box = changed or region.box(edit, *pixels.size)
         out = io.BytesIO()
         pixels.crop(box).save(out, "PNG", compress_level=1)
         data = out.getvalue()
     prepared = prepare(data, probe(data, name=name), limits, name=name)
-    shown = base64_of(prepared.data) if limits.base64 else prepared.data
-    return Encoded(digest(picture), prepared.media_type, prepared.recipe, prepared.width, prepared.height, shown)
+    sent = base64_of(prepared.data) if limits.base64 else prepared.data
+    return Encoded(digest(picture), prepared.media_type, prepared.recipe, prepared.width, prepared.height, sent)
 
 
 def _changed_box(edited: bytes, before: bytes | None, name: str) -> Box:

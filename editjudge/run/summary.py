@@ -115,6 +115,17 @@ class Summary:
         counts = {"statuses": dict(self.statuses), "total": self.total, "failed": self.failed}
         return {**counts, "factors": factors, "reasons": [asdict(reason) for reason in self.reasons]}
 
+    @classmethod
+    def of_json(cls, stored: Mapping[str, Any]) -> Summary:
+        """Of what `as_json` returned for a run without failures."""
+        cells = {}
+        for entry in stored["factors"]:
+            mean, ok = entry["mean"] or 0.0, entry["ok"]
+            whole = round(mean * ok)  # sums of whole scores are restored exactly
+            total = whole if ok and whole / ok == mean else mean * ok
+            cells[entry["judge"], entry["model"], entry["rubric"], entry["factor"]] = SummaryCell(total, ok, entry["n"])
+        return cls(Counter(stored["statuses"]), cells)
+
 
 def summarise(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, Sequence[str]]) -> Summary:
     """Coverage is over all tasks: what failed stays in `n`, and out of the mean."""
@@ -150,13 +161,13 @@ def summary_of(
 
 def commonest(rows: Iterable[Mapping[str, Any]]) -> list[FailureReason]:
     """Of tasks that failed, the reason that most of each status have; the earlier of two as common ones."""
-    found: dict[str, dict[str, FailureReason]] = {}
+    reasons: dict[str, dict[str, FailureReason]] = {}
     for row in rows:
         message = " ".join(row["reasons"][0]["message"].split()) if row["reasons"] else ""
         message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
-        mine = found.setdefault(row["status"], {})
+        mine = reasons.setdefault(row["status"], {})
         if message in mine:
             mine[message].count += 1
         elif len(mine) < _REASONS:
             mine[message] = FailureReason(row["status"], message, 1, row["item"])
-    return [max(mine.values(), key=lambda reason: reason.count) for _, mine in sorted(found.items())]
+    return [max(mine.values(), key=lambda reason: reason.count) for _, mine in sorted(reasons.items())]

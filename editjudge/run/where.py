@@ -51,8 +51,8 @@ class Condition:
     def run_in(self, store: Store) -> RunRecord:
         """The run, where it has a figure of this name."""
         run = store.find_run(self.run)
-        asked = set(run.spec.get("rubrics", {}).values())
-        contents = [rubric["content"] for key, rubric in store.rubrics().items() if key in asked or not asked]
+        hashes = set(run.spec.get("rubrics", {}).values())
+        contents = [rubric["content"] for key, rubric in store.rubrics().items() if key in hashes or not hashes]
         factors = sorted({factor["key"] for content in contents for factor in content["factors"]})
         set_scores = [name for one in run.spec.get("sets", {}).values() for name in one["score"]]
         sums = run_sums(store, run)

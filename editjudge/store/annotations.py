@@ -34,12 +34,12 @@ class Annotation:
 def clean_tags(words: Iterable[str]) -> tuple[str, ...]:
     """Tags as they are kept: one line each, without commas, each once."""
     tags = (" ".join("".join(c if c.isprintable() and c != "," else " " for c in word).split()) for word in words)
-    kept = tuple(dict.fromkeys(tag for tag in tags if tag))
-    if long := [tag for tag in kept if len(tag) > TAG]:
+    unique = tuple(dict.fromkeys(tag for tag in tags if tag))
+    if long := [tag for tag in unique if len(tag) > TAG]:
         raise UsageError(f"the tag {long[0][:TAG]!r}… has {len(long[0])} letters: the limit is {TAG}")
-    if len(kept) > TAGS:
-        raise UsageError(f"an edit has at most {TAGS} tags; {len(kept)} were given")
-    return kept
+    if len(unique) > TAGS:
+        raise UsageError(f"an edit has at most {TAGS} tags; {len(unique)} were given")
+    return unique
 
 
 def annotate(store: Store, item: Item, tags: Iterable[str], note: str) -> Annotation:
@@ -103,8 +103,8 @@ def save_view(store: Store, run: RunRecord, name: str, query: str) -> None:
     name = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:VIEW]
     if not name:
         raise UsageError("a saved view needs a name")
-    kept = {view.name for view in views_of(store, run)}
-    if name not in kept and len(kept) >= VIEWS:
+    names = {view.name for view in views_of(store, run)}
+    if name not in names and len(names) >= VIEWS:
         raise UsageError(f"this run has {VIEWS} saved views, which is the limit: delete one first")
     row = {"run_id": run.id, "name": name, "query": query, "created": time.time()}
     store._transact(lambda connection: connection.execute(upsert(store._dialect, views, ("query", "created")), row))

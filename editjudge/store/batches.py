@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import sqlalchemy as sa
 
 from editjudge.store.schema import batch_lines, batches, packed, unpacked
-from editjudge.store.store import Store
+from editjudge.store.store import _IN, Store, _chunks
 
 State = Literal["submitting", "open", "collected", "turned down"]
 """`submitting`: perhaps the provider has it, perhaps not; the mark tells."""
@@ -18,8 +18,6 @@ Said = tuple[int, bytes]
 """Status and body of an answer."""
 
 _UNANSWERED = batch_lines.c.status.is_(None)
-_IN = 900
-"""Values of one IN, as elsewhere in the store."""
 
 
 class BatchRecord(NamedTuple):
@@ -54,7 +52,7 @@ def withdraw(store: Store, batch: BatchRecord) -> None:
         connection.execute(_update(batch, state="turned down"))
 
 
-def answered(store: Store, batch: BatchRecord, said: Iterable[tuple[str, Said]]) -> None:
+def answered(store: Store, batch: BatchRecord, replies: Iterable[tuple[str, Said]]) -> None:
     """Keep answers by key. The first for a question counts; one for a question that was not asked changes nothing."""
     line = batch_lines.c
     statement = (
@@ -62,7 +60,7 @@ def answered(store: Store, batch: BatchRecord, said: Iterable[tuple[str, Said]])
         .where(line.batch_id == batch.id, line.key == sa.bindparam("k"), _UNANSWERED)
         .values(status=sa.bindparam("s"), answer=sa.bindparam("a"))
     )
-    rows = [{"k": key, "s": status, "a": packed(body.decode("utf-8", "replace"))} for key, (status, body) in said]
+    rows = [{"k": key, "s": status, "a": packed(body.decode("utf-8", "replace"))} for key, (status, body) in replies]
     if rows:
         with store._writing() as connection:
             connection.execute(statement, rows)
@@ -86,24 +84,23 @@ def awaited(store: Store, keys: Sequence[str]) -> dict[str, BatchRecord]:
     """The batch in which each of these questions waits for its answer, where it does, whichever run asked it."""
     columns = [batches.c[name] for name in BatchRecord._fields]
     query = sa.select(batch_lines.c.key, *columns).join_from(batch_lines, batches).where(_UNANSWERED)
-    return {row[0]: BatchRecord(*row[1:]) for some in _some(keys) for row in store._stream(query.where(_among(some)))}
+    return {key: BatchRecord(*values) for key, *values in store._read_among(query, batch_lines.c.key, keys)}
 
 
 def said_of(store: Store, keys: Sequence[str]) -> dict[str, list[Said]]:
     """Every answer that is kept for these questions, in the order in which they were asked."""
-    line, found = batch_lines.c, dict[str, list[Said]]()
+    line, replies = batch_lines.c, dict[str, list[Said]]()
     query = sa.select(line.key, line.status, line.answer).where(~_UNANSWERED).order_by(line.batch_id)
-    for some in _some(keys):
-        for key, status, answer in store._stream(query.where(_among(some))):
-            found.setdefault(key, []).append((status, unpacked(answer).encode()))
-    return found
+    for key, status, answer in store._read_among(query, line.key, keys):
+        replies.setdefault(key, []).append((status, unpacked(answer).encode()))
+    return replies
 
 
 def forget(store: Store, keys: Sequence[str]) -> None:
     """These are judged: the judgements hold what was said."""
     with store._writing() as connection:
-        for some in _some(keys):
-            connection.execute(sa.delete(batch_lines).where(_among(some)))
+        for some in _chunks(keys, _IN):
+            connection.execute(sa.delete(batch_lines).where(batch_lines.c.key.in_(some)))
 
 
 def forget_errors(store: Store, judge: str) -> None:
@@ -111,14 +108,6 @@ def forget_errors(store: Store, judge: str) -> None:
     mine = sa.select(batches.c.id).where(batches.c.judge == judge)
     with store._writing() as connection:
         connection.execute(sa.delete(batch_lines).where(batch_lines.c.batch_id.in_(mine), batch_lines.c.status >= 400))
-
-
-def _among(keys: list[str]) -> sa.ColumnElement[bool]:
-    return batch_lines.c.key.in_(keys)
-
-
-def _some(keys: Sequence[str]) -> Iterable[list[str]]:
-    return (list(keys[at : at + _IN]) for at in range(0, len(keys), _IN))
 
 
 def _update(batch: BatchRecord, **values: object) -> sa.Update:

@@ -147,7 +147,7 @@ def position_of(store: Store, run: RunRecord, item: str) -> int | None:
 
 def items_at(store: Store, run: RunRecord, positions: Iterable[int]) -> dict[int, list[Item]]:
     """The edits at these positions: one each, except in a run whose manifest changed and that was not resumed."""
-    columns = [items.c[name] for name in Item.__slots__]
+    columns = [items.c[name] for name in Item._fields]
     here = sa.and_(items.c.run_id == run.id, items.c.position.in_(list(positions)))
     edits: dict[int, list[Item]] = {}
     # Sorted here: asked for this order, SQLite may walk through the whole run in it.
@@ -171,8 +171,8 @@ def tasks_of(store: Store, run: RunRecord, item: str) -> list[Any]:
 def ratings_of(store: Store, run: RunRecord, item: Item) -> list[Any]:
     """Rater, factor and score of everyone who rated an edit of a run."""
     columns = [ratings.c[name] for name in ("rater", "factor", "score")]
-    asked = ratings.c.rubric.in_(["", *rubrics_alike(store, run)])
-    query = sa.select(*columns).where(ratings.c.content == Content.of(item).key(), asked)
+    same_question = ratings.c.rubric.in_(["", *rubrics_alike(store, run)])
+    query = sa.select(*columns).where(ratings.c.content == Content.of(item).key(), same_question)
     return list(store._stream(query.order_by(*columns[:2])))
 
 
@@ -216,7 +216,7 @@ def label_rows(store: Store, run: RunRecord) -> Rows:
 
 
 def item_rows(store: Store, run: RunRecord) -> Iterator[tuple[int, Item]]:
-    columns = [items.c[name] for name in Item.__slots__]
+    columns = [items.c[name] for name in Item._fields]
     query = sa.select(items.c.position, *columns).where(items.c.run_id == run.id).order_by(items.c.position)
     return ((position, Item(*values)) for position, *values in store._stream(query))
 
@@ -226,7 +226,7 @@ def violation_codes(store: Store, run: RunRecord, judge: str) -> list[str]:
     text = sa.type_coerce(judgements.c.violations, sa.Text)
     mine = [tasks.c.run_id == run.id, text != "[]", *_of_judge(judge)]
     query = sa.select(text).select_from(tasks.join(judgements, judgements.c.key == tasks.c.key)).where(*mine)
-    return list(dict.fromkeys(code for (found,) in store._stream(query.distinct()) for code in _codes(found)))
+    return list(dict.fromkeys(code for (stored,) in store._stream(query.distinct()) for code in _codes(stored)))
 
 
 def status_rows(store: Store, run: RunRecord, judge: str, statuses: Collection[str]) -> Rows:

@@ -13,22 +13,21 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Sequence
-from itertools import islice
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from editjudge.errors import StoreError
-from editjudge.store.schema import claims, upsert
-from editjudge.store.store import Store
+from editjudge.store.schema import BulkInsert, claims, upsert
+from editjudge.store.store import _IN, Store, _chunks
+
+_OWNERS = sa.select(claims.c.owner).where(claims.c.key.in_(sa.bindparam("keys", expanding=True))).distinct()
 
 LEASE = 60.0
 """Seconds that a claim outlives the last sign of its owner: on another machine, a dead one is waited for so long."""
 BEAT = 15.0
 """Seconds between two signs: three may be late on a busy disk before a claim is lost."""
-_IN = 900
-"""Keys of one statement, as in `store`."""
 
 
 class Claims:
@@ -48,38 +47,44 @@ class Claims:
             self._thread = threading.Thread(target=self._renew, name="editjudge-claims", daemon=True)
             self._thread.start()
         taken: set[str] = set()
-        for some in _chunks(sorted(keys)):  # in one order, so that two who claim the same wait and not in a circle
+        for some in _chunks(sorted(keys), _IN):  # in one order, so that two who claim the same wait and not in a circle
             taken |= self._store._transact(functools.partial(self._take, keys=some))
         return taken
 
     def _take(self, connection: sa.Connection, keys: Sequence[str]) -> set[str]:
         now = _now(connection)
-        mine = claims.c.key.in_(keys)
-        owners = connection.scalars(sa.select(claims.c.owner).where(mine).distinct())
+        owners = connection.scalars(_OWNERS, {"keys": keys})
         if gone := [owner for owner in owners if not _is_alive(owner)]:
-            connection.execute(sa.delete(claims).where(mine, claims.c.owner.in_(gone)))
+            connection.execute(sa.delete(claims).where(claims.c.key.in_(keys), claims.c.owner.in_(gone)))
+        rows = [(key, self.owner, now + self._lease) for key in keys]
+        if self._insert.execute(connection, rows, now, self.owner) == len(rows):
+            return {*keys}
+        mine = sa.select(claims.c.key).where(claims.c.key.in_(keys), claims.c.owner == self.owner)
+        return set(connection.scalars(mine))
+
+    @functools.cached_property
+    def _insert(self) -> BulkInsert:
+        """Takes what is free or expired, and what is ours already; its parameters are the time and the owner."""
 
         def held(old: sa.Table, _new: object) -> sa.ColumnElement[bool]:
-            return sa.and_(old.c.until >= now, old.c.owner != self.owner)
+            return sa.and_(old.c.until >= sa.bindparam("now"), old.c.owner != sa.bindparam("self"))
 
-        statement = upsert(connection.dialect.name, claims, ("owner", "until"), unless=held)
-        row = {"owner": self.owner, "until": now + self._lease}
-        connection.execute(statement, [{"key": key, **row} for key in keys])
-        return set(connection.scalars(sa.select(claims.c.key).where(mine, claims.c.owner == self.owner)))
+        statement = upsert(self._store._dialect, claims, ("owner", "until"), unless=held)
+        return BulkInsert(self._store._engine.dialect, statement, ("key", "owner", "until"))
 
     def held(self, keys: Sequence[str]) -> dict[str, bool]:
         """Of the keys that somebody else claimed and nobody gave back, whether the owner lives."""
-        found: dict[str, bool] = {}
+        is_held: dict[str, bool] = {}
         with self._store._reading() as connection:
             now = _now(connection)
-            for some in _chunks(keys):
+            for some in _chunks(keys, _IN):
                 query = sa.select(claims).where(claims.c.key.in_(some), claims.c.owner != self.owner)
                 for key, owner, until in connection.execute(query):
-                    found[key] = until >= now and _is_alive(owner)
-        return found
+                    is_held[key] = until >= now and _is_alive(owner)
+        return is_held
 
     def give_back(self, keys: Collection[str]) -> None:
-        for some in _chunks(sorted(keys)):
+        for some in _chunks(sorted(keys), _IN):
             mine = sa.delete(claims).where(claims.c.key.in_(some), claims.c.owner == self.owner)
             self._store._transact(functools.partial(sa.Connection.execute, statement=mine))
 
@@ -142,9 +147,3 @@ def _is_alive(owner: str) -> bool:
     except OSError:
         return True  # of another user
     return _started(int(pid)) == started
-
-
-def _chunks(keys: Iterable[str]) -> Iterable[list[str]]:
-    iterator = iter(keys)
-    while some := list(islice(iterator, _IN)):
-        yield some

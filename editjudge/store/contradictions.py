@@ -74,9 +74,9 @@ def verdicts_with_evidence(
     if not sources:
         return
     scales = {
-        hash_: {factor["key"]: Scale.of(factor["scale"]) for factor in kept["content"]["factors"]}
-        for hash_, kept in store.rubrics().items()
-        if set(kept["content"]["images"]) == _SEEN
+        hash_: {factor["key"]: Scale.of(factor["scale"]) for factor in rubric["content"]["factors"]}
+        for hash_, rubric in store.rubrics().items()
+        if set(rubric["content"]["images"]) == _SEEN
     }
     fitting = list(scales)
     names = [name for name, hash_ in dict(run.spec.get("rubrics", {})).items() if hash_ in fitting]
@@ -93,9 +93,9 @@ def verdicts_with_evidence(
     else:  # sorted here: asked for this order, SQLite walks through the whole run in it
         rows = iter(sorted(store._stream(query.where(tasks.c.item.in_(list(edits)))), key=lambda row: row.place))
     for some in _chunks(rows, _BATCH):
-        found = _evidence_keys(store, run.id, sources, fitting, {row.item for row in some})
-        with_evidence = [row for row in some if row.item in found]
-        evidence = {key: row.evidence for key, row in _said(store, set(found.values()))}
+        evidence_keys = _evidence_keys(store, run.id, sources, fitting, {row.item for row in some})
+        with_evidence = [row for row in some if row.item in evidence_keys]
+        evidence = {key: row.evidence for key, row in _said(store, set(evidence_keys.values()))}
         keys = {row.key for row in with_evidence}
         verdicts, given = dict(_said(store, keys)), store.scores(keys)
         for row in with_evidence:
@@ -110,7 +110,7 @@ def verdicts_with_evidence(
                     row.key,
                     given.get(row.key, {}),
                     verdict.justifications or {},
-                    evidence[found[row.item]],
+                    evidence[evidence_keys[row.item]],
                     scales[verdict.rubric_hash],
                 )
 
@@ -140,11 +140,11 @@ def _evidence_keys(
     rows = sorted(store._stream(query), key=lambda row: (sources.index(row.run_id), row.position))
     own = sa.select(items.c.item, items.c.images).where(items.c.run_id == run_id, items.c.item.in_(wanted))
     mine = {row.item: row.images for row in store._stream(own)}
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for row in rows:
         if row.run_id == run_id or _alike(mine[row.item], row.images):
-            found.setdefault(row.item, row.key)
-    return found
+            keys.setdefault(row.item, row.key)
+    return keys
 
 
 def _alike(mine: _Images, theirs: _Images) -> bool:

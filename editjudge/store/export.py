@@ -63,7 +63,7 @@ def _items(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
     annotated = {item: annotation.as_json() for item, annotation in annotations_of(store, run).items()}
     for item in store.items(run):
         published = {} if scores is None else {"set_scores": scores.get(item.item, {})}
-        yield dataclasses.asdict(item) | published | verdicts.get(item.item, {}) | annotated.get(item.item, {})
+        yield item._asdict() | published | verdicts.get(item.item, {}) | annotated.get(item.item, {})
 
 
 def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -83,7 +83,7 @@ def export_parquet(
     names = ["judgements", "scores", "items", *(["replies"] if replies else [])]
     with ShardFolder(folder, names) as tables:
         for item in store.items(run):
-            tables.add("items", dataclasses.asdict(item))
+            tables.add("items", item._asdict())
         for values in store.judgements(run):
             tables.add("judgements", values)
             for factor in factors.of(values):
@@ -173,12 +173,12 @@ class _Factors:
             self._by_name.setdefault(rubric["name"], []).append(self._by_hash[key])
 
     def of(self, values: dict[str, Any]) -> list[str]:
-        said = [*(values["scores"] or {}), *(values["choices"] or {}), *values["abstained"]]
+        answered = [*(values["scores"] or {}), *(values["choices"] or {}), *values["abstained"]]
         known = self._by_hash.get(values["rubric_hash"])
         named = self._by_name.get(values["rubric"], [])
         if known is None and len(named) == 1:  # not judged yet, so only the name is known
             known = named[0]
-        return list(dict.fromkeys([*(known or []), *said])) or [""]
+        return list(dict.fromkeys([*(known or []), *answered])) or [""]
 
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")

@@ -252,8 +252,8 @@ def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | Non
     store._insert(upsert(store._dialect, edit_annotations), annotated)
     count = 0
     for some in _chunks(_rows(folder, "judgements", JudgementRow), _BATCH):
-        asked = [_task(run.id, count + n, row) for n, (_, row) in enumerate(some)]
-        store._insert(_refresh(store._dialect, tasks), asked)
+        planned = [_task(run.id, count + n, row) for n, (_, row) in enumerate(some)]
+        store._insert(_refresh(store._dialect, tasks), planned)
         answers = {row.key: _answer(row) for _, row in some if row.status != PENDING}
         given = {row.key: {name: getattr(row, name) for name in PER_FACTOR} for _, row in some if row.status == "ok"}
         store._write([tuple(map(answers[key].get, judgements.columns.keys())) for key in sorted(answers)], given, [])
@@ -266,7 +266,7 @@ def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | Non
 
 
 def _task(run_id: int, position: int, row: _CheckedRow) -> Document:
-    shared = {name: getattr(row, name) for name in Task.__slots__}
+    shared = {name: getattr(row, name) for name in Task._fields}
     return {"run_id": run_id, "position": position if row.position is None else row.position, **shared}
 
 
@@ -293,12 +293,12 @@ def read_about(folder: Path) -> _RunFile:
 
 
 def _rows(folder: Path, table: str, kind: type[R]) -> Iterator[Placed[R]]:
-    found = _read_lines(folder / f"{table}.jsonl")
+    placed = _read_lines(folder / f"{table}.jsonl")
     if (folder / "judgements").is_dir():
         from editjudge.store.shards import read_table
 
-        found = read_table(folder, table)
-    return ((place, _read(place, values, kind)) for place, values in found)
+        placed = read_table(folder, table)
+    return ((place, _read(place, values, kind)) for place, values in placed)
 
 
 def _read_lines(path: Path) -> Iterator[tuple[tuple[Path, int], Any]]:
@@ -334,31 +334,29 @@ def _check(store: Store | None, about: _RunFile, folder: Path) -> None:
             _check_score(place, row, scales)
             _check_item(place, row, known.get(row.item))
             # Sixteen bytes a task, so that a million of them fit into memory.
-            mark = hashlib.blake2b(repr(_asked(row)).encode(), digest_size=16).digest()
+            mark = hashlib.blake2b(repr(_task_place(row)).encode(), digest_size=16).digest()
             if mark in seen:
-                asked = f"{row.item!r:.80}, {row.rubric}, {row.judge}, repeat {row.repeat}"
-                raise _wrong(place, f"{asked} and variant {row.variant!r:.80} stand twice")
+                question = f"{row.item!r:.80}, {row.rubric}, {row.judge}, repeat {row.repeat}"
+                raise _wrong(place, f"{question} and variant {row.variant!r:.80} stand twice")
             seen.add(mark)
         if store:
-            _check_kept(store, about.name, some)
+            _check_stored(store, about.name, some)
     for _ in _rows(folder, "replies", _ReplyRow):
         pass
 
 
 def _scales(about: _RunFile, path: Path) -> dict[str, dict[str, Scale]]:
     """The scores that each rubric allows, by its hash and factor."""
-    found = {}
-    for key, kept in about.rubrics.items():
+    scales = {}
+    for key, row in about.rubrics.items():
         try:
-            rubric = TypeAdapter(Rubric).validate_python(kept.content)
+            rubric = TypeAdapter(Rubric).validate_python(row.content)
         except ValidationError as error:
-            raise ManifestError(
-                f"{path}: rubric {kept.name!r:.80} cannot be read: {error.errors()[0]['msg']}"
-            ) from None
+            raise ManifestError(f"{path}: rubric {row.name!r:.80} cannot be read: {error.errors()[0]['msg']}") from None
         if rubric.hash != key:
-            raise ManifestError(f"{path}: rubric {kept.name!r:.80} is not what its hash {key[:12]} was made from")
-        found[key] = {factor.key: factor.scale for factor in rubric.factors}
-    return found
+            raise ManifestError(f"{path}: rubric {row.name!r:.80} is not what its hash {key[:12]} was made from")
+        scales[key] = {factor.key: factor.scale for factor in rubric.factors}
+    return scales
 
 
 def _check_score(place: tuple[Path, int], row: _CheckedRow, scales: Mapping[str, Mapping[str, Scale]]) -> None:
@@ -387,8 +385,8 @@ _LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
 
 
 def _check_item(place: tuple[Path, int], row: _CheckedRow, item: _ItemRow | None) -> None:
-    said = {"model": row.model, "group": row.group, **({"edit_type": row.edit_type} if row.edit_type else {})}
-    for name, value in said.items():
+    stated = {"model": row.model, "group": row.group, **({"edit_type": row.edit_type} if row.edit_type else {})}
+    for name, value in stated.items():
         if value != getattr(item, name, None):
             raise _wrong(place, f"{name}: found {value!r:.80}, and of the same item {getattr(item, name, None)!r:.80}")
 
@@ -397,35 +395,34 @@ def _check_own(store: Store, about: _RunFile, folder: Path) -> None:
     """A run of our own may show pictures that an imported one may not: nobody else's edits get into it."""
     same = (run for run in store.runs() if (run.name, run.spec_hash) == (about.name, about.spec_hash))
     own = next((run for run in same if run.imported_from is None), None)
-    kept = {item.item: item.images for item in store.items(own)} if own else {}
+    pictures = {item.item: item.images for item in store.items(own)} if own else {}
     for place, row in _rows(folder, "items", _ItemRow) if own else ():
-        if kept.get(row.item) != row.images:
+        if pictures.get(row.item) != row.images:
             what = f"{row.item!r:.80} has other pictures in the run {about.name!r:.80} that was made in this store"
             raise _wrong(place, f"{what}: import into one of its own")
 
 
-def _asked(row: Any) -> tuple[str, str, str, int, str]:
+def _task_place(row: Any) -> tuple[str, str, str, int, str]:
     return row.item, row.rubric, row.judge, row.repeat, row.variant
 
 
-def _check_kept(store: Store, name: str, some: Sequence[Placed[_CheckedRow]]) -> None:
+def _check_stored(store: Store, name: str, some: Sequence[Placed[_CheckedRow]]) -> None:
     """What the store has under the same key must be the same answer, and the run's tasks must have the same keys."""
     columns = [judgements.c[name] for name in ("key", "status", "abstained")]
     keys = {row.key for _, row in some}
     answers: dict[str, Any] = {}
-    for part in _chunks(sorted(keys), 900):
-        rows = store._read(sa.select(*columns).where(judgements.c.key.in_(part), judgements.c.status.in_(DONE)))
-        given = store.factor_values(key for key, *_ in rows)
-        for key, status, abstained in rows:
-            fields = as_fields(given.get(key, {}), status)
-            answers[key] = status, fields["scores"], fields["choices"], abstained
+    done = sa.select(*columns).where(judgements.c.status.in_(DONE))
+    rows = list(store._read_among(done, judgements.c.key, sorted(keys)))
+    given = store.factor_values(key for key, *_ in rows)
+    for key, status, abstained in rows:
+        fields = as_fields(given.get(key, {}), status)
+        answers[key] = status, fields["scores"], fields["choices"], abstained
     mine = sa.select(tasks).join(runs, runs.c.id == tasks.c.run_id).where(runs.c.name == name)
-    asked: dict[Any, str] = {}
-    for part in _chunks(sorted({row.item for _, row in some}), 900):
-        asked |= {_asked(one): one.key for one in store._read(mine.where(tasks.c.item.in_(part)))}
+    named = store._read_among(mine, tasks.c.item, sorted({row.item for _, row in some}))
+    keys_of_tasks = {_task_place(task): task.key for task in named}
     for place, row in some:
-        said = row.status, row.scores, row.choices, row.abstained
-        if row.status in DONE and answers.get(row.key, said) != said:
+        answer = row.status, row.scores, row.choices, row.abstained
+        if row.status in DONE and answers.get(row.key, answer) != answer:
             raise _wrong(place, f"the store has another answer under key {row.key[:12]}: import into one of its own")
-        if asked.get(_asked(row), row.key) != row.key:
+        if keys_of_tasks.get(_task_place(row), row.key) != row.key:
             raise _wrong(place, f"the run {name!r:.80} of the store asked this with another key: rename one of them")

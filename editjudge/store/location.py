@@ -45,8 +45,8 @@ def remedy(error: BaseException | None, timeout: float) -> str:
         state = getattr(error, "sqlstate", None)
         known = next((known for words, known in _REFUSALS.items() if words in str(error)), _OF_POSTGRESQL.get(state))
     # The first line: the others quote the statement.
-    said = str(error).partition("\n")[0]
-    return f"{known.format(timeout=timeout)} ({said})" if known else f"the database says: {said}"
+    reason = str(error).partition("\n")[0]
+    return f"{known.format(timeout=timeout)} ({reason})" if known else f"the database says: {reason}"
 
 
 # --- a server -------------------------------------------------------------------------------------------------
@@ -72,8 +72,8 @@ def _server_engine(url: str) -> tuple[sa.Engine, str]:
     except (sa.exc.ArgumentError, ValueError):  # its words may hold the password
         expected = "a path, sqlite:///PATH or postgresql://USER:PASSWORD@HOST:PORT/DATABASE, an @ in it written %40"
         raise StoreError(f"a store is {expected}; found {url.partition('://')[0]}://...") from None
-    shown = parsed.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
-    return engine, shown
+    place = parsed.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+    return engine, place
 
 
 _REFUSALS = {

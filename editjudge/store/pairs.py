@@ -67,8 +67,8 @@ def gathered(rows: Iterable[Mapping[str, Any]], factors: Mapping[str, tuple[str,
         rubrics.setdefault(judge, set()).add(rubric)
     pairs = []
     for (judge, rubric, item), orders in groups.items():
-        said = {key for members in orders.values() for row in members for key in row["choices"] or ()}
-        keys = factors.get(rubric) or tuple(sorted(said))
+        chosen = {key for members in orders.values() for row in members for key in row["choices"] or ()}
+        keys = factors.get(rubric) or tuple(sorted(chosen))
         answers = {
             factor: {
                 order: majority((row["choices"] or {}).get(factor) for row in members)

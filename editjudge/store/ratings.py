@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -17,13 +18,12 @@ from editjudge.content import Content
 from editjudge.errors import UsageError
 from editjudge.store.export import harmless
 from editjudge.store.schema import BY_ID, LEGACY, items, ratings, upsert
-from editjudge.store.store import Item, RunRecord, Store, _chunks
+from editjudge.store.store import Item, RunRecord, Store
 
 Row = tuple[str, str, str, float]
 """Item, rater, factor and score."""
 COLUMNS = ("item", "rater", "factor", "score", "content", "rubric")
 """Of a file of ratings that says what was rated."""
-_IN = 900
 
 
 def contents_of(store: Store, named: Iterable[str]) -> dict[str, str]:
@@ -31,20 +31,19 @@ def contents_of(store: Store, named: Iterable[str]) -> dict[str, str]:
 
     An id that is of several edits is refused.
     """
-    found: dict[str, set[str]] = {}
+    contents_by_id: dict[str, set[str]] = {}
     numbers = [run.id for run in store.runs()]
     wanted = sorted({*named})
-    for some in _chunks(wanted, _IN):
-        query = sa.select(items.c.item, items.c.content).where(items.c.run_id.in_(numbers), items.c.item.in_(some))
-        for item, content in store._stream(query.distinct()):
-            found.setdefault(item, set()).add(content)
-    several = sorted(item for item, contents in found.items() if len(contents) > 1)
+    query = sa.select(items.c.item, items.c.content).where(items.c.run_id.in_(numbers)).distinct()
+    for item, content in store._read_among(query, items.c.item, wanted):
+        contents_by_id.setdefault(item, set()).add(content)
+    several = sorted(item for item, contents in contents_by_id.items() if len(contents) > 1)
     if several:
         raise UsageError(
             f"{store.place}: {len(several):,} of the ids are of several different edits, such as {several[0]!r:.80}: "
             "say what was rated with --run RUN or --manifest FILE"
         )
-    return {item: next(iter(found[item])) if item in found else BY_ID + item for item in wanted}
+    return {item: next(iter(contents_by_id[item])) if item in contents_by_id else BY_ID + item for item in wanted}
 
 
 def contents_in(edits: Iterable[Item]) -> dict[str, str]:
@@ -86,43 +85,39 @@ def read_scoped(store: Store) -> list[tuple[str, str, str, float, str, str]]:
 
 def ratings_of(store: Store, run: RunRecord, contents: Mapping[str, str]) -> list[Row]:
     """The ratings of a run's edits, by what they are called there: `contents` by id, as of `contents_in`."""
-    called: dict[str, list[str]] = {}
+    rows = ((rater, factor, score, content, rubric) for _, rater, factor, score, content, rubric in read_scoped(store))
+    return list(_by_item(store, run, contents, rows))
+
+
+def _by_item(
+    store: Store, run: RunRecord, contents: Mapping[str, str], rows: Iterable[Sequence[Any]]
+) -> Iterator[tuple[str, str, str, Any]]:
+    """Item, rater, factor and value, of rows that end in content and rubric: those that count for the run."""
+    ids: dict[str, list[str]] = {}
     for item, content in contents.items():
-        called.setdefault(content, []).append(item)
+        ids.setdefault(content, []).append(item)
     alike = {"", *rubrics_alike(store, run)}
-    return [
-        (item, rater, factor, score)
-        for _, rater, factor, score, content, rubric in read_scoped(store)
-        if rubric in alike
-        for item in called.get(content, ())
-    ]
+    for rater, factor, value, content, rubric in rows:
+        if rubric in alike:
+            yield from ((item, rater, factor, value) for item in ids.get(content, ()))
 
 
 def choices_of(store: Store, run: RunRecord, contents: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
     """Item, rater, factor and choice of people who rated the pairs of a run."""
-    called: dict[str, list[str]] = {}
-    for item, content in contents.items():
-        called.setdefault(content, []).append(item)
-    alike = {"", *rubrics_alike(store, run)}
-    names = ("rater", "factor", "choice", "content", "rubric")
-    query = sa.select(*(ratings.c[name] for name in names)).where(ratings.c.choice.is_not(None))
-    return [
-        (item, rater, factor, choice)
-        for rater, factor, choice, content, rubric in store._stream(query.order_by(*(ratings.c[n] for n in names)))
-        if rubric in alike
-        for item in called.get(content, ())
-    ]
+    columns = [ratings.c[name] for name in ("rater", "factor", "choice", "content", "rubric")]
+    query = sa.select(*columns).where(ratings.c.choice.is_not(None)).order_by(*columns)
+    return list(_by_item(store, run, contents, store._stream(query)))
 
 
 def rubrics_alike(store: Store, run: RunRecord) -> list[str]:
     """Hashes of the rubrics under which a rating counts for a run: those that ask for no factor of the run in other
     words. A rubric and the fused one that it is part of ask for the same."""
-    kept = {hash_: {f["key"]: f for f in rubric["content"]["factors"]} for hash_, rubric in store.rubrics().items()}
-    asked = [kept[hash_] for hash_ in run.spec.get("rubrics", {}).values() if hash_ in kept]
-    mine = {key: factor for factors in asked for key, factor in factors.items()}
+    rubrics = {hash_: {f["key"]: f for f in rubric["content"]["factors"]} for hash_, rubric in store.rubrics().items()}
+    own = [rubrics[hash_] for hash_ in run.spec.get("rubrics", {}).values() if hash_ in rubrics]
+    mine = {key: factor for factors in own for key, factor in factors.items()}
     return [
         hash_
-        for hash_, factors in kept.items()
+        for hash_, factors in rubrics.items()
         if all(key not in mine or mine[key] == factor for key, factor in factors.items())
     ]
 

@@ -130,6 +130,11 @@ def unpacked(stored: bytes) -> str:
 
 metadata = sa.MetaData()
 
+
+def _columns(kind: type[sa.types.TypeEngine[Any]], *names: str, **options: Any) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, **options) for name in names]
+
+
 meta = sa.Table(
     "meta",
     metadata,
@@ -143,10 +148,8 @@ runs = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("name", EscapedText, nullable=False, unique=True),
     sa.Column("spec", JsonText, nullable=False),
-    sa.Column("spec_hash", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("created", sa.Double, nullable=False),
-    sa.Column("updated", sa.Double, nullable=False),
+    *_columns(sa.Text, "spec_hash", "state", nullable=False),
+    *_columns(sa.Double, "created", "updated", nullable=False),
     sa.Column("summary", JsonText),
     sa.Column("version", sa.Text, nullable=False),
     sa.Column("imported_from", EscapedText),  # the folder that its pictures may lie in; NULL for a run of our own
@@ -167,13 +170,10 @@ items = sa.Table(
     sa.Column("run_id", sa.ForeignKey("runs.id"), primary_key=True),
     sa.Column("item", EscapedText, primary_key=True),
     sa.Column("position", sa.BigInteger, nullable=False),
-    sa.Column("model", EscapedText),
-    sa.Column("edit_type", EscapedText),
+    *_columns(EscapedText, "model", "edit_type"),
     sa.Column("group_", EscapedText, key="group"),  # a word of SQL
-    sa.Column("instruction", EscapedText, nullable=False),
-    sa.Column("referring_expression", EscapedText, nullable=False),
-    sa.Column("images", JsonText, nullable=False),
-    sa.Column("metadata", JsonText, nullable=False),
+    *_columns(EscapedText, "instruction", "referring_expression", nullable=False),
+    *_columns(JsonText, "images", "metadata", nullable=False),
     sa.Column("content", sa.Text, nullable=False, server_default=""),  # the key of `editjudge.content`
     sa.Index("items_by_position", "run_id", "position"),
 )
@@ -182,9 +182,7 @@ tasks = sa.Table(
     "tasks",
     metadata,
     sa.Column("run_id", sa.ForeignKey("runs.id"), primary_key=True),
-    sa.Column("item", EscapedText, primary_key=True),
-    sa.Column("rubric", EscapedText, primary_key=True),
-    sa.Column("judge", EscapedText, primary_key=True),
+    *_columns(EscapedText, "item", "rubric", "judge", primary_key=True),
     sa.Column("repeat", sa.Integer, primary_key=True),
     sa.Column("variant", EscapedText, primary_key=True, server_default=""),  # empty where a rubric asks one question
     sa.Column("position", sa.BigInteger, nullable=False),
@@ -246,12 +244,10 @@ replies = sa.Table(
     sa.Column("key", sa.Text, nullable=False),
     sa.Column("mark", sa.BigInteger, nullable=False),  # of its content: the same exchange is kept once
     sa.Column("at", sa.Double, nullable=False),  # the `created` of the judgement that it was part of
-    sa.Column("outcome", EscapedText, nullable=False),
-    sa.Column("finish", EscapedText, nullable=False),
+    *_columns(EscapedText, "outcome", "finish", nullable=False),
     sa.Column("text", sa.LargeBinary, nullable=False),
     sa.Column("usage", JsonText, nullable=False),
-    sa.Column("model", EscapedText),
-    sa.Column("request_id", EscapedText),
+    *_columns(EscapedText, "model", "request_id"),
     sa.Column("latency", sa.Double),
     sa.Column("retries", sa.Integer, nullable=False),
     sa.Column("reasons", JsonText, nullable=False),
@@ -262,8 +258,7 @@ digests = sa.Table(
     "digests",
     metadata,
     sa.Column("path", EscapedText, primary_key=True),
-    sa.Column("size", sa.BigInteger, nullable=False),
-    sa.Column("mtime_ns", sa.BigInteger, nullable=False),
+    *_columns(sa.BigInteger, "size", "mtime_ns", nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("info", JsonText),
     sa.Column("problem", EscapedText, nullable=False),
@@ -281,8 +276,7 @@ ratings = sa.Table(
     metadata,
     sa.Column("content", EscapedText, primary_key=True),  # what was rated: that of an item, or one of the two above
     sa.Column("rubric", sa.Text, primary_key=True),  # the hash of what was asked in the form; else empty
-    sa.Column("rater", EscapedText, primary_key=True),
-    sa.Column("factor", EscapedText, primary_key=True),
+    *_columns(EscapedText, "rater", "factor", primary_key=True),
     sa.Column("item", EscapedText, nullable=False),  # what it was called
     sa.Column("score", sa.Double, nullable=False),  # of a pair: 1 for a, 0 for b, a half for neither
     sa.Column("created", sa.Double, nullable=False),
@@ -300,8 +294,7 @@ batches = sa.Table(  # handed in to a provider, to be fetched later
     sa.Column("provider_id", EscapedText),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("questions", sa.Integer, nullable=False),
-    sa.Column("created", sa.Double, nullable=False),
-    sa.Column("updated", sa.Double, nullable=False),
+    *_columns(sa.Double, "created", "updated", nullable=False),
     sqlite_autoincrement=True,
 )
 
@@ -330,9 +323,7 @@ studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how
     sa.Column("name", EscapedText, nullable=False, unique=True),
     sa.Column("run_id", sa.Integer, nullable=False),
     sa.Column("rubrics", JsonText, nullable=False),
-    sa.Column("overlap", sa.Integer, nullable=False),
-    sa.Column("quota", sa.Integer, nullable=False),
-    sa.Column("controls", sa.Integer, nullable=False),
+    *_columns(sa.Integer, "overlap", "quota", "controls", nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("models", JsonText),  # only edits of these; NULL: of all
@@ -436,25 +427,28 @@ class BulkInsert:
         self._names = [*names, *(name for name in compiled.params if name not in names)]
         self._constants = tuple(compiled.params[name] for name in self._names[len(names) :])
         columns: Any = statement.table.columns
-        self._encode = _encoder([columns[name] for name in names])
-        if self._positional and compiled.positiontup != self._names:
-            raise AssertionError(f"{compiled.positiontup}: expected the order {self._names}")
+        self._encode = encoder([columns[name] for name in names])
+        order = list(map(self._names.index, compiled.positiontup or self._names))
+        self._in_order = operator.itemgetter(*order) if order != sorted(order) else None
 
     def encoded(self, rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
         """The rows as they are stored; raises where one holds what cannot be."""
         return list(map(self._encode, rows))
 
-    def execute(self, connection: sa.Connection, encoded: Sequence[tuple[Any, ...]]) -> int:
-        """Insert rows that are encoded; returns how many were written."""
+    def execute(self, connection: sa.Connection, encoded: Sequence[tuple[Any, ...]], *parameters: Any) -> int:
+        """Insert rows that are encoded, with the statement's further parameters; returns how many were written."""
         if not encoded:
             return 0
-        values: Any = [row + self._constants for row in encoded] if self._constants else encoded
+        constants = parameters or self._constants
+        values: Any = [row + constants for row in encoded] if constants else encoded
+        if self._in_order:
+            values = list(map(self._in_order, values))
         if not self._positional:
             values = [dict(zip(self._names, row, strict=True)) for row in values]
         return connection.exec_driver_sql(self._sql, values).rowcount
 
 
-def _encoder(columns: Iterable[sa.Column[Any]]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+def encoder(columns: Iterable[sa.Column[Any]]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """Makes a row of values one of what is stored."""
     given = ((at, _ENCODERS.get(type(column.type))) for at, column in enumerate(columns))
     encoders = [(at, encode) for at, encode in given if encode]
@@ -478,16 +472,13 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {EscapedText: escaped, JsonText: _
 _DECODERS: dict[type, Callable[[Any], Any]] = {EscapedText: unescaped, JsonText: from_json}
 
 
-def plain_encoder(columns: Sequence[sa.Column[Any]]) -> Callable[[Any], tuple[Any, ...]]:
-    """Makes what is stored in these columns of an object that has attributes of their names. Texts are taken as they
-    are: where one is stored escaped, the two differ."""
-    values = operator.attrgetter(*(column.key for column in columns))
+def plain_encoder(columns: Sequence[sa.Column[Any]]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Makes a row of what is stored in these columns. Texts are taken as they are: where one is stored escaped, the two
+    differ."""
     documents = [at for at, column in enumerate(columns) if isinstance(column.type, JsonText)]
-    if not documents:
-        return values
 
-    def encoded(row: Any) -> tuple[Any, ...]:
-        plain = list(values(row))
+    def encoded(row: tuple[Any, ...]) -> tuple[Any, ...]:
+        plain = list(row)
         for at in documents:
             plain[at] = _json_column(plain[at])
         return tuple(plain)
@@ -506,40 +497,6 @@ def decoder(column: sa.ColumnElement[Any]) -> Callable[[Any], Any] | None:
 
 
 # --- versions -------------------------------------------------------------------------------------------------
-
-
-def _add_ratings(connection: sa.Connection) -> None:
-    ratings.create(connection, checkfirst=True)
-
-
-def _add_contradictions(connection: sa.Connection) -> None:
-    """Tables that are no more: contradictions are found when somebody looks."""
-
-
-def _add_batches(connection: sa.Connection) -> None:
-    batches.create(connection, checkfirst=True)
-    batch_lines.create(connection, checkfirst=True)
-
-
-def _add_studies(connection: sa.Connection) -> None:
-    for table in (studies, assignments, answers):
-        table.create(connection, checkfirst=True)
-
-
-def _remember_files_by_inode(connection: sa.Connection) -> None:
-    add_columns(connection, digests, "ctime_ns", "inode")
-
-
-def _add_claims(connection: sa.Connection) -> None:
-    claims.create(connection, checkfirst=True)
-
-
-def _mark_imported_runs(connection: sa.Connection) -> None:
-    add_columns(connection, runs, "imported_from")
-
-
-def _add_invitations(connection: sa.Connection) -> None:
-    invitations.create(connection, checkfirst=True)
 
 
 class _EditRow(NamedTuple):
@@ -580,17 +537,17 @@ def _scope_ratings(connection: sa.Connection) -> None:
     for run, item, content in connection.execute(sa.select(items.c.run_id, items.c.item, items.c.content)):
         contents.setdefault(item, set()).add(content)
         by_run[run, item] = content
-    kept = list(_rated_in_forms(connection, by_run))
-    of_forms = {(row["item"], row["rater"], row["factor"], row["created"]) for row in kept}
+    scoped = list(_rated_in_forms(connection, by_run))
+    of_forms = {(row["item"], row["rater"], row["factor"], row["created"]) for row in scoped}
     for item, rater, factor, score, created in old:
         if (item, rater, factor, created) not in of_forms:
             known = contents.get(item, set())
             content = next(iter(known)) if len(known) == 1 else LEGACY + item
             row = {"content": content, "rubric": "", "rater": rater, "factor": factor, "item": item, "score": score}
-            kept.append({**row, "created": created, "study_id": None})
+            scoped.append({**row, "created": created, "study_id": None})
     connection.execute(sa.text("DROP TABLE ratings"))
     ratings.create(connection)
-    latest = {tuple(row[c.name] for c in ratings.primary_key): row for row in sorted(kept, key=_created)}
+    latest = {tuple(row[c.name] for c in ratings.primary_key): row for row in sorted(scoped, key=_created)}
     if latest:
         connection.execute(sa.insert(ratings), list(latest.values()))
     if lost := sum(row["content"].startswith(LEGACY) for row in latest.values()):
@@ -619,8 +576,8 @@ def _rated_in_forms(connection: sa.Connection, contents: Mapping[tuple[int, str]
     query = (
         sa.select(*columns).select_from(joined).where(assignments.c.control.is_(False), answers.c.score.is_not(None))
     )
-    for study, run, asked, item, rater, factor, score, created in connection.execute(query):
-        rubric = next((hash_ for hash_ in asked if factor in factors.get(hash_, ())), "")
+    for study, run, hashes, item, rater, factor, score, created in connection.execute(query):
+        rubric = next((hash_ for hash_ in hashes if factor in factors.get(hash_, ())), "")
         row = {"content": contents.get((run, item), LEGACY + item), "rubric": rubric, "rater": rater, "factor": factor}
         yield {**row, "item": item, "score": score, "created": created, "study_id": study}
 
@@ -683,24 +640,6 @@ def _admit_choices_and_variants(connection: sa.Connection) -> None:
             else:
                 key = ", ".join(part.name for part in tasks.primary_key)
                 connection.execute(sa.text(f"ALTER TABLE tasks DROP CONSTRAINT tasks_pkey, ADD PRIMARY KEY ({key})"))
-
-
-def _admit_preferences(connection: sa.Connection) -> None:
-    """Until now people gave scores alone."""
-    for table in (ratings, answers):
-        add_columns(connection, table, "choice")
-
-
-def _drop_contradictions(connection: sa.Connection) -> None:
-    for table in ("checks", "contradictions"):
-        connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
-
-
-def _add_annotations(connection: sa.Connection) -> None:
-    """Tags, notes and saved views; studies of some edits alone, which can be closed."""
-    for table in (edit_annotations, views):
-        table.create(connection, checkfirst=True)
-    add_columns(connection, studies, "models", "query", "closed")
 
 
 FactorValues = dict[str, dict[str, Any]]
@@ -783,11 +722,37 @@ def scores_from_json(text: str | None) -> FactorValues | None:
     return given
 
 
-CHANGES_OF_0_2: list[Callable[[sa.Connection], None]] = [
-    _remember_files_by_inode,
-    _add_claims,
-    _mark_imported_runs,
-    _add_invitations,
+Step = Callable[[sa.Connection], None]
+"""A part of a migration. It may find itself done already."""
+
+
+def _new_tables(*tables: sa.Table) -> Step:
+    return lambda connection: metadata.create_all(connection, tables)
+
+
+def _new_columns(table: sa.Table, *names: str) -> Step:
+    return lambda connection: add_columns(connection, table, *names)
+
+
+def _steps(*steps: Step) -> Step:
+    def migrate(connection: sa.Connection) -> None:
+        for step in steps:
+            step(connection)
+
+    return migrate
+
+
+def _drop_contradictions(connection: sa.Connection) -> None:
+    """They are computed when somebody looks."""
+    for table in ("checks", "contradictions"):
+        connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
+
+
+CHANGES_OF_0_2: list[Step] = [
+    _new_columns(digests, "ctime_ns", "inode"),
+    _new_tables(claims),
+    _new_columns(runs, "imported_from"),
+    _new_tables(invitations),
     _know_items_by_content,
     _scope_ratings,
 ]
@@ -796,21 +761,20 @@ until 0.2 is released, and never after."""
 
 
 def _migrate_to_0_2(connection: sa.Connection) -> None:
-    for change in CHANGES_OF_0_2:
-        change(connection)
+    _steps(*CHANGES_OF_0_2)(connection)
 
 
-MIGRATIONS: list[Callable[[sa.Connection], None]] = [
-    _add_ratings,
-    _add_contradictions,
-    _add_batches,
-    _add_studies,
+MIGRATIONS: list[Step] = [
+    _new_tables(ratings),
+    _steps(),  # added tables of contradictions, which are no more
+    _new_tables(batches, batch_lines),
+    _new_tables(studies, assignments, answers),
     _migrate_to_0_2,
     _give_scores_a_table,
     _admit_choices_and_variants,
-    _admit_preferences,
+    _steps(_new_columns(ratings, "choice"), _new_columns(answers, "choice")),
     _drop_contradictions,
-    _add_annotations,
+    _steps(_new_tables(edit_annotations, views), _new_columns(studies, "models", "query", "closed")),
 ]
 """The first makes a store of version 2 out of one of version 1, and so on. What was released is never changed."""
 
@@ -867,7 +831,6 @@ def bring_up_to_date(connection: sa.Connection, place: str) -> None:
         metadata.create_all(connection)
         connection.execute(sa.insert(meta).values(name="schema_version", value=str(version())))
         return
-    for migrate in MIGRATIONS[stored - 1 :]:
-        migrate(connection)
+    _steps(*MIGRATIONS[stored - 1 :])(connection)
     if stored != version():
         connection.execute(sa.update(meta).where(meta.c.name == "schema_version").values(value=str(version())))

@@ -178,13 +178,13 @@ def by_item(scores: Iterable[SetScore]) -> dict[str, dict[str, dict[str, float |
     return means
 
 
-def scorer_of(spec: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> SetScorer | None:
+def scorer_of(spec: Mapping[str, Any], rubrics: Mapping[str, Mapping[str, Any]]) -> SetScorer | None:
     """Of a run's sets, from its frozen spec and the rubrics that the store keeps; None where no set has a score."""
     formulas: dict[str, Formula] = {}
     choices: dict[Ref, tuple[str, ...]] = {}
     lists: dict[str, str] = {}
     for name, content in spec.get("sets", {}).items():
-        members = [_member(one, spec["rubrics"], kept) for one in content["rubrics"]]
+        members = [_member(one, spec["rubrics"], rubrics) for one in content["rubrics"]]
         lists |= {one["name"]: one["for_each"] for one in content["rubrics"] if one.get("for_each")}
         for formula in parse_formulas(content["score"], members):
             if formula.name in formulas:
@@ -196,8 +196,8 @@ def scorer_of(spec: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) ->
     return SetScorer(list(formulas.values()), choices, lists) if formulas else None
 
 
-def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], kept: Mapping[str, Mapping[str, Any]]) -> Member:
-    content = kept[hashes[entry["name"]]]["content"]
+def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], rubrics: Mapping[str, Mapping[str, Any]]) -> Member:
+    content = rubrics[hashes[entry["name"]]]["content"]
     scales = {factor["key"]: Scale.of(factor["scale"]) for factor in content["factors"]}
     return Member(entry["name"], scales, bool(entry.get("for_each")))
 

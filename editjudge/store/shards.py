@@ -203,8 +203,8 @@ class Shards:
         return RunRecord(**{name: self._about[name] for name in RunRecord.__slots__ if name in self._about})
 
     def rubrics(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = self._about["rubrics"]
-        return found
+        rubrics: dict[str, dict[str, Any]] = self._about["rubrics"]
+        return rubrics
 
     def contradictions(self) -> list[Count]:
         return [Count(**count) for count in self._about["contradictions"]]
@@ -256,13 +256,13 @@ def _read_shard(path: Path, expected: pa.Schema, wanted: list[str]) -> Iterator[
         raise ManifestError(f"{path}: not a Parquet file that can be read: {error}") from None
 
 
-def _check_types(path: Path, found: pa.Schema, expected: pa.Schema) -> None:
+def _check_types(path: Path, stored: pa.Schema, expected: pa.Schema) -> None:
     for field in expected:
-        index = found.get_field_index(field.name)
+        index = stored.get_field_index(field.name)
         if index < 0 and field.name in _ADDED:
             continue
-        if index < 0 or found.field(index).type not in _alike(field.type):
-            has = "no such column" if index < 0 else str(found.field(index).type)
+        if index < 0 or stored.field(index).type not in _alike(field.type):
+            has = "no such column" if index < 0 else str(stored.field(index).type)
             raise ManifestError(f'{path}: column "{field.name}": found {has}, expected {field.type}')
 
 

@@ -16,9 +16,9 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count, groupby, islice
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
@@ -81,8 +81,7 @@ class RunRecord:
     """Of a run that others made, the folder that its pictures may lie in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """An edit as a run keeps it: its words, and where its pictures were."""
 
     item: str
@@ -91,9 +90,9 @@ class Item:
     group: str | None = None
     instruction: str = ""
     referring_expression: str = ""
-    images: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    images: Mapping[str, Mapping[str, str | None]] = {}
     """Role to `source` and `digest`."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
 
 
 R = TypeVar("R", Item, Task)
@@ -353,26 +352,77 @@ class Store:
         return {row.hash: {"name": row.name, "content": row.content} for row in rows}
 
     def add_items(self, run: RunRecord | int, rows: Iterable[Item], start: int = 0) -> int:
-        """Keep edits of a run at the positions from `start` on; answers the next position. Idempotent."""
-        return self._add(items, Item, _id(run), rows, start)
+        """Keep edits of a run at the positions from `start` on; returns the next position. Idempotent."""
+        for some in _chunks(rows, _ROWS):
+            self.add_batch(run, some, start, [], 0, {})
+            start += len(some)
+        return start
 
     def add_tasks(self, run: RunRecord | int, added: Iterable[Task], start: int = 0) -> int:
-        """Keep tasks of a run at the positions from `start` on; answers the next position. Idempotent."""
-        return self._add(tasks, Task, _id(run), added, start)
+        """Keep tasks of a run at the positions from `start` on; returns the next position. Idempotent."""
+        for some in _chunks(added, _ROWS):
+            self.add_batch(run, [], 0, some, start, {})
+            start += len(some)
+        return start
 
-    def statuses_of(self, run: RunRecord | int, expected: Sequence[Task], start: int) -> dict[str, str] | None:
-        """The statuses of the judged ones, by key, where a run has exactly these tasks at the positions from `start`
-        on; None where it has others, which are then to be added."""
-        columns = [tasks.c[name] for name in Task.__slots__]
-        last = start + len(expected) - 1
-        query = sa.select(*map(schema.stored, columns), judgements.c.status).select_from(
-            tasks.outerjoin(judgements, _SAME_KEY & _FROM_INDEX)
-        )
-        here = (tasks.c.run_id == _id(run), tasks.c.position.between(start, last))
-        rows = self._plain_rows(query.where(*here).order_by(tasks.c.position))
-        if [row[:-1] for row in rows] != list(map(schema.plain_encoder(columns), expected)):
-            return None
-        return {task.key: row[-1] for task, row in zip(expected, rows, strict=True) if row[-1]}
+    def add_batch(
+        self,
+        run: RunRecord | int,
+        edits: Sequence[Item],
+        first_edit: int,
+        planned: Sequence[Task],
+        first_task: int,
+        learnt: Mapping[str, Mapping[str, Any]],
+    ) -> dict[str, str]:
+        """Keep edits, tasks and digests in one transaction: what a run plans at a time. Returns the status of each task
+        that the run had already and that is judged, by key.
+
+        Writes only what is not stored just so: on a run that is resumed nothing, and reading is far cheaper."""
+        new_edits, stored_edits = self._changes(items, _id(run), edits, first_edit)
+        new_tasks, stored_tasks = self._changes(tasks, _id(run), planned, first_task)
+        rows: dict[sa.Table, list[tuple[Any, ...]]] = {
+            items: [(_id(run), position, *item, Content.of(item).key()) for position, item in new_edits],
+            tasks: [(_id(run), position, *task) for position, task in new_tasks],
+            digests: list(_digest_rows(learnt)),
+        }
+        self._insert_together(rows, changed_run=_id(run) if new_edits or new_tasks else None)
+        if new_edits and stored_edits:
+            self._rebind_ratings(_id(run), map(_decoded_item, stored_edits), [item for _, item in new_edits])
+        wanted = {task.key for task in planned}
+        return {row[_TASK_KEY]: row[-1] for row in stored_tasks if row[-1] and row[_TASK_KEY] in wanted}
+
+    def _changes(
+        self, table: sa.Table, run_id: int, rows: Sequence[R], start: int
+    ) -> tuple[list[tuple[int, R]], list[tuple[Any, ...]]]:
+        """The rows that are not stored just so at their positions, and what is stored there."""
+        if not rows:
+            return [], []
+        place: dict[str, Any] = {"run": run_id, "first": start, "last": start + len(rows) - 1}
+        if isinstance(rows[0], Task):  # each judge has positions of its own
+            place["judges"] = sorted({row[_TASK_JUDGE] for row in rows})
+        stored = self._plain_rows(_AT_POSITIONS[table], place)
+        width = len(rows[0])
+        if [row[:width] for row in stored] == [_PLAIN[table](row) for row in rows]:
+            return [], stored
+        by_position = {row[width]: row[:width] for row in stored}
+        encode = _ENCODE[table]
+        numbered = enumerate(rows, start)
+        return [(at, row) for at, row in numbered if by_position.get(at) != encode(row)], stored
+
+    def _insert_together(
+        self, rows: Mapping[sa.Table, Sequence[tuple[Any, ...]]], changed_run: int | None = None
+    ) -> None:
+        """Insert or refresh rows in one transaction. The summary of a run goes with what it summed up."""
+        encoded = {table: self._bulk_inserts[table].encoded(some) for table, some in rows.items() if some}
+
+        def work(connection: sa.Connection) -> None:
+            for table, some in encoded.items():
+                self._bulk_inserts[table].execute(connection, some)
+            if changed_run is not None:
+                connection.execute(_FORGET_SUMMARY, {"run": changed_run})
+
+        if encoded:
+            self._transact(work)
 
     def append(self, run: RunRecord | int, rows: Sequence[Item] | Sequence[Task]) -> None:
         """Keep edits or tasks after all that the run has; those that it has stay at their positions, so that a run
@@ -385,60 +435,38 @@ class Store:
         def work(connection: sa.Connection) -> None:
             last = connection.scalar(sa.select(sa.func.max(table.c.position)).where(mine))
             following = count(0 if last is None else last + 1)
-            kept = {tuple(place): position for position, *place in connection.execute(known)}
-            said = {_place(row): row for row in rows}
-            at = {place: kept[place] if place in kept else next(following) for place in said}
-            new = [_at(_id(run), at[place], row) for place, row in said.items()]
+            positions = {tuple(place): position for position, *place in connection.execute(known)}
+            by_place = {_place(row): row for row in rows}
+            at = {place: positions[place] if place in positions else next(following) for place in by_place}
+            new = [_at(_id(run), at[place], row) for place, row in by_place.items()]
             connection.execute(_refresh(self._dialect, table), new)
+            connection.execute(_FORGET_SUMMARY, {"run": _id(run)})
 
         self._transact(work)
 
-    def _add(self, table: sa.Table, kind: Callable[..., R], run_id: int, rows: Iterable[R], start: int) -> int:
-        """Writes what is not kept just so already: on a run that is resumed nothing, and reading is far cheaper."""
-        columns = [table.c[name] for name in kind.__slots__]  # type: ignore[attr-defined]  # both are dataclasses
-        for some in _chunks(rows, _ROWS):
-            here = (table.c.run_id == run_id, table.c.position.between(start, start + len(some) - 1))
-            query = sa.select(*map(schema.stored, columns)).where(*here).order_by(table.c.position)
-            if self._plain_rows(query) != list(map(schema.plain_encoder(columns), some)):
-                kept = {
-                    _place(row): row
-                    for row in (kind(*values) for values in self._read(sa.select(*columns).where(*here)))
-                }
-                new = [(start + n, row) for n, row in enumerate(some) if kept.get(_place(row)) != row]
-                self._insert(_refresh(self._dialect, table), [_at(run_id, position, row) for position, row in new])
-                if table is items:
-                    self._rebind_ratings(run_id, kept, [row for _, row in new])
-            start += len(some)
-        return start
-
-    def _rebind_ratings(self, run_id: int, before: Mapping[Any, Any], new: Iterable[Any]) -> None:
+    def _rebind_ratings(self, run_id: int, stored: Iterable[Item], new: Iterable[Item]) -> None:
         """Move ratings of an edit whose pictures nobody had read to the same edit, now that somebody did.
 
         An output that was missing was not unread: what people said of it is not about a picture made later."""
+        before = {item.item: item for item in stored}
         moves: dict[str, str] = {}
         for item in new:
-            content, earlier = Content.of(item).key(), before.get(_place(item))
+            earlier = before.get(item.item)
             if earlier is not None and is_unread(key := Content.of(earlier).key()):
-                moves[key] = content
+                moves[key] = Content.of(item).key()
         if not moves:
             return
-        names = [item.item for item in before.values()]
-        missing: set[str] = set()
-        for some in _chunks(names, _IN):
-            query = sa.select(tasks.c.item).join(judgements, _SAME_KEY)
-            here = (tasks.c.run_id == run_id, tasks.c.item.in_(some), judgements.c.status == "missing_output")
-            missing |= {item for (item,) in self._read(query.where(*here))}
-        for item in before.values():
-            if item.item in missing:
-                moves.pop(Content.of(item).key(), None)
-        for some in _chunks(sorted(old for old, new_ in moves.items() if old != new_), _IN):
-            query = sa.select(ratings.c.content).where(ratings.c.content.in_(some)).distinct()
-            for (old,) in self._read(query):
-                self._transact(functools.partial(_move_ratings, dialect=self._dialect, old=old, new=moves[old]))
+        query = sa.select(tasks.c.item).join(judgements, _SAME_KEY)
+        query = query.where(tasks.c.run_id == run_id, judgements.c.status == "missing_output")
+        for (item,) in self._read_among(query, tasks.c.item, before):
+            moves.pop(Content.of(before[item]).key(), None)
+        unread = sorted(old for old, content in moves.items() if old != content)
+        for (old,) in self._read_among(sa.select(ratings.c.content).distinct(), ratings.c.content, unread):
+            self._transact(functools.partial(_move_ratings, dialect=self._dialect, old=old, new=moves[old]))
 
     def items(self, run: RunRecord | int, item: str | Collection[str] | None = None) -> Iterator[Item]:
         """The edits of a run in order, or those of these ids."""
-        columns = [items.c[name] for name in Item.__slots__]
+        columns = [items.c[name] for name in Item._fields]
         query = sa.select(*columns).where(items.c.run_id == _id(run)).order_by(items.c.position)
         if item is not None:
             query = query.where(items.c.item.in_([item] if isinstance(item, str) else item))
@@ -455,6 +483,7 @@ class Store:
             def drop(connection: sa.Connection, some: list[str] = some) -> None:
                 for table in (tasks, items):
                     connection.execute(sa.delete(table).where(table.c.run_id == _id(run), table.c.item.in_(some)))
+                connection.execute(_FORGET_SUMMARY, {"run": _id(run)})
 
             self._transact(drop)
 
@@ -462,8 +491,8 @@ class Store:
 
     def done(self, keys: Sequence[str]) -> dict[str, str]:
         """The status of each key that a judgement is kept of."""
-        in_order = sorted(keys)  # of the index, so that each of its pages is read once
-        return {key: status for some in _chunks(in_order, _IN) for key, status in self._read(_STATUSES, {"keys": some})}
+        # In the order of the index, so that each of its pages is read once.
+        return dict(map(tuple, self._read_among(_STATUSES, judgements.c.key, sorted(keys))))
 
     def write(self, batch: Sequence[Judgement]) -> None:
         """Keep judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
@@ -484,7 +513,7 @@ class Store:
         exchanges: Sequence[dict[str, Any]],
     ) -> None:
         """Keep rows of `judgements`, the values of their factors by key, and rows of `replies`."""
-        into_judgements, into_scores, into_replies = self._bulk_inserts
+        into_judgements, into_scores, into_replies = (self._bulk_inserts[t] for t in (judgements, scores, replies))
         try:
             new_judgements = into_judgements.encoded(rows)
             new_scores = into_scores.encoded(row for key, fields in given.items() for row in score_rows(key, fields))
@@ -506,28 +535,34 @@ class Store:
         self._transact(work)
 
     @functools.cached_property
-    def _bulk_inserts(self) -> tuple[BulkInsert, BulkInsert, BulkInsert]:
-        """Into `judgements`, `scores` and `replies`."""
-        dialect = self._engine.dialect
-        kept = upsert(self._dialect, judgements, _COLUMNS[1:], unless=_is_done)
-        return (
-            BulkInsert(dialect, kept, _COLUMNS),
-            BulkInsert(dialect, upsert(self._dialect, scores), SCORE_COLUMNS),
-            BulkInsert(dialect, upsert(self._dialect, replies), _REPLY_COLUMNS),
-        )
+    def _bulk_inserts(self) -> dict[sa.Table, BulkInsert]:
+        """By table: rows are tuples of the columns named here."""
+        name = self._dialect
+        statements = {
+            judgements: (upsert(name, judgements, _COLUMNS[1:], unless=_is_done), _COLUMNS),
+            scores: (upsert(name, scores), SCORE_COLUMNS),
+            replies: (upsert(name, replies), _REPLY_COLUMNS),
+            digests: (upsert(name, digests, _DIGEST_COLUMNS[1:]), _DIGEST_COLUMNS),
+            items: (_refresh(name, items), ("run_id", "position", *Item._fields, "content")),
+            tasks: (_refresh(name, tasks), ("run_id", "position", *Task._fields)),
+        }
+        return {
+            table: BulkInsert(self._engine.dialect, statement, columns)
+            for table, (statement, columns) in statements.items()
+        }
 
     def judgement(self, key: str) -> Judgement | None:
         """What is kept of a key, with the exchanges of that try alone."""
-        found = self._read(sa.select(judgements).where(judgements.c.key == key))
-        if not found:
+        rows = self._read(sa.select(judgements).where(judgements.c.key == key))
+        if not rows:
             return None
-        values = found[0]._asdict()
+        values = rows[0]._asdict()
         for name in ("attempts", "usage", "server_model"):  # they follow from the exchanges
             del values[name]
         for name in ("violations", "notes", "reasons"):
             values[name] = _remarks(values[name])
         values |= as_fields(self.factor_values([key]).get(key, {}), values["status"])
-        return Judgement(exchanges=tuple(self._replies(key, at=values["created"])), **values)
+        return Judgement(exchanges=tuple(self.replies(key, at=values["created"])), **values)
 
     def scores(self, keys: Iterable[str]) -> dict[str, dict[str, float]]:
         """The scores of each of these judgements that has some, by factor."""
@@ -536,17 +571,11 @@ class Store:
 
     def factor_values(self, keys: Iterable[str]) -> dict[str, FactorValues]:
         """What each of these judgements says of its factors: by field, such as `scores` or `choices`, and factor."""
-        given: dict[str, FactorValues] = {}
-        for some in _chunks(keys, _IN):
-            for key, rows in groupby(self._read(_SCORES, {"keys": some}), operator.itemgetter(0)):
-                given[key] = of_factors(values for _, *values in rows)
-        return given
+        rows = self._read_among(_SCORES, scores.c.key, keys)
+        return {key: of_factors(v for _, *v in some) for key, some in groupby(rows, operator.itemgetter(0))}
 
-    def replies(self, key: str) -> list[Exchange]:
-        """Every exchange ever had for a key, also those of tries that failed."""
-        return self._replies(key)
-
-    def _replies(self, key: str, at: float | None = None) -> list[Exchange]:
+    def replies(self, key: str, at: float | None = None) -> list[Exchange]:
+        """Every exchange ever had for a key, also those of tries that failed; or those of the judgement made `at`."""
         query = sa.select(replies).where(replies.c.key == key).order_by(replies.c.id)
         return [_exchange(row) for row in self._read(query if at is None else query.where(replies.c.at == at))]
 
@@ -592,20 +621,14 @@ class Store:
 
     def save_digests(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
         """Keep what `editjudge.media.image.Digests.dump` answers."""
-        names = [column.name for column in digests.columns if not column.primary_key]
-        rows = ({"path": path, **{name: entry[name] for name in names}} for path, entry in remembered.items())
-        self._insert(upsert(self._dialect, digests, names), rows)
+        self._insert_together({digests: list(_digest_rows(remembered))})
 
     def load_digests(self, paths: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
         """What `editjudge.media.image.Digests.load` takes: of these files, or of all."""
         query = sa.select(digests)
-        wanted = [query] if paths is None else [query.where(digests.c.path.in_(some)) for some in _chunks(paths, _IN)]
-        found: dict[str, dict[str, Any]] = {}
-        for some_query in wanted:
-            for row in self._read(some_query):
-                entry = row._asdict()
-                found[entry.pop("path")] = entry
-        return found
+        rows = self._read(query) if paths is None else self._read_among(query, digests.c.path, paths)
+        entries = [row._asdict() for row in rows]
+        return {entry.pop("path"): entry for entry in entries}
 
     # --- statements -------------------------------------------------------------------------------------------
 
@@ -625,11 +648,17 @@ class Store:
 
         return self._patiently(once)
 
-    def _plain_rows(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+    def _read_among(self, query: sa.Select[Any], column: sa.Column[str], values: Iterable[str]) -> Iterator[Row]:
+        """The rows of which the column has one of these values, however many."""
+        among = query.where(column.in_(sa.bindparam("among", expanding=True)))
+        for some in _chunks(values, _IN):
+            yield from self._read(among, {"among": some})
+
+    def _plain_rows(self, query: sa.Select[Any], values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """As the driver gives them: for columns that need no decoding, in half the time."""
 
         def once() -> list[tuple[Any, ...]]:
-            with self._reading() as connection, connection.execute(query) as result:
+            with self._reading() as connection, connection.execute(query, values) as result:
                 return list(result.cursor.fetchall())
 
         return self._patiently(once)
@@ -656,17 +685,47 @@ _EVERYTHING = tasks.outerjoin(items, _SAME_ITEM).outerjoin(judgements, _SAME_KEY
 # the primary key and reads a page of the table for each: half as fast with all in memory.
 _FROM_INDEX = judgements.c.status >= ""
 _STATUS_ALONE = tasks.outerjoin(items, _SAME_ITEM).outerjoin(judgements, _SAME_KEY & _FROM_INDEX)
-_STATUSES = sa.select(judgements.c.key, judgements.c.status).where(
-    judgements.c.key.in_(sa.bindparam("keys", expanding=True)), _FROM_INDEX
+_STATUSES = sa.select(judgements.c.key, judgements.c.status).where(_FROM_INDEX)
+_SCORES = sa.select(scores.c.key, scores.c.factor, *(scores.c[column] for column in PER_FACTOR.values())).order_by(
+    scores.c.key, scores.c.position
 )
 
-_SCORES = (
-    sa.select(scores.c.key, scores.c.factor, *(scores.c[column] for column in PER_FACTOR.values()))
-    .where(scores.c.key.in_(sa.bindparam("keys", expanding=True)))
-    .order_by(scores.c.key, scores.c.position)
-)
+# Edits and tasks of a run as they are stored, with their positions; of tasks the status too.
+_ITEM_COLUMNS, _TASK_COLUMNS = [items.c[name] for name in Item._fields], [tasks.c[name] for name in Task._fields]
+_TASK_KEY, _TASK_JUDGE = map(Task._fields.index, ("key", "judge"))
+
+
+def _at_positions(table: sa.Table, columns: Sequence[sa.Column[Any]], *more: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    between = table.c.position.between(sa.bindparam("first"), sa.bindparam("last"))
+    query = sa.select(*map(schema.stored, columns), table.c.position, *more)
+    return query.where(table.c.run_id == sa.bindparam("run"), between).order_by(table.c.position)
+
+
+_AT_POSITIONS = {
+    items: _at_positions(items, _ITEM_COLUMNS),
+    tasks: _at_positions(tasks, _TASK_COLUMNS, judgements.c.status)
+    .select_from(tasks.outerjoin(judgements, _SAME_KEY & _FROM_INDEX))
+    .where(tasks.c.judge.in_(sa.bindparam("judges", expanding=True))),
+}
+_PLAIN: dict[sa.Table, Callable[[Any], Any]] = {items: schema.plain_encoder(_ITEM_COLUMNS), tasks: tuple}
+_ENCODE = {items: schema.encoder(_ITEM_COLUMNS), tasks: schema.encoder(_TASK_COLUMNS)}
+_DIGEST_COLUMNS = tuple(column.key for column in digests.columns)
+
+
+def _decoded_item(row: Sequence[Any]) -> Item:
+    decoders = map(schema.decoder, _ITEM_COLUMNS)
+    return Item(*(v if v is None or not decode else decode(v) for v, decode in zip(row, decoders, strict=False)))
+
+
+def _digest_rows(remembered: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    return ((path, *(entry[name] for name in _DIGEST_COLUMNS[1:])) for path, entry in remembered.items())
+
 
 _UNCLAIM = sa.delete(claims).where(claims.c.key.in_(sa.bindparam("keys", expanding=True)))
+
+_FORGET_SUMMARY = (
+    sa.update(runs).where(runs.c.id == sa.bindparam("run"), runs.c.summary.is_not(None)).values(summary=None)
+)
 
 ROW_FIELDS = tuple(EMPTY_ROW)
 """The fields of `editjudge.judgement.row`, in its order."""
@@ -718,8 +777,8 @@ def _written(connection: sa.Connection, rows: Sequence[tuple[Any, ...]]) -> set[
     return {
         key
         for some in _chunks(made, _IN)
-        for key, *kept in connection.execute(sa.select(*columns).where(judgements.c.key.in_(some)))
-        if made[key] == tuple(kept)
+        for key, *stored in connection.execute(sa.select(*columns).where(judgements.c.key.in_(some)))
+        if made[key] == tuple(stored)
     }
 
 
@@ -758,7 +817,7 @@ def _place(row: Item | Task) -> tuple[str | int, ...]:
 
 
 def _at(run_id: int, position: int, row: Item | Task) -> dict[str, Any]:
-    values = {"run_id": run_id, "position": position, **{name: getattr(row, name) for name in row.__slots__}}
+    values = {"run_id": run_id, "position": position, **row._asdict()}
     return values | ({"content": Content.of(row).key()} if isinstance(row, Item) else {})
 
 
@@ -789,12 +848,19 @@ def reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
 
 def kept_replies(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
     """Every raw reply to what a run asks, by key, with the mark that it is kept under."""
-    asked = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
-    query = sa.select(replies).where(replies.c.key.in_(asked)).order_by(replies.c.key, replies.c.id)
+    keys = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
+    query = sa.select(replies).where(replies.c.key.in_(keys)).order_by(replies.c.key, replies.c.id)
     for row in store._stream(query):
         yield {name: value for name, value in row._asdict().items() if name != "id"} | {
             "text": schema.unpacked(row.text)
         }
+
+
+def mean_latency(store: Store, judge: str) -> float | None:
+    """Seconds that a judge took to reply, on average; None where it was never asked live."""
+    query = sa.select(sa.func.avg(replies.c.latency)).join(judgements, judgements.c.key == replies.c.key)
+    ((latency,),) = store._read(query.where(judgements.c.judge == judge))
+    return None if latency is None else float(latency)
 
 
 def _exchange(row: Row) -> Exchange:

@@ -80,11 +80,11 @@ class Needs:
         """By what is needed, in words."""
         # As text: inside a string of the JSON a quotation mark is escaped, so only a role's own name looks like this.
         images, words = (sa.type_coerce(column, sa.Text) for column in (items.c.images, items.c.instruction))
-        found = {
+        conditions = {
             f"{role.replace('_', ' ')} picture": sa.or_(*(images.contains(f'"{n}":{{') for n in (role, f"{role}[1]")))
             for role in self.images
         }
-        return found | ({"instruction": sa.func.trim(words, " \t\r\n") != ""} if self.instruction else {})
+        return conditions | ({"instruction": sa.func.trim(words, " \t\r\n") != ""} if self.instruction else {})
 
     def lacking(self, store: Store, run_id: int) -> str:
         """What no edit of the run has, with all that was named before it; empty where some edit has everything."""
@@ -194,11 +194,11 @@ def _fresh(
     order: Iterator[int],
 ) -> list[str]:
     """Edits that nobody has, drawn without reading them all: a run may have a million."""
-    found: list[str] = []
-    while len(found) < wanted and (some := list(itertools.islice(order, 500))):
+    free: list[str] = []
+    while len(free) < wanted and (some := list(itertools.islice(order, 500))):
         at: dict[int, str] = dict(map(tuple, connection.execute(query.where(items.c.position.in_(some)))))
-        found += [at[position] for position in some if position in at and at[position] not in given]
-    return found[: max(0, wanted)]
+        free += [at[position] for position in some if position in at and at[position] not in given]
+    return free[: max(0, wanted)]
 
 
 def _shuffled(positions: Sequence[int], chance: random.Random) -> Iterator[int]:
@@ -230,12 +230,12 @@ def fill_in(
     now = time.time()
     answer = {"study_id": study.id, "rater": rater, "number": place.number, "factor": factor, "created": now}
     answer |= {"score": filled.score, "reason": filled.reason, "choice": filled.choice}
-    shown = sa.select(items.c.content).where(items.c.run_id == study.run_id, items.c.item == place.item)
+    content_query = sa.select(items.c.content).where(items.c.run_id == study.run_id, items.c.item == place.item)
     with store._writing() as connection:
         connection.execute(upsert(store._dialect, answers, ("score", "reason", "created", "choice")), answer)
         if place.control:
             return
-        content = connection.scalar(shown) or BY_ID + place.item
+        content = connection.scalar(content_query) or BY_ID + place.item
         rating = {"content": content, "rubric": rubric, "rater": rater, "factor": factor}
         if filled.score is None:
             same = sa.and_(*(ratings.c[name] == value for name, value in rating.items()))

@@ -48,10 +48,10 @@ class Writer:
             raise RuntimeError("the writer is closed")
         if self._error:
             raise self._error
-        kept: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((judgement, kept))
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((judgement, committed))
         self._wake.set()
-        await kept
+        await committed
 
     async def also(self, write: Callable[[], T]) -> T:
         """Write something else to the store, in turn with the judgements rather than in their way."""
@@ -81,13 +81,13 @@ class Writer:
             if not self._waiting and not self._closing:
                 self._wake.clear()
             outcomes = await self._commit([judgement for judgement, _ in batch])
-            for (_, kept), error in zip(batch, outcomes, strict=True):
-                if kept.done():  # cancelled
+            for (_, committed), error in zip(batch, outcomes, strict=True):
+                if committed.done():  # cancelled
                     continue
                 if error:
-                    kept.set_exception(error)
+                    committed.set_exception(error)
                 else:
-                    kept.set_result(None)
+                    committed.set_result(None)
 
     async def _commit(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
         """What became of each."""

@@ -218,7 +218,7 @@ def test_factors_that_people_call_otherwise_can_be_said_to_be_the_same(call: Cal
     other = published(tmp_path / "r.csv", {"alignment": "SC"})
     asked = ("agree", "r", "--store", store, "--ratings")
     done = call(*asked, other)
-    assert done.code == 1 and "people SC. Say what is alike, such as --as SC=overall (" in done.err
+    assert done.code == 1 and "people SC. Map people's names to judges', such as --as SC=overall (" in done.err
     expected = call(*asked, own, "--json").document
     assert call(*asked, other, "--as", "SC=alignment", "--json").document == expected
     both = call(*asked, other, "--as", "SC=alignment", "--as", "SC=overall", "--json").document

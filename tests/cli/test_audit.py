@@ -1,4 +1,4 @@
-"""`editjudge audit`: a manifest looked over before money is spent on it."""
+"""`editjudge audit`: check a manifest and its pictures before a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from run.made import editjudge, edits, rows_of, write_manifest
 
 
 def test_a_sound_manifest_has_no_findings(tmp_path: Path) -> None:
-    told = editjudge("audit", edits(tmp_path, 3), "--json")
-    assert (told.code, told.json["findings"], told.json["edits"]) == (0, [], 3)
+    printed = editjudge("audit", edits(tmp_path, 3), "--json")
+    assert (printed.code, printed.json["findings"], printed.json["edits"]) == (0, [], 3)
 
 
 def test_what_is_odd_is_found_and_exits_with_1(tmp_path: Path) -> None:
@@ -23,10 +23,10 @@ def test_what_is_odd_is_found_and_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "edited-2.png").write_bytes(b"words")
     rows[3]["instruction"] = ""
     rows[4]["edited"] = rows[4]["input"]
-    told = editjudge("audit", write_manifest(tmp_path, [*rows, rows[0]]), "--json")
-    assert told.code == 1
-    found = {(finding["kind"], finding["line"]) for finding in told.json["findings"]}
-    assert found >= {
+    printed = editjudge("audit", write_manifest(tmp_path, [*rows, rows[0]]), "--json")
+    assert printed.code == 1
+    kinds = {(finding["kind"], finding["line"]) for finding in printed.json["findings"]}
+    assert kinds >= {
         ("missing_output", 2),
         ("broken_file", 3),
         ("empty_instruction", 4),
@@ -35,27 +35,43 @@ def test_what_is_odd_is_found_and_exits_with_1(tmp_path: Path) -> None:
     }
 
 
-def test_people_see_a_line_for_each_finding(tmp_path: Path) -> None:
+def test_people_see_what_was_found_where_and_what_to_do(tmp_path: Path) -> None:
     rows = rows_of(edits(tmp_path, 2))
     rows[1]["instruction"] = ""
-    told = editjudge("audit", write_manifest(tmp_path, rows))
-    assert told.code == 1
-    assert told.out == "2: e1: empty_instruction: instruction is empty\n2 edits of 2 models; 1 empty_instruction\n"
+    printed = editjudge("audit", write_manifest(tmp_path, rows))
+    assert printed.code == 1
+    assert printed.out == (
+        "2 edits of 2 models; 1 finding\n\n"
+        "Empty instructions (empty_instruction, 1): add what was asked for: most rubrics show it\n"
+        "  line 2 (e1): instruction is empty\n"
+    )
+
+
+def test_what_is_wrong_in_every_line_is_said_once_with_the_mapping_that_helps(tmp_path: Path) -> None:
+    rows = [{"source": "a.png", "target": "b.png", "caption": "Paint it."}] * 9
+    printed = editjudge("audit", write_manifest(tmp_path, rows))
+    assert printed.out.count("did you mean") == 1 and "  line 1 and 8 more: source did you mean" in printed.out
+    assert "--column input=source --column edited=target --column instruction=caption" in printed.out
+
+
+def test_a_mistyped_field_of_column_is_refused_with_the_right_one(tmp_path: Path) -> None:
+    printed = editjudge("audit", edits(tmp_path, 1), "--column", "inptu=source")
+    assert printed.code == 2 and 'no field is called "inptu"; did you mean "input"?' in printed.err
 
 
 def test_a_line_that_is_none_is_named_once(tmp_path: Path) -> None:
     manifest = edits(tmp_path, 1, model="m")
     manifest.write_text(manifest.read_text() + "{broken\n")
-    told = editjudge("audit", manifest)
-    assert told.code == 1
-    assert told.out.startswith("2: bad_line: not JSON: ")
-    assert told.out.endswith("\n1 edit of 1 model; 1 bad_line\n")
+    printed = editjudge("audit", manifest)
+    assert printed.code == 1
+    assert printed.out.startswith("1 edit of 1 model; 1 finding\n\nLines that cannot be read (bad_line, 1): ")
+    assert printed.out.count("not JSON: ") == 1 and "\n  line 2: not JSON: " in printed.out
 
 
 def test_an_input_that_is_absent_is_found(tmp_path: Path) -> None:
     rows = [{key: value for key, value in row.items() if key != "input"} for row in rows_of(edits(tmp_path, 2))]
-    told = editjudge("audit", write_manifest(tmp_path, rows), "--json")
-    assert (told.code, told.json["counts"]["missing_input"]) == (1, 2)
+    printed = editjudge("audit", write_manifest(tmp_path, rows), "--json")
+    assert (printed.code, printed.json["counts"]["missing_input"]) == (1, 2)
     renamed = write_manifest(tmp_path, [row | {"source": "input-0.png"} for row in rows])
     assert 'did you mean \\"input\\"?' in editjudge("audit", renamed, "--json").out
 
@@ -68,9 +84,9 @@ def test_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    told = editjudge("audit", tmp_path / "gone.jsonl")
-    assert told.code == 1
-    assert told.err.startswith("editjudge: ") and "gone.jsonl" in told.err
+    printed = editjudge("audit", tmp_path / "gone.jsonl")
+    assert printed.code == 1
+    assert printed.err.startswith("editjudge: ") and "gone.jsonl" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -86,9 +102,9 @@ def test_an_output_that_is_no_edit_is_found_and_counted(name: str, kind: str, tm
         Image.fromarray(np.ascontiguousarray(picture)).save(tmp_path / f"{role}.png")
     rows = [{"id": role, "input": "input.png", "edited": f"{role}.png", "instruction": "make the cup blue"}
             for role in ("edited", "good")]  # fmt: skip
-    told = editjudge("audit", write_manifest(tmp_path, rows), "--json")
-    assert (told.code, told.json["counts"][kind]) == (1, 1)
-    assert {finding["id"] for finding in told.json["findings"]} == {"edited"}
+    printed = editjudge("audit", write_manifest(tmp_path, rows), "--json")
+    assert (printed.code, printed.json["counts"][kind]) == (1, 1)
+    assert {finding["id"] for finding in printed.json["findings"]} == {"edited"}
 
 
 def test_an_input_that_shows_nothing_is_found(tmp_path: Path) -> None:
@@ -107,10 +123,10 @@ def test_pairs_are_looked_over_output_by_output(tmp_path: Path) -> None:
     (tmp_path / rows[0]["edited_b"]).unlink()
     (tmp_path / rows[1]["edited_b"]).write_bytes((tmp_path / rows[1]["edited_a"]).read_bytes())
     (tmp_path / rows[2]["edited_a"]).write_bytes((tmp_path / rows[2]["input"]).read_bytes())
-    found = editjudge("audit", tmp_path / "pairs.jsonl", "--json").json
-    kinds = {(one["kind"], one["id"], one["field"]) for one in found["findings"]}
+    document = editjudge("audit", tmp_path / "pairs.jsonl", "--json").json
+    kinds = {(one["kind"], one["id"], one["field"]) for one in document["findings"]}
     assert ("missing_output", rows[0]["id"], "edited_b") in kinds
     assert ("same_outputs", rows[1]["id"], "edited_b") in kinds
     assert ("no_op", rows[2]["id"], "edited_a") in kinds
-    assert found["models"] == {"ann": 3, "bob": 3} and found["counts"]["missing_output"] == 1
-    assert not found["notices"] or "metadata" not in " ".join(found["notices"])
+    assert document["models"] == {"ann": 3, "bob": 3} and document["counts"]["missing_output"] == 1
+    assert not document["notices"] or "metadata" not in " ".join(document["notices"])

@@ -131,13 +131,13 @@ def test_where_writes_a_manifest_of_what_passes_and_what_has_no_score_does_not(s
 def test_all_conditions_of_where_must_hold(store: Path, tmp_path: Path) -> None:
     words = ("--where", "alignment>=1", "--where", "alignment<1", "--store", store)
     told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
-    assert told.code == 0 and "0 of 4 edits; 1 do not pass for want of a score" in told.out
+    assert told.code == 0 and "0 of 4 edits; 1 have no score and do not pass" in told.out
     assert (tmp_path / "out" / "kept.jsonl").read_text() == ""
 
 
 def test_a_kept_manifest_in_another_folder_says_that_its_pictures_are_outside(store: Path, tmp_path: Path) -> None:
     told = editjudge("export", "mine", "-o", tmp_path / "out", "--where", "alignment>=1", "--store", store)
-    assert "3 of 4 edits; 1 do not pass for want of a score" in told.out and "--allow-outside" in told.out
+    assert "3 of 4 edits; 1 have no score and do not pass" in told.out and "--allow-outside" in told.out
     kept = tmp_path / "out" / "kept.jsonl"
     assert all((kept.parent / row[role]).exists() for row in rows_of(kept) for role in ("input", "edited"))
     again = editjudge("export", "mine", "-o", tmp_path / "out", "--where", "alignment>=7", "--store", store)
@@ -169,7 +169,7 @@ def test_pictures_that_are_no_files_cannot_be_named_by_a_manifest(tmp_path: Path
         run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"name": "mine"})
     words = ("--where", "alignment>=1", "--store", tmp_path / "s.db")
     told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
-    assert told.code == 2 and "edit e0: its edited is no file (picture given as bytes)" in told.err
+    assert told.code == 2 and "edit e0: its edited is not a file (picture given as bytes)" in told.err
     assert list((tmp_path / "out").iterdir()) == []
 
 

@@ -116,7 +116,7 @@ def test_a_judge_that_abstains_from_factors_gates_on_the_others(call: Call, tmp_
     done = call("gate", "worse", *asked)
     assert (done.code, done.err) == (100, "")
     assert "no edit has a score on both sides: alignment, completeness, plausibility" in " ".join(done.out.split())
-    assert "98.6 % intervals, false alarms at most 5 %" in " ".join(done.out.split()), "shared by 7 checks, not 10"
+    assert "98.6 % CI, false alarms at most 5 %" in " ".join(done.out.split()), "shared by 7 checks, not 10"
     document = call("gate", "worse", *asked, "--json").document
     assert document["error"] is None and document["left_out"] == ["alignment", "completeness", "plausibility"]
 
@@ -170,9 +170,9 @@ def test_many_checks_that_wait_for_more_images_are_told_in_one_line(call: Call, 
     names = ("alignment", "completeness", "plausibility", "unchanged_regions")
     minima = [word for name in names for word in ("--min", f"{name}=5.4")]
     few = " ".join(call("gate", "r", *minima[:6], "--store", store).out.split())
-    assert few.count("which holds 5.4: ") == 3
+    assert few.count("which contains 5.4: ") == 3
     many = " ".join(call("gate", "r", *minima, "--store", store).out.split())
-    assert "which holds" not in many
+    assert "which contains" not in many
     assert "4 checks are inconclusive, their CI contains the limit; source images that would decide: " in many
     assert "would decide: completeness >= 5.4 about" in many
 

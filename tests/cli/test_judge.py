@@ -157,11 +157,11 @@ def test_a_picture_that_is_not_there_is_named(folder: Path) -> None:
     (folder / "after.png").unlink()
     with stub() as server:
         told = judge(folder, SPECS["openai"], "--rubric", "fidelity")
-        with pytest.raises(ImageError, match=r"after\.png: no such file, for the edited"):
+        with pytest.raises(ImageError, match=r"after\.png: no such file \(given as edited\)"):
             ej.judge(edited=folder / "after.png", instruction="x", judge=SPECS["openai"])
         assert server.ledger.requests == 0
     assert (told.code, told.out) == (1, "")
-    assert "after.png: no such file, for the edited" in told.err
+    assert "after.png: no such file (given as edited)" in told.err
 
 
 def test_a_refused_key_is_one_line_and_exit_1(folder: Path) -> None:

@@ -266,7 +266,7 @@ def test_items_that_the_run_does_not_have_are_counted_or_refused(tmp_path: Path,
     assert (done.json["ratings"], done.json["left_out"]) == (16, 4)
     (tmp_path / "other.csv").write_text("item,rater,factor,score\nx,ann,alignment,3\n")
     done = editjudge("ratings", "import", tmp_path / "other.csv", "--run", "cats", "--store", animals)
-    assert done.code == 1 and "none of its 1 ratings, such as of 'x', is of an item of the run cats" in done.err
+    assert done.code == 1 and "none of its 1 ratings is of an item of the run cats; the first is of 'x'" in done.err
 
 
 def test_what_is_exported_tells_edits_of_one_id_apart_and_comes_back(tmp_path: Path, animals: Path) -> None:

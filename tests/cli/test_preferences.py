@@ -131,7 +131,7 @@ def test_judges_whose_votes_are_in_the_file_need_no_run(call: Call, tmp_path: Pa
 def test_a_file_without_groups_says_what_that_does_to_intervals(call: Call, tmp_path: Path) -> None:
     file = written(tmp_path / "p.csv", "model_a,model_b,preference,vote:j", "m,n,A,A", "m,m,B,A")
     done = call("agree", "--preferences", file)
-    assert done.code == 0 and "source image of its own" in done.out
+    assert done.code == 0 and "source images of their own" in done.out
     # A model is not stronger than itself, and what never lost is only known to be strong.
     assert "never lost" in done.out and "never won" in done.out
 
@@ -144,7 +144,7 @@ def test_a_file_without_groups_says_what_that_does_to_intervals(call: Call, tmp_
         (["model_a,preference,vote:j", "m,A,A"], ':2: field "model_b": is missing'),
         (["model_a,model_b,preference,vote:j", "m,,A,A"], ':2: field "model_b": found None, expected a name'),
         (["model_a,model_b,preference,judge_votes", "m,n,A,A"], ":2: field \"judge_votes\": found 'A'"),
-        (["model_a,model_b,preference", "m,n,A"], "found no judge's votes; name a RUN"),
+        (["model_a,model_b,preference", "m,n,A"], "has no judge's votes; name a RUN"),
         (["model_a,model_b,preference"], "holds no row"),
     ],
 )

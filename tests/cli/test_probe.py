@@ -45,7 +45,7 @@ def test_the_embedded_judge_is_probed_from_pictures_to_page(tmp_path: Path) -> N
     assert (by_control["no-op"]["score"], by_control["no-op"]["outcome"]) == (1, "passed")
     assert page.read_text().startswith("<!doctype html>") and document["written"] == str(page)
     again = editjudge("probe", *words, "--store", tmp_path / "s.db")
-    assert again.code == 0 and "Controls" in again.out and "Injection" in again.out
+    assert again.code == 0 and "Controls: " in again.out and "injection attempts: 0 of 0 resisted" in again.out
     runs = editjudge("runs", "list", "--store", tmp_path / "s.db", "--json").json["runs"]
     assert [run["spec"]["manifest"] for run in runs] == ["probe-request, seed 0, 1 photographs"]
 
@@ -108,7 +108,7 @@ def test_a_set_is_written_for_people_to_look_at(tmp_path: Path, recorded: Path) 
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [
-        (("-o", "p.pdf"), 2, "ends in none of .html, .json, .md"),
+        (("-o", "p.pdf"), 2, "expected a name that ends in .html, .json, .md"),
         (("--seed", "-1"), 2, "at least 0"),
         (("--photos", "0"), 2, "0"),
         (("--rubric", "preservatoin"), 2, "did you mean"),

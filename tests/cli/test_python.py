@@ -131,17 +131,15 @@ def test_completion_lists_the_public_names_and_nothing_else() -> None:
     assert [name for name in dir(ej) if not name.startswith("__")] == sorted(ej.__all__)
 
 
-def test_a_conclusion_whose_interval_contains_zero_rests_on_its_p(tmp_path: Path) -> None:
+def test_the_interval_of_a_claim_excludes_zero_and_no_other_does(tmp_path: Path) -> None:
     from editjudge.report.comparison import conclusions, differences
 
     store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third"), edits=40))
     found = differences(ej.open("r", store=store)._loaded())
-    claims = [
-        claim
-        for line in conclusions(found)
-        for claim in re.findall(r"by [\d.]+ \[(-?[\d.]+), -?[\d.]+\]( \(p [<.\de-]+\))?", line)
-    ]
-    assert claims and all(p or float(low) > 0 for low, p in claims), claims
+    for d in (one.difference for one in found):
+        assert d.ci is None or d.evident == (d.ci.lo > 0 or d.ci.hi < 0), d
+    claims = [low for line in conclusions(found) for low in re.findall(r"by [\d.]+ \[(-?[\d.]+), -?[\d.]+\]", line)]
+    assert claims and all(float(low) > 0 for low in claims), claims
 
 
 # --- pictures, notebooks and terminals --------------------------------------------------------------------------

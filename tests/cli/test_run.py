@@ -92,7 +92,7 @@ def test_the_last_line_is_the_command_that_says_which_edits_failed(tmp_path: Pat
     with stub():
         told = judge(manifest, store, "--rubric", "fidelity", "--name", tmp_path / "out")
     said, _, command = told.out.splitlines()[-1].partition(": ")
-    assert said == "every edit that failed, with its reasons, in a file"
+    assert said == "list every failed edit with its reasons"
     assert editjudge(*shlex.split(command)[1:]).code == 0
     rows = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
     (row,) = [row for row in rows if row["status"] == "missing_output"]
@@ -123,7 +123,7 @@ def test_nobody_is_asked_about_pictures_that_are_missing(tmp_path: Path, store: 
     (tmp_path / "edited-0.png").unlink()
     with stub():
         told = judge(manifest, store, "--rubric", "fidelity")
-    assert "1 judgements, 1 missing_output; nobody was asked, " in told.out
+    assert "1 judgements, 1 missing_output; no requests, " in told.out
     assert "$" not in told.out
 
 

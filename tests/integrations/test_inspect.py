@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +67,18 @@ def test_a_failure_is_unscored_and_in_no_mean(tmp_path: Path) -> None:
     assert {(score.scored_samples, score.unscored_samples) for score in log.results.scores} == {(2, 1)}
 
 
-# Inspect leaves a stream of its own to the garbage collector after an evaluation.
-left_open = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.fixture
+def collected() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+def left_open(test: Callable[..., None]) -> Callable[..., None]:
+    """Inspect leaves a stream of its own to the garbage collector after an evaluation. It is collected in the test that
+    left it, not in whichever comes later."""
+    ignored = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    marked: Callable[..., None] = pytest.mark.usefixtures("collected")(ignored(test))
+    return marked
 
 
 @solver

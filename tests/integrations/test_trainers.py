@@ -24,7 +24,7 @@ from editjudge.integrations import editscore, flow_grpo, swift, trl, verl, verl_
 from editjudge.integrations import reward as reward_module
 from editjudge.integrations.reward import NoReward, RewardEdit, Rewarder
 from editjudge.media.pixels import encode, pixels
-from editjudge.web.service_options import Terms
+from editjudge.web.site import Terms
 
 SOURCES = [picture(f"input-{n // 4}.png") for n in range(4)]
 OUTPUTS = [picture(f"edited-{n}.png") for n in range(4)]

@@ -478,7 +478,7 @@ def test_a_judge_that_mostly_answers_is_asked_up_to_twice_more(tmp_path: Path, s
     assert 3 < max(row["attempts"] for row in done.rows) <= 5
 
 
-@pytest.mark.parametrize(("fault", "reasks", "most"), [("garbage", 2, 5), ("garbage", 0, 1), ("refusal", 2, 3)])
+@pytest.mark.parametrize(("fault", "reasks", "most"), [("garbage", 2, 7), ("garbage", 0, 1), ("refusal", 2, 3)])
 def test_no_question_is_asked_endlessly(fault: str, reasks: int, most: int, tmp_path: Path, store: Path) -> None:
     shares: Any = {fault: 0.05}
     with stub(Behaviour(sticky=frozenset({fault}), **shares)):

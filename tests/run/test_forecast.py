@@ -189,7 +189,7 @@ def test_every_condition_holds_and_what_no_earlier_run_had_is_left_out(
     assert 1 < len(left) < min(sum(s["alignment"] >= 3 for s in scores.values()), 12)
     with Store.open(store, readonly=True) as kept:
         assert {row["item"] for row in kept.judgements(kept.find_run("second"))} == left
-    assert "4 edits are not in the run of --where, and left out" in shown
+    assert "4 edits are not in the run of --where and left out" in shown
     assert (planned["tasks"], planned["left_out"]) == (2 * len(left), 4)
     assert (again["asked"], again["cached"], again["left_out"]) == (0, 2 * len(left), 4)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
@@ -14,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.judges.messages import CallFailed, ProblemKind
-from editjudge.run.pace import START, Circuit, JudgeDown, Pace, Retry
+from editjudge.run.pace import Circuit, JudgeDown, Pace, Retry
+from editjudge.run.throttle import START
 
 from .clockwork import now, wind
 
@@ -59,17 +61,19 @@ async def ask_all(pace: Pace, count: int, send: Send) -> list[str | BaseExceptio
 def test_a_stop_ends_every_wait_and_lets_what_is_in_flight_be_answered() -> None:
     async def use() -> tuple[float, list[str | BaseException]]:
         pace = Pace("j", concurrency=3)
-        calls = [answering(rate_limit(200)), answering(trouble(), trouble(), latency=3), answering(latency=7)]
-        asking = asyncio.gather(*(ask(pace, call) for call in [*calls, answering()]), return_exceptions=True)
+        calls = [answering(rate_limit(200)), answering(trouble(), trouble(), latency=3)]
+        calls += [answering(latency=4) for _ in range(8)]
+        asking = asyncio.gather(*(ask(pace, call) for call in calls), return_exceptions=True)
         await asyncio.sleep(5)
         pace.stop()
         replies = await asking
         return now(), replies
 
-    ended, (refused, failed, answered, waiting) = wind(use())
-    assert ended == 7  # when the last one in flight was answered
-    assert answered == "reply"
-    assert all(isinstance(one, JudgeDown) for one in (refused, failed, waiting))
+    ended, (refused, failed, *others) = wind(use())
+    assert 5 < ended <= 5 + 4  # when the last one in flight was answered
+    assert all(isinstance(one, JudgeDown) for one in (refused, failed))
+    assert others == sorted(others, key=lambda one: one != "reply")  # those in flight, and not those who waited
+    assert {type(one) for one in others} == {str, JudgeDown}
 
 
 @pytest.mark.parametrize("count", [1, 20])
@@ -96,7 +100,7 @@ def test_concurrency_doubles_every_round_trip_until_the_first_429() -> None:
         limits = []
 
         async def send() -> str:
-            limits.append((now(), pace.limit))
+            limits.append((now(), pace.throttle.limit))
             await asyncio.sleep(LATENCY)
             return "reply"
 
@@ -110,36 +114,42 @@ def test_concurrency_doubles_every_round_trip_until_the_first_429() -> None:
     assert max(first.values()) <= 256
 
 
-def test_after_a_429_it_grows_by_one_a_round_trip() -> None:
+def test_one_429_changes_nothing() -> None:
     async def use() -> tuple[float, float]:
         pace = Pace("j", concurrency=64)
         await ask(pace, answering(rate_limit()))
-        before = pace.limit
-        await ask_all(pace, round(before), answering())
-        return before, pace.limit
+        return pace.throttle.limit, pace.throttle.rate
 
-    before, after = wind(use())
-    assert before == pytest.approx(64 * 0.7, abs=0.2)
-    assert after - before == pytest.approx(1, abs=0.1)
+    assert wind(use()) == (64, math.inf)
 
 
-def test_a_burst_of_429_shrinks_once_and_the_next_one_again() -> None:
-    async def use() -> list[float]:
-        pace = Pace("j", concurrency=100, retry=Retry(tries=2))
-        limits = []
-        for _ in range(2):
-            asking = asyncio.create_task(ask_all(pace, int(pace.limit), refusing))
-            await asyncio.sleep(LATENCY + 0.1)
-            limits.append(pace.limit)
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-        return limits
+def test_while_everything_is_refused_single_requests_find_out_when_that_ends() -> None:
+    times: list[float] = []
 
-    async def refusing() -> str:
-        await asyncio.sleep(LATENCY)
-        raise rate_limit(60)
+    async def send() -> str:
+        times.append(now())
+        if 1 < now() < 9:
+            raise rate_limit(0.1)
+        await asyncio.sleep(0.1)
+        return "reply"
 
-    assert wind(use()) == pytest.approx([70, 35], abs=0.1)  # by then everything is refused, so half is cut
+    assert wind(ask_all(Pace("j", concurrency=32, seed=1), 600, send)) == ["reply"] * 600
+    assert sum(2 < at < 9 for at in times) < 40
+    assert sum(9 < at < 10 for at in times) > 10
+
+
+def test_who_pauses_has_no_slot() -> None:
+    async def use() -> tuple[float, int]:
+        pace = Pace("j", concurrency=1)
+        refused = asyncio.create_task(ask(pace, answering(rate_limit(100))))
+        await asyncio.sleep(2 * LATENCY)
+        window = pace.window
+        await ask(pace, answering())
+        answered = now()
+        await refused
+        return answered, window
+
+    assert wind(use()) == (3 * LATENCY, 2)
 
 
 def test_429s_that_do_not_depend_on_the_load_leave_more_than_one_request_in_flight() -> None:
@@ -153,40 +163,9 @@ def test_429s_that_do_not_depend_on_the_load_leave_more_than_one_request_in_flig
             return "reply"
 
         await ask_all(pace, 2000, send)
-        return pace.limit
+        return pace.throttle.limit
 
     assert wind(use()) >= START
-
-
-class ByChance(Pace):
-    """One that knows beforehand that 429s do not answer to the pace."""
-
-    refused_by_chance = True
-
-    def _heed_429(self, started: float, retry_after: float | None) -> None: ...
-
-
-def test_429s_by_chance_cost_little_more_than_they_must() -> None:
-    def seconds(pace: Pace, seed: int) -> float:
-        chance = random.Random(seed)
-
-        async def send() -> str:
-            if chance.random() < 0.2:
-                raise rate_limit(1.0)
-            await asyncio.sleep(0.5)
-            return "reply"
-
-        async def use() -> float:
-            assert await ask_all(pace, 1500, send) == ["reply"] * 1500
-            return now()
-
-        return wind(use())
-
-    ratios = [
-        seconds(Pace("j", concurrency=64, seed=n), n) / seconds(ByChance("j", concurrency=64, seed=n), n)
-        for n in range(5)
-    ]
-    assert sorted(ratios)[2] < 1.5  # without the trial it is seven
 
 
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.2])
@@ -206,18 +185,18 @@ def test_429s_by_chance_do_not_drive_the_rate_down(share: float) -> None:
                 await pace.persist(send)
                 times.append(now())
 
-        await asyncio.gather(*(ask() for _ in range(12_000)))
-        return times[2_000], times[-1] - times[-2_000]
+        await asyncio.gather(*(ask() for _ in range(6_000)))
+        return times[1_500], times[-1] - times[-1_500]
 
     early, late = wind(told())
-    assert late < 2 * early  # the last two thousand are not asked more slowly than the first
+    assert late < 2 * early  # the last 1,500 are not asked more slowly than the first
 
 
 def test_it_never_shrinks_below_one() -> None:
     async def use() -> float:
         pace = Pace("j", concurrency=2)
         await ask(pace, answering(*[rate_limit()] * 8))
-        return pace.limit
+        return pace.throttle.limit
 
     assert wind(use()) >= 1
 
@@ -228,13 +207,44 @@ def test_a_server_in_trouble_stops_growth_for_a_round_trip_and_shrinks_nothing(k
         pace = Pace("j", retry=Retry(tries=1))
         with pytest.raises(CallFailed):
             await ask(pace, answering(trouble(kind)))
-        before = pace.limit
+        before = pace.throttle.limit
+        await ask_all(pace, int(before) - 1, answering())
+        held = pace.throttle.limit
         await ask_all(pace, int(before), answering())
-        calm = pace.limit
-        await ask(pace, answering())
-        return before, calm, pace.limit
+        return before, held, pace.throttle.limit
 
-    assert wind(use()) == (START, START, START + 1)
+    assert wind(use()) == (START, START, 2 * START)
+
+
+def test_a_server_that_fails_as_often_at_any_concurrency_does_not_stop_growth() -> None:
+    async def use() -> float:
+        pace, chance = Pace("j", seed=1), random.Random(1)
+
+        async def send() -> str:
+            await asyncio.sleep(LATENCY)
+            if chance.random() < 0.1:
+                raise trouble()
+            return "reply"
+
+        await ask_all(pace, 1500, send)
+        return pace.throttle.limit
+
+    assert wind(use()) == 256
+
+
+def test_concurrency_stops_growing_where_answers_only_get_slower() -> None:
+    async def use() -> float:
+        pace, line = Pace("j"), asyncio.Semaphore(32)
+
+        async def send() -> str:
+            async with line:
+                await asyncio.sleep(LATENCY)
+            return "reply"
+
+        await ask_all(pace, 2000, send)
+        return pace.throttle.limit
+
+    assert wind(use()) < 150  # and then one at a time
 
 
 @pytest.mark.parametrize("kind", ["refusal", "schema"])
@@ -243,10 +253,10 @@ def test_a_question_that_is_declined_says_nothing_about_the_rate(kind: ProblemKi
         pace = Pace("j")
         with pytest.raises(CallFailed):
             await ask(pace, answering(trouble(kind)))
-        await ask(pace, answering())
-        return pace.limit
+        await ask_all(pace, START, answering())
+        return pace.throttle.limit
 
-    assert wind(use()) == START + 1
+    assert wind(use()) == 2 * START
 
 
 def test_fixed_concurrency_is_never_exceeded() -> None:
@@ -299,8 +309,10 @@ def test_a_limit_is_found_and_kept_and_used(rate: float, latency: float, burst: 
     count = int(90 * rate)
     assert wind(ask_all(Pace("j", seed=1), count, server.send)) == ["reply"] * count
     used, turned_away = server.after(warm_up=30)
-    assert used > 0.9
-    assert turned_away < 0.02
+    assert used > 0.95
+    # Of a few requests a second, too few are refused to be told from chance: up to two a second are sent in vain.
+    assert turned_away < 0.05 or rate < 20
+    assert turned_away < 0.4
 
 
 def test_a_limit_that_is_raised_is_used_after_a_while() -> None:
@@ -313,7 +325,7 @@ def test_a_limit_that_is_raised_is_used_after_a_while() -> None:
             server.rate = server.burst = 100.0
 
     wind(use())
-    assert server.after(warm_up=120)[0] > 0.9
+    assert server.after(warm_up=100)[0] > 0.9
 
 
 # --- slots ----------------------------------------------------------------------------------------------------
@@ -324,7 +336,7 @@ class Crowd:
 
     def __init__(self, limit: int) -> None:
         self.pace = Pace("j", concurrency=50)
-        self.pace.limit = float(limit)
+        self.pace.throttle.limit = float(limit)
         self.entered: list[int] = []
         self.inside: dict[int, asyncio.Event] = {}
         self.tasks: list[asyncio.Task[None]] = []
@@ -351,7 +363,7 @@ class Crowd:
             self.tasks[which % len(self.tasks)].cancel()
 
     def resize(self, limit: int) -> None:
-        self.pace.limit = float(1 + limit % 8)
+        self.pace.throttle.limit = float(1 + limit % 8)
         self.pace._wake()
 
     async def settle(self) -> None:
@@ -361,7 +373,7 @@ class Crowd:
     def check(self) -> None:
         waiting = [n for n, task in enumerate(self.tasks) if not task.done() and n not in self.entered]
         assert self.pace.in_flight == len(self.inside)
-        assert not waiting or self.pace.in_flight >= int(self.pace.limit), "a slot was lost"
+        assert not waiting or self.pace.in_flight >= int(self.pace.throttle.limit), "a slot was lost"
         assert max(self.entered, default=-1) < min(waiting, default=len(self.tasks)), "somebody was overtaken"
 
 

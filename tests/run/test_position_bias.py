@@ -135,4 +135,4 @@ def test_a_run_of_scores_says_nothing_about_the_next_pairs(desk: tuple[Path, dic
     editjudge("run", folder / "edits.jsonl", *words, "--name", "q", "--max-failures", "1")
     asked: tuple[Any, ...] = ("pairs", folder / "edits.jsonl", "-o", tmp_path / "n.jsonl", "--next", "q")
     done = editjudge(*asked, "--store", tmp_path / "s.db")
-    assert done.code == 2 and "asked about no pairs" in done.err
+    assert done.code == 2 and "has no pairs" in done.err

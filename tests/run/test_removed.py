@@ -44,7 +44,7 @@ def test_it_is_said_in_words_once(tmp_path: Path, store: Path) -> None:
     with stub():
         judge(manifest, store)
         write_manifest(tmp_path, rows_of(manifest)[:3])
-        assert "1 edit is no longer in the manifest, and left out" in judge(manifest, store).out
+        assert "1 edit is no longer in the manifest and left out" in judge(manifest, store).out
         assert "no longer in the manifest" not in judge(manifest, store).out
 
 
@@ -91,3 +91,14 @@ def test_a_condition_looks_at_the_same_edit_and_not_at_the_same_id(tmp_path: Pat
         other = editjudge("run", tmp_path / "dogs" / "edits.jsonl", "--name", "dogs", *judging, *where)
     assert same.json["total"] == 4
     assert (other.json["total"], other.json["left_out"]) == (0, 4)
+
+
+def test_a_run_again_gives_the_same_summary_until_the_manifest_changes(tmp_path: Path, store: Path) -> None:
+    manifest = edits(tmp_path, 3)
+    with stub():
+        first = judge(manifest, store, "--json").json["factors"]
+        assert judge(manifest, store, "--json").json["factors"] == first
+        write_manifest(tmp_path, [row | {"model": f"model {n}"} for n, row in enumerate(rows_of(manifest))])
+        renamed = judge(manifest, store, "--json").json["factors"]
+    assert {entry["model"] for entry in renamed} == {"model 0", "model 1", "model 2"}
+    assert sum(entry["n"] for entry in renamed) == sum(entry["n"] for entry in first)

@@ -464,17 +464,20 @@ def test_scores_come_back_to_the_last_digit_and_whole_ones_as_integers(store: St
 
 def test_tasks_that_a_run_has_just_so_come_with_their_statuses(store: Store) -> None:
     run, planned = store.open_run("r", SPEC), [task(1), task(2, variant="ab"), task(3, item="\0")]
-    assert store.statuses_of(run, planned, 0) is None
-    store.add_tasks(run, planned)
+
+    def statuses(tasks: list[Task], start: int = 0) -> dict[str, str]:
+        return store.add_batch(run, [], 0, tasks, start, {})
+
+    assert statuses(planned) == {}
     store.write([sample(1), sample(2, "refused")])
-    statuses = {key(1): "ok", key(2): "refused"}
-    # A text that is stored escaped differs from what was planned: it is then added again, which changes nothing.
-    assert store.statuses_of(run, planned[:2], 0) == statuses
-    assert store.statuses_of(run, planned, 0) is None
-    assert store.statuses_of(run, planned[1:2], 1) == {key(2): "refused"}
-    assert store.statuses_of(run, [task(1), task(2)], 0) is None
-    assert store.statuses_of(run, [task(1, key=key(9))], 0) is None
-    assert store.statuses_of(run, [task(1)], 1) is None
+    assert statuses(planned[:2]) == statuses(planned) == {key(1): "ok", key(2): "refused"}
+    assert statuses(planned[1:2], 1) == {key(2): "refused"}
+    assert statuses([task(1, key=key(9))]) == {}  # another answer is wanted by now
+    assert statuses([task(1, key=key(9))]) == {}
+    assert statuses([task(1)]) == {} and statuses([task(1)]) == {key(1): "ok"}
+    other = [task(1, judge="another"), task(2, judge="another")]
+    assert statuses(other) == {} and statuses(other) == {key(1): "ok", key(2): "refused"}
+    assert [row["key"] for row in store.judgements(run, judge="another")] == [key(1), key(2)]
 
 
 def test_a_summary_that_the_database_adds_up_is_that_of_its_rows(store: Store) -> None:
