@@ -3,11 +3,10 @@ constant or failing, at 5, 10, 30 and 100 source images, beside the method of 0.
 
     python bench/coverage.py [--runs N] [--only NAME...]
 
-Means, shares and differences: coverage and mean width, ours and 0.1's; of differences also the worst case.
-Correlations, prediction-powered means and
-Bradley-Terry strengths: coverage where an interval is given, and how often it is. Gate: false alarms of a run whose
-mean is exactly its threshold. Ranks: how often some rank of three equal models is called certain. Prints one JSON
-document; every simulation has a fixed seed.
+Means, shares and differences: coverage and mean width, ours and 0.1's; of differences also of Gaffke's bound alone,
+and the worst case. Correlations, prediction-powered means and Bradley-Terry strengths: coverage where an interval is
+given, and how often it is. Gate: false alarms of a run whose mean is exactly its threshold. Ranks: how often some rank
+of three equal models is called certain. Prints one JSON document; every simulation has a fixed seed.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ from scipy.stats import binom
 from editjudge.stats.bootstrap import difference_interval, interval, mean_draws, mean_interval
 from editjudge.stats.calibration import powered_mean
 from editjudge.stats.columns import Scores
+from editjudge.stats.compare import agreeing_interval
 from editjudge.stats.concordance import Pairs, estimate, intervals
 from editjudge.stats.gate import gate
+from editjudge.stats.permutation import ALPHA, InvertedTest, sign_flip
 from editjudge.stats.preference import bradley_terry
 from editjudge.stats.summary import rank
 
@@ -34,6 +35,8 @@ IMAGES = (5, 10, 30, 100)
 WORST_DROP = {5: 0.235, 10: 0.14, 30: 0.052, 100: 0.016}
 """Shares at which an interval that ends at half the scale raised most false alarms: 20 to 25 %."""
 DRAWS = 500
+FLIPS = 1_999
+"""A tenth of what `compare` draws, and the level of the test is still met exactly."""
 Floats = NDArray[np.float64]
 ORDINARY = (0.067, 0.117, 0.198, 0.236, 0.198, 0.117, 0.067)
 TOP = (0.005, 0.01, 0.015, 0.02, 0.05, 0.2, 0.7)
@@ -101,8 +104,9 @@ def differences(runs: int) -> dict[str, Any]:
         for _ in range(runs):
             score = clustered(rng, values, chances, images, size, share).ravel()
             group = np.repeat(np.arange(images), size)
-            rows.append((difference_interval(score, group, scale, draws=DRAWS).ci, _before(score, group, images)))
-        return _both(rows, truth)
+            rows.append((*_compared(score, group, scale), _before(score, group, images)))
+        ours, bound, before = (_given(some, truth) for some in zip(*rows, strict=True))
+        return {"ours": ours, "gaffke": bound, "0.1": before}
 
     return _table(DIFFERENCES, simulate)
 
@@ -113,12 +117,16 @@ def worst(_: int) -> dict[str, Any]:
 
     def search(name: str, images: int) -> dict[str, Any]:
         values, seen = kinds[name], np.arange(images + 1)
-        data = [np.repeat(values, [images - k, k]) for k in seen]
-        ci = np.array([difference_interval(x, np.arange(images), (1, 7), draws=DRAWS).ci for x in data], dtype=float)
+        found = [_compared(np.repeat(values, [images - k, k]), np.arange(images), (1.0, 7.0)) for k in seen]
         shares = np.linspace(0.003, 0.997, 300)[:, None]
-        truth = values[0] + shares * (values[1] - values[0])
-        covered = (ci[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= ci[:, 1])
-        return {"coverage": float((binom.pmf(seen, images, shares) * covered).sum(axis=1).min())}
+        truth, chance = values[0] + shares * (values[1] - values[0]), binom.pmf(seen, images, shares)
+
+        def least(limits: Sequence[Any]) -> float:
+            ci = np.array(limits, dtype=float)
+            return float((chance * ((ci[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= ci[:, 1]))).sum(axis=1).min())
+
+        ours, bound = zip(*found, strict=True)
+        return {"coverage": least(ours), "gaffke": least(bound)}
 
     return _table(kinds, search)
 
@@ -238,6 +246,13 @@ PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 def _table(kinds: Iterable[str], simulate: Callable[[str, int], dict[str, Any]]) -> dict[str, Any]:
     return {kind: {str(images): simulate(kind, images) for images in IMAGES} for kind in kinds}
+
+
+def _compared(score: Floats, group: NDArray[Any], scale: tuple[float, float]) -> tuple[Any, Any]:
+    """The CI of a comparison with these differences, and Gaffke's bound alone."""
+    bound, p = difference_interval(score, group, scale, draws=DRAWS).ci, sign_flip(score, group, flips=FLIPS)
+    evident, test = p is not None and p < ALPHA, InvertedTest(score, group, FLIPS)
+    return agreeing_interval(bound, test, float(score.mean()), ALPHA, evident=evident), bound
 
 
 def _before(score: Floats, group: NDArray[Any], images: int) -> Any:

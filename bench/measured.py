@@ -1,22 +1,26 @@
 """How fast the embedded judge measures, beside scikit-image's SSIM and CIEDE2000 on the same pair in the same run.
 
-    python bench/measured.py [--pairs 5] [--side 1024]
+    python -m bench.measured [--pairs 5] [--side 1024] [--edits 40] [--rounds 2]
 
 Prints one JSON document: CPU milliseconds per pair on one core for all measures and scores, the network among them, for
 the network alone, for the two calls of scikit-image, their ratio, what it takes to load the judge, its size, memory of
-a worker, and how much faster two workers are than one, beside how much faster two
-processes that share nothing are: on a machine that others use, that is no 2 either.
+a worker, and how much faster a run by two workers is than one by one worker, once all of them are at work, beside how
+much faster two processes that share nothing are: on a machine that others use, that is no 2 either.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import os
 import resource
+import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import cv2
@@ -30,6 +34,9 @@ from editjudge.measured.measures import measure
 from editjudge.measured.network import FILE as NETWORK
 from editjudge.measured.network import look, see
 from editjudge.measured.scene import compose
+from editjudge.measured.workers import FEW
+from editjudge.run.job import Job, RunOptions, execute
+from editjudge.store.store import Store
 
 Picture = Any
 # scikit-image has no types for these three.
@@ -91,11 +98,29 @@ def cpu_ms(call: Callable[[Picture, Picture], None], given: tuple[Picture, Pictu
     return float(np.median(spent))
 
 
-def per_second(workers: int, given: tuple[Picture, Picture], times: int) -> float:
-    with ThreadPoolExecutor(workers) as pool:
-        begin = time.perf_counter()
-        list(pool.map(lambda _: ours(*given), range(times)))
-    return times / (time.perf_counter() - begin)
+def per_second(workers: int, folder: Path, edits: int) -> float:
+    """Edits a second of a run by so many workers, from when all of them are at work until the last edit is begun."""
+    os.environ["OMP_NUM_THREADS"] = str(workers)  # as clusters say how many cores a process may use
+    marks: list[tuple[float, int]] = []
+    with tempfile.TemporaryDirectory() as name, Store.open(Path(name) / "store.db") as store:
+        job = Job(folder / "edits.jsonl", ("online",), ("measured",))
+        observe = lambda tally: marks.append((time.perf_counter(), tally.total))  # noqa: E731
+        asyncio.run(execute(job, store, RunOptions(observe=observe)))
+    questions = marks[-1][1] / edits
+    first, last = (FEW + 2 * workers) * questions, (edits - workers) * questions
+    begun, ended = (next(mark for mark in marks if mark[1] >= count) for count in (first, last))
+    return (ended[1] - begun[1]) / questions / (ended[0] - begun[0])
+
+
+def make_edits(folder: Path, side: int, edits: int) -> None:
+    before, after = pair(side)
+    lines = []
+    for number in range(edits):
+        cv2.imwrite(str(folder / f"{number}.png"), np.roll(after, number, axis=1)[..., ::-1])
+        line = {"id": f"e{number}", "input": "input.png", "edited": f"{number}.png", "instruction": "recolour it"}
+        lines.append(json.dumps(line))
+    cv2.imwrite(str(folder / "input.png"), before[..., ::-1])
+    (folder / "edits.jsonl").write_text("\n".join(lines))
 
 
 def count(_: int) -> int:
@@ -121,6 +146,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--side", type=int, default=1024)
+    parser.add_argument("--edits", type=int, default=40, help="of a run by one worker, and by two, at half the side")
+    parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
     cv2.setNumThreads(1)
     pictures = pair(given.side)
@@ -131,7 +158,9 @@ def main() -> None:
         memory = fresh.submit(peak_mb, given.side).result()
     ssim, ciede = (cpu_ms(call, pictures, given.pairs) for call in (theirs_ssim, theirs_ciede))
     # In turns, and the best of each: on a machine that others use, one long run of each compares their load instead.
-    rounds = [[per_second(workers, pictures, 2 * given.pairs) for workers in (1, 2)] for _ in range(4)]
+    with tempfile.TemporaryDirectory() as name:
+        make_edits(Path(name), given.side // 2, given.edits)
+        rounds = [[per_second(workers, Path(name), given.edits) for workers in (1, 2)] for _ in range(given.rounds)]
     one, two = (max(column) for column in zip(*rounds, strict=True))
     control = [[loops_per_second(workers) for workers in (1, 2)] for _ in range(3)]
     machine = max(two for _, two in control) / max(one for one, _ in control)
@@ -147,8 +176,8 @@ def main() -> None:
                 "load_cpu_ms": round(loading, 1),
                 "files_mb": round(sum(file.stat().st_size for file in (FILE, NETWORK)) / 1e6, 2),
                 "worker_memory_mb": round(memory, 1),
-                "pairs_per_second_1_worker": round(one, 2),
-                "pairs_per_second_2_workers": round(two, 2),
+                "edits_per_second_1_worker": round(one, 2),
+                "edits_per_second_2_workers": round(two, 2),
                 "scaling": round(two / one, 2),
                 "scaling_of_the_machine": round(machine, 2),
             },

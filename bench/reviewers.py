@@ -105,8 +105,8 @@ class Reviewer:
         sources = re.findall(rf'<img src="(/runs/{run}/images/[^"]+)"', text)
         self._hold(len(sources) == 2, path, f"{len(sources)} pictures")
         for source in sources:
-            shown = hashlib.sha256(await self._picture(html.unescape(source), "picture")).hexdigest()
-            self._hold(shown in self.known, source, "another picture")
+            digest = hashlib.sha256(await self._picture(html.unescape(source), "picture")).hexdigest()
+            self._hold(digest in self.known, source, "another picture")
             await self._picture(f"{html.unescape(source)}?side=160", "picture")
 
     async def _evidence(self, path: str) -> None:
@@ -145,9 +145,9 @@ class Reviewer:
         }
         await self._post(path, form, 204)
         self.sent |= {(self.name, int(place[1]), factor): float(v) if v else None for factor, v in form.items()}
-        kept = await self._page(path, 'id="answers"')
+        page = await self._page(path, 'id="answers"')
         for factor, value in form.items():
-            self._hold(f'name="{factor}" value="{value}" checked' in kept, path, f"{factor} {value} is not kept")
+            self._hold(f'name="{factor}" value="{value}" checked' in page, path, f"{factor} {value} is not kept")
 
     async def err(self) -> None:
         """Each mistake is told, and changes nothing."""
@@ -180,17 +180,19 @@ class Reviewer:
         async with self.session.get(self.url + path, headers={"accept": f"{media},*/*"}) as response:
             data = await response.read()
         self.seen(kind, time.monotonic() - started)
-        found = response.headers.get("content-type", "")
+        content_type = response.headers.get("content-type", "")
         self._hold(
-            response.status == status and found.startswith(media), path, f"{response.status} {found} {data[:300]!r}"
+            response.status == status and content_type.startswith(media),
+            path,
+            f"{response.status} {content_type} {data[:300]!r}",
         )
         return data
 
     async def _post(self, path: str, form: dict[str, str], status: int) -> None:
         async with self.session.post(self.url + path, data=form, allow_redirects=False) as response:
-            said = await response.text()
-        self._hold(response.status == status, path, f"{response.status} {said[:300]}")
+            answer = await response.text()
+        self._hold(response.status == status, path, f"{response.status} {answer[:300]}")
 
-    def _hold(self, right: bool, path: str, found: str) -> None:
+    def _hold(self, right: bool, path: str, problem: str) -> None:
         if not right:
-            raise Wrong(f"{path}: {found}")
+            raise Wrong(f"{path}: {problem}")

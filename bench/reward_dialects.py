@@ -69,8 +69,7 @@ def serve(place: str, stub: str) -> None:
     from editjudge.store.store import Store
     from editjudge.web.app import create
     from editjudge.web.connections import server
-    from editjudge.web.service_options import Terms
-    from editjudge.web.site import Site
+    from editjudge.web.site import Site, Terms
 
     terms = Terms(rubrics=("fidelity",), more_rubrics=(), concurrency=64, dialects=DIALECTS)
     with Store.open(place) as store, socket.socket() as listener:

@@ -66,8 +66,7 @@ def serve(store_place: str, stub: str) -> None:
     from editjudge.judges.registry import Options
     from editjudge.store.store import Store
     from editjudge.web.app import create
-    from editjudge.web.service_options import Terms
-    from editjudge.web.site import Site
+    from editjudge.web.site import Site, Terms
 
     terms = Terms(rubrics=("fidelity",), more_rubrics=(), concurrency=IN_FLIGHT)
     with Store.open(store_place) as store, socket.socket() as listener:
@@ -118,7 +117,7 @@ def body(edits: list[dict[str, str]], first: int, count: int) -> bytes:
 
 async def load(arguments: argparse.Namespace, edits: list[Any], url: str, stub: str, pid: int) -> dict[str, Any]:
     """Everybody asks as soon as they are answered; in turn with the bare client, since the machine has its moods."""
-    from editjudge.web.service_options import Terms
+    from editjudge.web.site import Terms
 
     count = arguments.batches * arguments.batch
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -207,8 +206,8 @@ async def bare_rate(edits: list[Any], stub: str, count: int) -> float:
                 picture = {"url": f"data:image/jpeg;base64,{edit[role]}"}
                 content += [{"type": "text", "text": role}, {"type": "image_url", "image_url": picture}]
             content.append({"type": "text", "text": f"{RUBRIC_TEXT} edit-{number:016x} make car {number} blue"})
-            asked = {"model": "stub", "messages": [{"role": "user", "content": content}]}
-            async with session.post(f"{stub}/v1/chat/completions", json=asked) as response:
+            question = {"model": "stub", "messages": [{"role": "user", "content": content}]}
+            async with session.post(f"{stub}/v1/chat/completions", json=question) as response:
                 assert "choices" in await response.json()
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -237,12 +236,12 @@ async def hang_up(arguments: argparse.Namespace, edits: list[Any], url: str, pid
         await ready(session, url)
         await post(session, url, body(edits, 10**6, 1))
         bodies = [body(edits, number * arguments.batch, arguments.batch) for number in range(arguments.clients)]
-        asked = [asyncio.create_task(post(session, url, data)) for data in bodies]
+        requests = [asyncio.create_task(post(session, url, data)) for data in bodies]
         await asyncio.sleep(arguments.latency)
-        for task in asked[::2]:
+        for task in requests[::2]:
             task.cancel()
         os.kill(pid, signal.SIGTERM)
-        answers = await asyncio.gather(*asked[1::2])
+        answers = await asyncio.gather(*requests[1::2])
         return 1 + sum(int(reward["status"] == "ok") for answer in answers for reward in answer["rewards"])
 
 

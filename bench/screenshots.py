@@ -67,6 +67,8 @@ def review(folder: Path) -> Iterator[Addresses]:
             "edit": f"{served.url}/runs/1/edits/brush-2%2F0#view=wipe&b=edited",
             "compare": f"{served.url}/compare?a=1&b=1&a_model=brush-2&b_model=quill-xl&sort=position",
             "rate": f"{served.url}/rate/{code}",
+            "study": f"{served.url}/rate/new?run=1",
+            "progress": f"{served.url}/rate/1/progress",
             "docs": f"{served.url}/docs",
         }
 
@@ -81,7 +83,7 @@ def pairs(folder: Path) -> Iterator[Addresses]:
 
 SITES: dict[Site, tuple[str, ...]] = {
     report: ("report",),
-    review: ("home", "table", "grid", "edit", "compare", "rate", "docs"),
+    review: ("home", "table", "grid", "edit", "compare", "rate", "study", "progress", "docs"),
     pairs: ("leaderboard",),
 }
 PAGES = [name for names in SITES.values() for name in names]
@@ -97,7 +99,7 @@ def photograph(browser: Browser, name: str, address: str, folder: Path, *, full:
         if (excess := page.evaluate("document.documentElement.scrollWidth") - width) > 0:
             print(f"{path.name}: {excess} px wider than the screen")
         # What the server computes in the background replaces this notice when it is ready.
-        page.get_by_text("goes on by itself").first.wait_for(state="detached", timeout=120_000)
+        page.get_by_text("reloads by itself").first.wait_for(state="detached", timeout=120_000)
         image = Image.open(io.BytesIO(page.screenshot(full_page=full))).convert("RGB")
         # A dithered palette makes small files in which photographs still look right.
         image.quantize(palette=image.quantize(256), dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)

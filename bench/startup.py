@@ -2,8 +2,9 @@
 
     python -m bench.startup [--calls 9] [--first-request]
 
-With `--first-request` only this: the time from the start of `editjudge run` on a manifest of 100 lines to its first
-request, beside a bare process that imports aiohttp and SQLAlchemy and sends one, and the ratio of the two.
+With `--first-request` only this: wall and CPU time from the start of `editjudge run` on a manifest of 100 lines to its
+first request, beside a bare process that imports aiohttp and sends one, another that imports SQLAlchemy too, and the
+ratios to the first.
 
 The edit is judged by each contender's script of bench/throughput.py and bench/peers, from the start of Python to its
 end, against a stub that answers at once. A peer is measured where `python -m bench.peers.install` has put it, and is
@@ -62,7 +63,7 @@ def contender(python: Path, package: str, program: str | None, judging: list[str
 
 
 BARE = """
-import asyncio, sys, aiohttp, sqlalchemy
+import asyncio, sys, aiohttp
 async def send():
     async with aiohttp.ClientSession() as session, session.post(sys.argv[1], json={}):
         pass
@@ -70,8 +71,8 @@ asyncio.run(send())
 """
 
 
-def until_first_request(command: Callable[[str], list[str]]) -> float:
-    """Milliseconds until a process that is given an address sends a request there; it is ended then."""
+def until_first_request(command: Callable[[str], list[str]]) -> dict[str, float]:
+    """Milliseconds, wall and CPU, until a process that is given an address sends a request there; it is ended then."""
     # Compiled modules are used, as they are wherever a package is installed.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     # A server for each: what another process has sent besides would be taken for the first request of this one.
@@ -84,28 +85,36 @@ def until_first_request(command: Callable[[str], list[str]]) -> float:
             client, _ = server.accept()
             with client:
                 assert client.recv(4) == b"POST"
-                return 1000 * (time.perf_counter() - started)
+                wall = 1000 * (time.perf_counter() - started)
         except TimeoutError:
             errors.seek(0)
             raise SystemExit(f"{words[0]} sent nothing: {errors.read().decode()}") from None
         finally:
             process.kill()
-            process.wait()
+            _, process.returncode, usage = os.wait4(process.pid, 0)
+        return {"wall": wall, "cpu": 1000 * (usage.ru_utime + usage.ru_stime)}
 
 
 def first_requests(calls: int) -> dict[str, Any]:
-    """Medians, in turn, so that a busy machine slows both alike; the first call of each compiles modules."""
+    """Medians, in turn, so that a busy machine slows all alike; the first call of each compiles modules."""
     from bench.resume import make_manifest
 
-    times: dict[str, list[float]] = {"bare": [], "editjudge": []}
     with tempfile.TemporaryDirectory() as name:
         run = [str(Path(sys.executable).with_name("editjudge")), "run", str(make_manifest(Path(name), 100))]
-        for call in range(calls + 1):
-            run_options = ["--judge", "openai-compatible/stub", "--store", str(Path(name, f"{call}.db")), "--base-url"]
-            times["bare"].append(until_first_request(lambda url: [sys.executable, "-c", BARE, url]))
-            times["editjudge"].append(until_first_request(lambda url, given=run_options: [*run, *given, url]))  # type: ignore[misc]
-    medians = {who: round(median(each[1:]), 1) for who, each in times.items()}
-    return {"milliseconds": medians, "ratio": round(medians["editjudge"] / medians["bare"], 2)}
+        run += ["--judge", "openai-compatible/stub"]
+        stores = (str(Path(name, f"{call}.db")) for call in range(calls + 1))
+        contenders: dict[str, Callable[[str], list[str]]] = {
+            "bare": lambda url: [sys.executable, "-c", BARE, url],
+            "bare_with_sqlalchemy": lambda url: [sys.executable, "-c", f"import sqlalchemy{BARE}", url],
+            "editjudge": lambda url: [*run, "--store", next(stores), "--base-url", url],
+        }
+        times = [{who: until_first_request(command) for who, command in contenders.items()} for _ in range(calls + 1)]
+    medians = {
+        kind: {who: round(median([one[who][kind] for one in times[1:]]), 1) for who in contenders}
+        for kind in ("wall", "cpu")
+    }
+    ratios = {kind: {who: round(of[who] / of["bare"], 2) for who in of} for kind, of in medians.items()}
+    return {"milliseconds": medians, "ratio": ratios}
 
 
 def main() -> None:

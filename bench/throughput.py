@@ -1,6 +1,8 @@
 """CPU an edit, rate and memory: the whole engine beside bare HTTP clients, in one run against the stub.
 
     python -m bench.throughput [--rounds 3] [--pictures jpeg png] [--contenders NAME ...] [--peers]
+    python -m bench.throughput --quick
+    python -m bench.throughput --long 100000
 
 The stub answers each request after 500 ms; 64 requests are in flight, so 128 a second is the ideal. Every contender
 reads two 1024 x 1024 pictures an edit, asks one question and reads the scores; ours is the command `editjudge run` into
@@ -8,6 +10,10 @@ a fresh store, which also checks the contract and commits every judgement. Each 
 each time in a process of its own. CPU and rate are the slope between the two, so that imports, opening a store and the
 first and last answers do not count; memory is the peak at 512 edits. Medians over the rounds are printed as JSON, with
 ratios to the bare aiohttp client. With --peers, the other tools of bench/peers take part that are installed.
+
+With --quick the server is `bench.quick_stub`, which answers at once, and pictures are JPEG of 512 x 512: the rate is
+what one client process reaches beside a server on the same cores. With --long that many edits of tiny pictures are
+judged in one run against the same server, and the memory of the process is printed at each tenth of its time.
 
 `json-aiohttp` is the same bare client with a body made by `json.dumps` of a document that holds the base64, as most
 scripts do. That is what ours was compared with before: it costs twice what a careful client does.
@@ -59,13 +65,20 @@ def main() -> None:
     parser.add_argument("--latency", type=float, default=LATENCY, help="seconds until the stub answers")
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
     parser.add_argument("--peers", action="store_true", help="also those that bench/peers/install.py installed")
+    parser.add_argument("--quick", action="store_true", help="the rate with small pictures and no waiting for answers")
+    parser.add_argument("--long", type=int, metavar="EDITS", help="memory over one run of that many edits")
     parser.add_argument("--as", dest="contender", help=argparse.SUPPRESS)
     parser.add_argument("--manifest", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contender:
         print(json.dumps(contend(options.contender, options.manifest, options.url)))
+    elif options.long:
+        print(json.dumps(memory_over_time(options.long), indent=2))
     else:
+        if options.quick:
+            options.pictures, options.side, options.latency, options.sizes = ["jpeg"], 512, 0.0, (512, 2048)
+            options.contenders = [BARE, "editjudge"]
         print(json.dumps(compare(options), indent=2))
 
 
@@ -87,7 +100,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in contenders}
             for _ in range(options.rounds):
                 for name in contenders:
-                    figures = [one_run(name, manifest, options.latency) for manifest in manifests]
+                    figures = [one_run(name, manifest, options.latency, options.quick) for manifest in manifests]
                     rounds[name].append(slope(*figures))
             medians = {name: _medians(figures) for name, figures in rounds.items()}
             results[kind] = _with_ratios(medians, results["ideal_rate"])
@@ -128,23 +141,45 @@ def _with_ratios(medians: dict[str, dict[str, Any]], ideal: float | None = None)
     return dict(medians)
 
 
-def one_run(contender: str, manifest: Path, latency: float = LATENCY) -> dict[str, Any]:
-    with stub("--latency", str(latency)) as url:
+def memory_over_time(edits: int) -> dict[str, Any]:
+    """Megabytes of our process at each tenth of one run over tiny pictures, the first after the first tenth."""
+    with tempfile.TemporaryDirectory() as folder:
+        manifest = make_edits(Path(folder), "jpeg", edits, 32)
+        with stub(module="bench.quick_stub") as url:
+            process = subprocess.Popen(_command("editjudge", manifest, url), stdout=subprocess.PIPE, cwd=ROOT)
+            sizes = []
+            while process.poll() is None:
+                with contextlib.suppress(StopIteration, OSError):  # it has ended
+                    sizes.append(memory_mb("VmRSS", process.pid))
+                time.sleep(0.5)
+            assert process.stdout
+            figures = json.load(process.stdout)
+    tenths = [round(sizes[len(sizes) * tenth // 10 - 1]) for tenth in range(1, 11)] if len(sizes) >= 10 else sizes
+    return {"edits": figures["answered"], "rate": round(figures["answered"] / figures["seconds"]), "mb": tenths}
+
+
+def _command(contender: str, manifest: Path, url: str) -> list[str]:
+    given = ["--as", contender, "--manifest", str(manifest), "--url", url]
+    return [sys.executable, "-m", "bench.throughput", *given]
+
+
+def one_run(contender: str, manifest: Path, latency: float = LATENCY, quick: bool = False) -> dict[str, Any]:
+    server = stub(module="bench.quick_stub") if quick else stub("--latency", str(latency))
+    with server as url:
         if contender in peers.PEERS:
             figures = peers.run(contender, manifest, url)
             if "cpu_ms" in figures:
                 figures["cpu"] = figures["cpu_ms"] * figures["answered"] / 1000
             return figures
-        given = ["--as", contender, "--manifest", str(manifest), "--url", url]
-        command = [sys.executable, "-m", "bench.throughput", *given]
+        command = _command(contender, manifest, url)
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         return peers.outcome(done.returncode, done.stdout, done.stderr)
 
 
 @contextmanager
-def stub(*options: str) -> Iterator[str]:
+def stub(*options: str, module: str = "bench.stub") -> Iterator[str]:
     """The URL of a server in a process of its own."""
-    command = [sys.executable, "-m", "bench.stub", "--port", "0", *options]
+    command = [sys.executable, "-m", module, *(["--port", "0"] if module == "bench.stub" else []), *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert server.stdout
@@ -231,8 +266,12 @@ def _age() -> float:
 
 def peak_mb() -> float:
     """Of this process alone: getrusage would count the parent's size at the fork."""
-    status = Path("/proc/self/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1024
+    return memory_mb("VmHWM")
+
+
+def memory_mb(field: str, process: int | str = "self") -> float:
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith(field)).split()[1]) / 1024
 
 
 RUBRIC_TEXT = 'Answer as {"image_id", "online_factor_results": {"alignment", "completeness", "plausibility"}}. ' * 60

@@ -67,9 +67,9 @@ def _asked(run: int, n: int, rng: random.Random) -> Iterator[tuple[dict[str, Any
         key = f"{rng.getrandbits(256):064x}"
         scores = {factor.key: rng.randint(1, 7) for factor in rubric.factors}
         ok = rng.random() < 0.97
-        said = {"key": key, "rubric": rubric.name, "judge": "openai/m", "repeat": 0}
-        task = said | {"run_id": run, "item": f"edit-{n:07}", "position": 3 * n + number}
-        judgement = said | {
+        row = {"key": key, "rubric": rubric.name, "judge": "openai/m", "repeat": 0}
+        task = row | {"run_id": run, "item": f"edit-{n:07}", "position": 3 * n + number}
+        judgement = row | {
             "status": "ok" if ok else "invalid", "rubric_hash": rubric.hash,
             "justifications": dict.fromkeys(scores, REASON) if ok else None, "abstained": {}, "evidence": {},
             "violations": [{"code": "too_long", "message": "long", "factor": None}] if n % 10 == 0 else [],
@@ -95,8 +95,8 @@ def serve(place: Path) -> tuple[subprocess.Popen[str], int]:
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert server.stderr is not None
     for line in server.stderr:
-        if found := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
-            port = int(found[1])
+        if match := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
+            port = int(match[1])
             break
     else:
         raise SystemExit("the server did not start")
@@ -124,9 +124,9 @@ def get(port: int, path: str) -> tuple[float, str]:
 
 
 def megabytes(process: int, field: str) -> float:
-    found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found
-    return round(int(found[1]) / 1024, 1)
+    match = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert match
+    return round(int(match[1]) / 1024, 1)
 
 
 def cpu(process: int) -> float:
@@ -155,7 +155,7 @@ def measure(place: Path, count: int) -> dict[str, Any]:
         cold_edit = round(get(port, "/runs/1/edits/edit-0000007")[0], 1)
         building = timed(server.pid, port, ["/runs/1"] * 10)
         started = time.perf_counter()
-        while "goes on by itself" in get(port, "/runs/1?sort=-seamlessness")[1]:
+        while "reloads by itself" in get(port, "/runs/1?sort=-seamlessness")[1]:
             time.sleep(0.1)
         listed = round(time.perf_counter() - started, 1)
         after_listing = megabytes(server.pid, "VmRSS")

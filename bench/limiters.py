@@ -1,0 +1,109 @@
+"""The ways in which servers limit how fast they are asked: each says whether a request is admitted now.
+
+Used by the simulation of the pace (tests/run/test_limiters.py), which gives the time of its own clock.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Limiter(Protocol):
+    def admit(self, now: float) -> bool: ...
+
+    def finished(self) -> None:
+        """An admitted request is answered."""
+
+
+class _RateLimiter:
+    def finished(self) -> None:
+        """A rate does not depend on how long answers take."""
+
+
+class TokenBucket(_RateLimiter):
+    """`rate` a second, and `burst` at once after a pause; `cost` says how many tokens a request takes."""
+
+    def __init__(self, rate: float, burst: float, cost: Callable[[], float] = lambda: 1.0) -> None:
+        self.rate, self.burst, self._tokens, self._filled, self._cost = rate, burst, burst, -math.inf, cost
+
+    def admit(self, now: float) -> bool:
+        elapsed = now - self._filled if self._filled > -math.inf else 0.0
+        self._tokens, self._filled = min(self.burst, self._tokens + elapsed * self.rate), now
+        cost = self._cost()
+        # Without the tolerance an even pace at exactly the rate is refused for rounding errors.
+        admitted = self._tokens >= cost - 1e-9
+        self._tokens -= cost if admitted else 0.0
+        return admitted
+
+
+class SlidingWindow(_RateLimiter):
+    """At most `rate * seconds` within any `seconds`; with `strict`, refused requests count too."""
+
+    def __init__(self, rate: float, seconds: float, *, strict: bool = False) -> None:
+        self._most, self._seconds, self._strict = round(rate * seconds), seconds, strict
+        self._times: deque[float] = deque()
+
+    def admit(self, now: float) -> bool:
+        while self._times and self._times[0] <= now - self._seconds + 1e-9:
+            self._times.popleft()
+        admitted = len(self._times) < self._most
+        if admitted or self._strict:
+            self._times.append(now)
+        return admitted
+
+
+class FixedWindow(_RateLimiter):
+    """At most `rate * seconds` from one full window of the server's clock to the next."""
+
+    def __init__(self, rate: float, seconds: float, phase: float) -> None:
+        self._most, self._seconds, self._phase, self._window, self._count = rate * seconds, seconds, phase, -1, 0
+
+    def admit(self, now: float) -> bool:
+        window = math.floor((now + self._phase) / self._seconds)
+        if window != self._window:
+            self._window, self._count = window, 0
+        self._count += self._count < self._most + 1
+        return self._count <= self._most
+
+
+class ConcurrencyLimit:
+    """At most `most` requests that are not answered yet."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._inside = most, 0
+
+    def admit(self, now: float) -> bool:
+        admitted = self._inside < self._most
+        self._inside += admitted
+        return admitted
+
+    def finished(self) -> None:
+        self._inside -= 1
+
+
+class Random(_RateLimiter):
+    """Refuses a share of requests, whatever the rate."""
+
+    def __init__(self, share: float, seed: int) -> None:
+        self._share, self._chance = share, random.Random(seed)
+
+    def admit(self, now: float) -> bool:
+        return self._chance.random() >= self._share
+
+
+class Both:
+    """Admits what all of some limiters admit, asked in their order."""
+
+    def __init__(self, *limiters: Limiter) -> None:
+        self._limiters = limiters
+
+    def admit(self, now: float) -> bool:
+        return all(limiter.admit(now) for limiter in self._limiters)
+
+    def finished(self) -> None:
+        for limiter in self._limiters:
+            limiter.finished()
