@@ -7,11 +7,11 @@ import dataclasses
 import itertools
 import json
 import re
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from effort import effort, scan
 from replies import (
     DRESSINGS,
     DUEL,
@@ -1078,12 +1078,14 @@ def test_the_free_text_beside_a_list_is_the_reason_for_every_factor() -> None:
 
 # --- hostile sizes --------------------------------------------------------------------------------------------
 
-MB5 = 5_000_000
-SECONDS = 1.0
+SIZE = 2_000_000
+SCANS = 35
+"""Passes of a regular expression that tries every character. The dearest reply takes 17; one that went over its text
+again for each of its braces, quotes or lines would take thousands."""
 
 
 def times(piece: str) -> str:
-    return piece * (MB5 // len(piece))
+    return piece * (SIZE // len(piece))
 
 
 def big(rubric: Rubric, why: str) -> str:
@@ -1092,7 +1094,7 @@ def big(rubric: Rubric, why: str) -> str:
 
 _LIT = raw(answer(LIGHTING))
 _KEPT = raw(answer(PRESERVATION))
-_MANY = ",".join(f'"unchanged_region{n}":1' for n in range(200_000))
+_MANY = ",".join(f'"unchanged_region{n}":1' for n in range(80_000))
 
 HOSTILE: dict[str, Callable[[], str]] = {
     "opening braces": lambda: times("{"),
@@ -1113,23 +1115,23 @@ HOSTILE: dict[str, Callable[[], str]] = {
     "closed brackets inside a candidate": lambda: '{"score":' + "[" * 100_000 + "]" * 100_000 + "}",
     "deeply nested objects": lambda: '{"score":' * 20_000 + "1" + "}" * 20_000,
     "a list of numbers": lambda: '{"score":[' + times("1,"),
-    "a number of 5 MB": lambda: _KEPT.replace("7", times("7"), 1),
-    "a decimal of 5 MB": lambda: _KEPT.replace("7", "7." + times("7"), 1),
-    "a key of 5 MB": lambda: _KEPT.replace("image_id", times("k")),
+    "a long number": lambda: _KEPT.replace("7", times("7"), 1),
+    "a long decimal": lambda: _KEPT.replace("7", "7." + times("7"), 1),
+    "a long key": lambda: _KEPT.replace("image_id", times("k")),
     "many unknown keys": lambda: "{" + _MANY + ', "score": 1}',
     "many unknown keys in an entry": lambda: _KEPT.replace('"score"', f'{_MANY}, "score"', 1),
-    "many equal keys": lambda: "{" + '"score":1,' * 30_000 + '"score":1}',
-    "fences": lambda: "```json\n" * 50_000 + _KEPT,
-    "fences on one line": lambda: "```" * 50_000 + "x\n" + _KEPT,
+    "many equal keys": lambda: "{" + '"score":1,' * 12_000 + '"score":1}',
+    "fences": lambda: "```json\n" * 20_000 + _KEPT,
+    "fences on one line": lambda: "```" * 20_000 + "x\n" + _KEPT,
     "a fence with a long name": lambda: "```" + times("a") + " x\n" + _KEPT,
     "a fence with a long tail": lambda: "```" + times(" ") + "x\n" + _KEPT,
     "lines of spaces before fences": lambda: times(" " * 999 + "`\n") + _KEPT,
-    "opening thoughts": lambda: "<think>" * 50_000 + _KEPT,
-    "closing thoughts": lambda: "</think>" * 50_000 + _KEPT,
-    "thoughts": lambda: "<think></think>" * 50_000 + _KEPT,
-    "thoughts in thoughts": lambda: "<think>" * 50_000 + "</think>" * 50_000 + _KEPT,
-    "braces and closing thoughts": lambda: "{</think>" * 50_000 + times("a"),
-    "braces around thoughts": lambda: "{<think></think>" * 30_000 + times("a") + "}" * 30_000,
+    "opening thoughts": lambda: "<think>" * 20_000 + _KEPT,
+    "closing thoughts": lambda: "</think>" * 20_000 + _KEPT,
+    "thoughts": lambda: "<think></think>" * 20_000 + _KEPT,
+    "thoughts in thoughts": lambda: "<think>" * 20_000 + "</think>" * 20_000 + _KEPT,
+    "braces and closing thoughts": lambda: "{</think>" * 20_000 + times("a"),
+    "braces around thoughts": lambda: "{<think></think>" * 12_000 + times("a") + "}" * 12_000,
     "beginnings of tags": lambda: times("</thin<think"),
     "tags": lambda: "think" + times("<a>"),
     "names in brackets": lambda: "think" + times("[a_a_a_a_a_a]"),
@@ -1160,28 +1162,16 @@ HOSTILE: dict[str, Callable[[], str]] = {
 }
 
 
-def quickest(call: Callable[[], object]) -> float:
-    """The better of two, in time of this process, so that a neighbour on the machine does not decide."""
-    seconds = float("inf")
-    for _ in range(2):
-        start = time.process_time()
-        call()
-        seconds = min(seconds, time.process_time() - start)
-        if seconds < SECONDS:
-            break
-    return seconds
-
-
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_reply_costs_less_than_a_second(name: str) -> None:
+def test_a_hostile_reply_costs_no_more_than_some_passes_over_it(name: str) -> None:
     text = HOSTILE[name]()
     rubric = LIGHTING if text.endswith(_LIT) else PRESERVATION
-    assert quickest(lambda: check(rubric, text)) < SECONDS
+    assert effort(lambda: check(rubric, text), scan(SIZE), SCANS) < SCANS
 
 
-def test_a_hostile_template_costs_less_than_a_second() -> None:
+def test_a_hostile_template_costs_no_more_than_some_passes_over_it() -> None:
     template = Template(text=times("[input imag"), slots=(Slot("[input image]", "input"),))
-    assert quickest(lambda: sum(1 for _ in prompt.pieces(template))) < SECONDS
+    assert effort(lambda: sum(1 for _ in prompt.pieces(template)), scan(SIZE), SCANS) < SCANS
 
 
 def test_a_draft_above_an_empty_json_section_is_no_answer() -> None:
