@@ -19,6 +19,7 @@ from editjudge.run.pace import Circuit, JudgeDown, Pace, Retry
 from editjudge.run.throttle import START
 
 from .clockwork import now, wind
+from .limiters import LimitedServer, TokenBucket
 
 Send = Callable[[], Awaitable[str]]
 LATENCY = 1.0
@@ -277,55 +278,33 @@ def test_fixed_concurrency_is_never_exceeded() -> None:
     assert wind(use()) == 5
 
 
-class Bucket:
-    """A server that answers so many a second, and turns away at once what is sent beyond."""
-
-    def __init__(self, rate: float, latency: float, burst: float) -> None:
-        self.rate, self.latency, self.burst, self.tokens, self.filled = rate, latency, burst, burst, 0.0
-        self.log: list[tuple[float, bool]] = []
-
-    async def send(self) -> str:
-        self.tokens, self.filled = min(self.burst, self.tokens + (now() - self.filled) * self.rate), now()
-        self.log.append((now(), self.tokens >= 1))
-        if self.tokens < 1:
-            raise rate_limit(1.0)
-        self.tokens -= 1
-        await asyncio.sleep(self.latency)
-        return "reply"
-
-    def after(self, warm_up: float) -> tuple[float, float]:
-        """Answers as a share of what the limit allows, and the share that was turned away."""
-        end = self.log[-1][0] - 5
-        answers = [answered for at, answered in self.log if warm_up < at < end]
-        return sum(answers) / (end - warm_up) / self.rate, 1 - sum(answers) / len(answers)
-
-
 LIMITS = [(50, 0.1, 50), (50, 0.1, 5), (50, 0.5, 50), (100, 0.5, 100), (20, 2.0, 20), (5, 1.0, 5)]
 
 
 @pytest.mark.parametrize(("rate", "latency", "burst"), LIMITS)
 def test_a_limit_is_found_and_kept_and_used(rate: float, latency: float, burst: float) -> None:
-    server = Bucket(rate, latency, burst)
+    server = LimitedServer(TokenBucket(rate, burst), latency)
     count = int(90 * rate)
     assert wind(ask_all(Pace("j", seed=1), count, server.send)) == ["reply"] * count
-    used, turned_away = server.after(warm_up=30)
-    assert used > 0.95
+    admitted, turned_away = server.between(30, server.log[-1][0] - 5)
+    assert admitted > 0.95 * rate
     # Of a few requests a second, too few are refused to be told from chance: up to two a second are sent in vain.
     assert turned_away < 0.05 or rate < 20
     assert turned_away < 0.4
 
 
 def test_a_limit_that_is_raised_is_used_after_a_while() -> None:
-    server = Bucket(20, 0.2, 20)
+    bucket = TokenBucket(20, 20)
+    server = LimitedServer(bucket, 0.2)
 
     async def use() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(ask_all(Pace("j", seed=1), 12_000, server.send))
             await asyncio.sleep(60)
-            server.rate = server.burst = 100.0
+            bucket.rate = bucket.burst = 100.0
 
     wind(use())
-    assert server.after(warm_up=100)[0] > 0.9
+    assert server.between(100, server.log[-1][0] - 5)[0] > 0.9 * bucket.rate
 
 
 # --- slots ----------------------------------------------------------------------------------------------------

@@ -1,15 +1,17 @@
-"""The ways in which servers limit how fast they are asked: each says whether a request is admitted now.
-
-Used by the simulation of the pace (tests/run/test_limiters.py), which gives the time of its own clock.
-"""
+"""The ways in which servers limit how fast they are asked: each says whether a request is admitted now."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
+
+from editjudge.judges.messages import CallFailed
+
+from .clockwork import now
 
 
 class Limiter(Protocol):
@@ -107,3 +109,27 @@ class Both:
     def finished(self) -> None:
         for limiter in self._limiters:
             limiter.finished()
+
+
+class LimitedServer:
+    """Answers what its limiter admits after `latency`, and refuses the rest at once."""
+
+    def __init__(self, limiter: Limiter, latency: float, *, spread: float = 0.0, refusal: float = 0.0) -> None:
+        self.limiter, self.latency, self.spread, self.refusal = limiter, latency, spread, refusal
+        self.log: list[tuple[float, bool]] = []
+        self.chance = random.Random(0)
+
+    async def send(self) -> str:
+        admitted = self.limiter.admit(now())
+        self.log.append((now(), admitted))
+        if not admitted:
+            await asyncio.sleep(self.refusal)
+            raise CallFailed("rate limit", "too many", status=429, retry_after=1.0)
+        await asyncio.sleep(self.latency * self.chance.uniform(1 - self.spread, 1 + self.spread))
+        self.limiter.finished()
+        return "reply"
+
+    def between(self, start: float, end: float) -> tuple[float, float]:
+        """Requests that were admitted a second, and the share that was turned away."""
+        admitted = [admitted for at, admitted in self.log if start <= at < end]
+        return sum(admitted) / (end - start), 1 - sum(admitted) / len(admitted)
