@@ -222,29 +222,35 @@ def probe(data: bytes, *, name: str = "picture", bounds: ImageBounds = BOUNDS) -
     _bound_bytes(len(data), name, bounds)
     try:
         kind = format_of(data)
-        info = header(data, kind) or _lazily(data, kind, name)
+        info = header(data, kind) or _lazily(data, kind, name, bounds)
     except Unreadable as error:
         raise ImageError(f"{name}: {error}") from None
-    claim = f"{name}: claims {info.width:,} x {info.height:,} pixels"
-    if not (info.width and info.height):
-        raise ImageError(f"{claim}: nothing to see")
-    if max(info.width, info.height) > bounds.max_side:
-        raise ImageError(f"{claim}; expected at most {bounds.max_side:,} on a side")
-    if info.width * info.height > bounds.max_pixels:
-        raise ImageError(f"{claim}; expected at most {bounds.max_pixels:,} in all")
+    _bound_sides(info.width, info.height, name, bounds)
     if kind in ("gif", "bmp"):
         _check_whole(data, info, name)
     return info
 
 
+def _bound_sides(width: int, height: int, name: str, bounds: ImageBounds) -> None:
+    claim = f"{name}: claims {width:,} x {height:,} pixels"
+    if not (width and height):
+        raise ImageError(f"{claim}: nothing to see")
+    if max(width, height) > bounds.max_side:
+        raise ImageError(f"{claim}; expected at most {bounds.max_side:,} on a side")
+    if width * height > bounds.max_pixels:
+        raise ImageError(f"{claim}; expected at most {bounds.max_pixels:,} in all")
+
+
 _PILLOW_MODES: dict[str, Mode] = {"1": "gray", "L": "gray", "P": "palette", "RGB": "rgb", "CMYK": "cmyk"}
 
 
-def _lazily(data: bytes, kind: Format, name: str) -> ImageInfo:
+def _lazily(data: bytes, kind: Format, name: str, bounds: ImageBounds) -> ImageInfo:
     """The other formats as Pillow sees them, without pixels."""
     with _pillow(name, kind):
         image = _open(data, kind)
         tags = getattr(image, "tag_v2", {})
+        # Before a second frame is looked for, since Pillow decodes the first of a GIF on the way.
+        _bound_sides(image.width, image.height, name, bounds)
         bits = tags.get(258, 8)
         mode = image.mode.removesuffix("A") if image.mode != "CMYK" else image.mode
         return ImageInfo(

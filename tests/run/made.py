@@ -178,7 +178,7 @@ def pacing(*, first: float = 0.01, longest: float = 0.2, tries: int = 10, patien
         yield
 
 
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for something that must come true."""
     end = time.monotonic() + seconds
     while not true():

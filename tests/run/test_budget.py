@@ -143,8 +143,8 @@ def test_a_retry_that_may_be_billed_twice_waits_longer() -> None:
 def test_a_question_slower_than_the_timeout_is_answered_at_the_second_try_and_both_are_counted(
     tmp_path: Path, store: Path, prices: Path
 ) -> None:
-    with stub(Behaviour(latency=1.5)) as server:
-        done = run(edits(tmp_path, 1), store, rubrics=("fidelity",), options=Options(prices=prices, timeout=1.0))
+    with stub(Behaviour(latency=1.8)) as server:  # the second try is waited for 3 s
+        done = run(edits(tmp_path, 1), store, rubrics=("fidelity",), options=Options(prices=prices, timeout=1.5))
         assert (len(server.ledger.answers), len(server.ledger.abandoned)) == (1, 1)
     assert done.statuses() == {"ok": 1}
     assert done.row("e0")["cost"] >= billed(server.ledger)

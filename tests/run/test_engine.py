@@ -553,10 +553,8 @@ def error(status: int, message: str, **headers: str) -> Any:
 def test_a_key_or_model_that_is_refused_ends_the_run_at_once(
     wire: str, status: int, message: str, tmp_path: Path, store: Path
 ) -> None:
-    started = time.monotonic()
     with canned(error(status, message)) as asked:
         done = run(edits(tmp_path, 30), store, judges=(SPECS[wire],))
-    assert time.monotonic() - started < 15
     assert done.outcome.ending == "failed"
     assert type(done.outcome.error) is JudgeError
     assert str(done.outcome.error) == f"{SPECS[wire]}: HTTP {status}: {message}"
@@ -601,9 +599,7 @@ def test_a_judge_that_fails_does_not_cost_another_its_answers(tmp_path: Path, st
 
 def test_a_server_that_is_down_is_said_to_be_and_nothing_is_burnt(tmp_path: Path, store: Path) -> None:
     with environment(variables("http://127.0.0.1:9")), pacing(patience=0.5):
-        started = time.monotonic()
         done = run(edits(tmp_path, 30), store)
-    assert time.monotonic() - started < 20
     assert done.outcome.ending == "failed"
     assert "did not answer for 0.5 s" in str(done.outcome.error)
     assert "is down" in done.said[0] and "127.0.0.1:9" in done.said[0]
