@@ -490,7 +490,6 @@ async def arun(
         run_options = replace(run_options, observe=bar)
     with ExitStack() as stack:
         if bar:
-            bar.total = _questions(job)
             stack.callback(bar.close)
         outcome: Outcome = await execute(job, lambda: stack.enter_context(Store.open(place)), run_options)
     if outcome.error:
@@ -558,18 +557,6 @@ def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
         plain = {str(key): value for key, value in row.items() if isinstance(value, str | int | float)}
         digest.update(json.dumps(plain, sort_keys=True).encode())
     return digest.hexdigest()[:12]
-
-
-def _questions(job: Job) -> int | None:
-    """About how many judgements a run comes to; None where that takes reading a stream."""
-    if job.rows is None:
-        edits = sum(1 for _ in job.edits())
-    elif isinstance(job.rows, Sized):
-        edits = sum(1 for row in job.rows if job.is_about(row.get("model")))
-    else:
-        return job.limit
-    edits = edits if job.limit is None else min(edits, job.limit)
-    return edits * job.question_settings(job.load_rubrics()).questions * len(job.judges)
 
 
 def _words(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import re
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
+from run.made import SPECS, edits, stub
+
+from editjudge.run.job import Job, RunOptions, execute
+from editjudge.run.progress import ProgressLines
+from editjudge.store.store import Store
 
 PACKAGE = Path(__file__).parents[1] / "editjudge"
 
@@ -19,7 +28,6 @@ MAY_IMPORT = {
     "files": {"errors"},
     "edit": {"errors"},
     "arguments": {"errors"},
-    "content": set(),
     "orders": {"errors"},
     "media": {"edit", "errors"},
     "manifest": {"edit", "errors", "measured", "media"},
@@ -28,18 +36,17 @@ MAY_IMPORT = {
     "judges": {"edit", "errors", "judgement", "measured", "media", "metrics", "orders", "rubrics"},
     "measured": {"edit", "errors", "judgement", "judges", "media", "rubrics"},
     "metrics": {"edit", "errors", "judgement", "judges", "measured", "media", "rubrics"},
-    "store": {"content", "edit", "errors", "judgement", "orders", "rubrics"},
+    "store": {"edit", "errors", "judgement", "orders", "rubrics"},
     "run": {
-        *("cluster", "content", "edit", "errors", "judgement", "judges", "manifest", "measured", "media"),
+        *("cluster", "edit", "errors", "judgement", "judges", "manifest", "measured", "media"),
         *("orders", "rubrics", "store"),
     },
-    "cluster": {"content", "edit", "errors", "judgement", "judges", "manifest", "media", "rubrics", "run", "store"},
+    "cluster": {"edit", "errors", "judgement", "judges", "manifest", "media", "rubrics", "run", "store"},
     "stats": {"errors", "orders"},
     "ratings": {"errors", "manifest", "stats"},
     "report": {
         *(
             "arguments",
-            "content",
             "edit",
             "errors",
             "judgement",
@@ -56,7 +63,7 @@ MAY_IMPORT = {
         *("edit", "errors", "judgement", "judges", "measured", "media", "report", "rubrics", "run", "stats", "store"),
     },
     "web": {
-        *("content", "edit", "errors", "judgement", "judges", "measured", "media", "orders", "probes"),
+        *("edit", "errors", "judgement", "judges", "measured", "media", "orders", "probes"),
         *("pickled", "ratings", "report", "rubrics", "run", "stats", "store"),
     },
     "api": {
@@ -193,13 +200,18 @@ def test_json_is_hashed_in_one_place() -> None:
     assert hashing == []
 
 
+MODULE = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*)`")
 WALKS = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text("utf-8").split("\n## ")
+
+
+def walk_of(title: str) -> str:
+    return next(text for text in WALKS if text.startswith(title))
 
 
 @pytest.mark.parametrize("title", ["One edit, from manifest to report", "One reward request", "One measured judgement"])
 def test_every_module_and_class_of_a_walk_exists(title: str) -> None:
-    walk = next(text for text in WALKS if text.startswith(title))
-    modules = set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", walk)) - {"null"}
+    walk = walk_of(title)
+    modules = set(MODULE.findall(walk)) - {"null"}
     assert [name for name in modules if not (PACKAGE / f"{name.replace('.', '/')}.py").is_file()] == []
     classes = {
         name for path in PACKAGE.rglob("*.py") for name in re.findall(r"^class (\w+)", path.read_text("utf-8"), re.M)
@@ -208,6 +220,37 @@ def test_every_module_and_class_of_a_walk_exists(title: str) -> None:
 
 
 def test_an_edit_passes_few_modules_and_shapes() -> None:
-    walk = next(text for text in WALKS if text.startswith("One edit"))
-    assert len(set(re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", walk))) < 30
+    walk, _, _ = walk_of("One edit").partition("\nHelpers")
+    assert len(set(MODULE.findall(walk))) < 30
     assert len(set(re.findall(r"`([A-Z]\w+)`", walk))) < 10
+
+
+def test_the_walk_names_every_module_that_a_run_calls_for_each_edit(tmp_path: Path) -> None:
+    """A function is called for each edit if four more edits call it four times more."""
+    few, many = (calls_of_a_run(tmp_path / str(count), count) for count in (4, 8))
+    passed = {module for (module, name), count in many.items() if count - few[module, name] >= 4}
+    assert {"manifest.reader", "run.plan", "judges.chat", "rubrics.contract", "store.store"} <= passed
+    assert passed <= {*MODULE.findall(walk_of("One edit"))}
+    assert len(passed - ANYBODY) < 30
+
+
+def calls_of_a_run(folder: Path, count: int) -> Counter[tuple[str, str]]:
+    """How often each named function of the package was called, by module."""
+    calls: Counter[tuple[str, str]] = Counter()
+    modules = {str(path): ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and (module := modules.get(frame.f_code.co_filename)) and "<" not in frame.f_code.co_name:
+            calls[module, frame.f_code.co_name] += 1
+
+    job = Job(edits(folder, count), ("fidelity",), (SPECS["openai"],))
+    with stub(), Store.open(str(folder / "s.db")) as store:
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            outcome = asyncio.run(execute(job, store, RunOptions(observe=ProgressLines())))
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+    assert outcome.summary.statuses == {"ok": count}
+    return calls

@@ -66,7 +66,7 @@ def command(
     need_statistics()
     if output is not None and output.suffix not in FORMS:
         raise UsageError(f"-o {safe(str(output))}: expected a name that ends in {', '.join(FORMS)}")
-    from editjudge.judges.registry import is_local
+    from editjudge.judges.judge import is_local
     from editjudge.run.job import RunOptions
 
     seed, options = _seed(options)

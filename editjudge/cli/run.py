@@ -176,17 +176,10 @@ def watched(job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptio
     """Run with progress; None where it was stopped at once."""
     import dataclasses
 
-    from editjudge.cli.progress import edits_in, watcher
     from editjudge.run.job import execute
+    from editjudge.run.progress import progress_on_terminal
 
-    # How many edits a filter passes is known only when all of them were read.
-    edits = None if job.where else edits_in(job.manifest, job.models, dict(job.columns))
-    if edits is not None and job.limit is not None:
-        edits = min(edits, job.limit)
-    rubrics = job.load_rubrics()
-    settings = job.question_settings(rubrics)
-    tasks = edits and edits * settings.questions * len(job.judges)
-    progress = watcher(tasks, quiet=quiet)
+    progress = progress_on_terminal(quiet=quiet)
     manner = dataclasses.replace(
         manner, say=progress.say, observe=progress, control=lambda c: _on_interrupt(c, progress.say)
     )

@@ -19,7 +19,7 @@ from editjudge.judges.budget import Budget, MaximumCost, Reservation, Shortfall
 from editjudge.judges.messages import CallFailed
 from editjudge.run.engine import Ending
 from editjudge.run.pace import Circuit, JudgeDown, Pace
-from editjudge.run.summary import RunTally
+from editjudge.run.progress import RunTally
 
 SILENCE = 15.0
 """Seconds without a beat after which a worker counts as dead: it beats every second, and a busy node is no dead one."""

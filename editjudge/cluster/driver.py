@@ -30,7 +30,7 @@ from editjudge.run.cost import Costs
 from editjudge.run.engine import RunControl
 from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, open_run, opened
 from editjudge.run.pace import Pace
-from editjudge.run.summary import RunTally
+from editjudge.run.progress import RunTally
 from editjudge.store.sink import RunPlace
 from editjudge.store.store import RunRecord, Store
 
@@ -49,6 +49,8 @@ async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], Run
     rubrics = job.load_rubrics()
     check_unconditional(rubrics, "a cluster asks the same questions of every edit", allowed=("samples",))
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
+    Costs(job.options, manner.budget, job.judges)  # raises where a budget cannot be kept
+    expected = job.check()
     identities = await _identities(job, manner, rubrics)
     job, store = dataclasses.replace(job), opened(store)  # without the edits that the check has read
     _check_conditions(job, store)
@@ -56,7 +58,7 @@ async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], Run
         run = open_run(job, store, manner, rubrics)
         removed = _removed(job, store, run)
         order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)
-        driver = _Driver(ray, order, manner)
+        driver = _Driver(ray, order, manner, expected)
         try:
             await driver.run(_pieces(source, store), cluster.workers)
         except BaseException:  # Ctrl-C and a lost cluster alike
@@ -98,8 +100,6 @@ def _pieces(source: Source, store: RunPlace) -> list[Split]:
 
 async def _identities(job: Job, manner: RunOptions, rubrics: Sequence[Rubric]) -> dict[str, str]:
     """Of the judges; what cannot be asked at all leaves no run behind."""
-    Costs(job.options, manner.budget, job.judges)
-    job.check()
     async with AsyncExitStack() as resources:
         judges = [await open_judge(spec, job.options, Pace, resources) for spec in job.judges]
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
@@ -108,8 +108,8 @@ async def _identities(job: Job, manner: RunOptions, rubrics: Sequence[Rubric]) -
 
 
 class _Driver:
-    def __init__(self, ray: Any, order: Order, manner: RunOptions) -> None:
-        self.tally, self.control = RunTally(), RunControl()
+    def __init__(self, ray: Any, order: Order, manner: RunOptions, expected: int | None) -> None:
+        self.tally, self.control = RunTally(expected=expected), RunControl()
         self._ray, self._order, self._manner = ray, order, manner
         self._over = False
         self._deaths = 0
@@ -132,7 +132,7 @@ class _Driver:
         if self.control.stopping:
             await conductor.stop.remote(self.control.stopping)
         news = await conductor.news.remote()
-        news.tally.started = self.tally.started
+        news.tally.started, news.tally.expected = self.tally.started, self.tally.expected
         self.tally = news.tally
         self._manner.observe(self.tally)
         for message in news.messages:

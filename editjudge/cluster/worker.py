@@ -25,7 +25,7 @@ from editjudge.run.engine import Engine
 from editjudge.run.job import Job
 from editjudge.run.pace import JudgeDown, Persistence
 from editjudge.run.plan import Planner
-from editjudge.run.summary import RunTally
+from editjudge.run.progress import RunTally
 from editjudge.run.throttle import Permit
 from editjudge.store.claims import Claims
 from editjudge.store.store import RunRecord

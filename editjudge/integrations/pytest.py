@@ -10,7 +10,7 @@ from typing import Any
 from editjudge.api import default_judge
 from editjudge.api import judge as judge_one
 from editjudge.errors import UsageError
-from editjudge.judges.registry import is_local
+from editjudge.judges.judge import is_local
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Scale
 

@@ -10,8 +10,9 @@ from typing import Any, Protocol, cast
 
 from editjudge.errors import UsageError
 from editjudge.judges.body import mapping
+from editjudge.judges.judge import is_local
 from editjudge.judges.providers import split
-from editjudge.judges.registry import GGUF, is_local
+from editjudge.judges.registry import GGUF
 
 PROVIDERS = ("openai", "anthropic", "google")
 

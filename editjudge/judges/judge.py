@@ -20,6 +20,12 @@ T = TypeVar("T")
 
 Load = Callable[[str], Awaitable[Encoded]]
 """A picture of the edit by role, prepared for the judge that asks."""
+METRICS = "metrics"
+
+
+def is_local(spec: str) -> bool:
+    """Whether nothing is sent to anybody."""
+    return spec in ("measured", METRICS) or spec.startswith("replay:")
 
 
 class Work(NamedTuple):

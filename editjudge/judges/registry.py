@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from editjudge.errors import UsageError
 from editjudge.judges.budget import BudgetProtocol
-from editjudge.judges.judge import Judge, Pacing
+from editjudge.judges.judge import METRICS, Judge, Pacing, is_local
 from editjudge.judges.messages import Parameters
 from editjudge.rubrics.files import COMPUTED
 from editjudge.rubrics.model import Rubric
@@ -49,13 +49,7 @@ class Options:
         return self.min_mass if self.read == "logprobs" else None
 
 
-METRICS = "metrics"
 GGUF = "gguf:"
-
-
-def is_local(spec: str) -> bool:
-    """Whether nothing is sent to anybody."""
-    return spec in ("measured", METRICS) or spec.startswith("replay:")
 
 
 def default_rubrics(specs: Sequence[str], options: Options) -> tuple[str, ...]:

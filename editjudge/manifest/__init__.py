@@ -25,8 +25,20 @@ from editjudge.errors import ManifestError, near_miss
 from editjudge.manifest import columnar
 from editjudge.manifest.columnar import records
 from editjudge.manifest.folder import folder_rows
-from editjudge.manifest.lines import csv_rows, json_array, jsonl
-from editjudge.manifest.reader import FIELDS, LABELS, PAIR_LABELS, Columns, LineError, NamedInputs, Notify, Reader, Row
+from editjudge.manifest.reader import (
+    FIELDS,
+    LABELS,
+    PAIR_LABELS,
+    Columns,
+    LineError,
+    NamedInputs,
+    Notify,
+    Reader,
+    Row,
+    csv_rows,
+    json_array,
+    jsonl,
+)
 
 __all__ = [
     "FIELDS",
@@ -57,7 +69,7 @@ def read(
 ) -> Iterator[Edit]:
     """The edits of a manifest, in its order. Raises `ManifestError` at the first line that is wrong."""
     reader = Reader(path, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, named=named)
-    return islice(_raising(reader, rows(path, reader)), limit)
+    return islice(reader.edits(rows(path, reader)), limit)
 
 
 def from_rows(
@@ -74,14 +86,7 @@ def from_rows(
     reader = Reader(name, allow_outside=allow_outside, allow_urls=allow_urls, notify=notify, unit="row", named=named)
     reader.base = Path(root)
     source = columnar.undecoded(records(rows))
-    return _raising(reader, (plain_row(number, row, reader) for number, row in enumerate(source, 1)))
-
-
-def _raising(reader: Reader, rows: Iterable[Row]) -> Iterator[Edit]:
-    for line, row in rows:
-        if isinstance(row, LineError):
-            raise row
-        yield reader.edit(line, row)
+    return reader.edits(plain_row(number, row, reader) for number, row in enumerate(source, 1))
 
 
 def rows(path: str | Path, reader: Reader) -> Iterator[Row]:

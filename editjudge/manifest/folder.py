@@ -9,8 +9,7 @@ from typing import Any
 
 from editjudge.edit import IMAGE_ROLES
 from editjudge.errors import ManifestError
-from editjudge.manifest.lines import csv_rows, jsonl
-from editjudge.manifest.reader import LineError, Reader, Row
+from editjudge.manifest.reader import LineError, Reader, Row, csv_rows, jsonl
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".heif")
 _MANIFESTS = (".jsonl", ".ndjson", ".json", ".csv")

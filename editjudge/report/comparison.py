@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from editjudge.content import Match
+from editjudge.edit import Match
 from editjudge.errors import UsageError, near_miss
 from editjudge.report.charts import Dot, DotChart
 from editjudge.report.run_data import (

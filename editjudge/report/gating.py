@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from editjudge.content import Match
+from editjudge.edit import Match
 from editjudge.errors import UsageError, near_miss
 from editjudge.report.run_data import RunData, aggregates, common_judges, pair_runs, shared
 from editjudge.report.tables import Figure, Table, between, in_line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from editjudge.content import Match, Same, Side, match
+from editjudge.edit import Match, Same, Side, match
 from editjudge.errors import InputError, UsageError, near_miss
 from editjudge.judgement import unread
 from editjudge.rubrics.formula import Formula

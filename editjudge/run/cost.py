@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from editjudge.errors import UsageError, near_miss
-from editjudge.judges.judge import Work
+from editjudge.judges.judge import Work, is_local
 from editjudge.judges.prices import Price, answer_tokens, prices, question_tokens
-from editjudge.judges.registry import GGUF, Options, is_local
+from editjudge.judges.registry import GGUF, Options
 
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "n", "candidateCount")
 """Settings by which an answer may become longer than a budget reckons with."""

@@ -17,8 +17,7 @@ from editjudge.edit import Edit, ImageSource
 from editjudge.errors import EditjudgeError, ImageError, WorldError
 from editjudge.judgement import DONE, Judgement
 from editjudge.judges.body import cleaned, without_keys
-from editjudge.judges.judge import Judge, JudgingFailed, Load, Work
-from editjudge.judges.registry import is_local
+from editjudge.judges.judge import Judge, JudgingFailed, Load, Work, is_local
 from editjudge.media.cache import Encoded, ImageCache
 from editjudge.media.image import name_of
 from editjudge.rubrics.contract import Remark
@@ -138,7 +137,8 @@ async def judged(judge: Judge, work: Work, pictures: ImageCache, load: Load | No
         source = work.edit.picture(role)
         if source is None:
             raise ImageError(f"{work.edit.id} has no {role}")
-        if region := PicturePart.of(role):
+        if "@" in role:
+            region = PicturePart.of(role)
             picture = await pictures.data(source, work.digests[role])
             first = work.edit.input if region.name in MEASURED else None
             before = None if first is None else await pictures.data(first)

@@ -35,7 +35,8 @@ from editjudge.run.engine import Ending, Engine, RunControl
 from editjudge.run.feed import judged
 from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.run.plan import Planner, QuestionSettings, look_at, works
-from editjudge.run.summary import RunTally, Summary, commonest, is_failure, summarise, summary_of
+from editjudge.run.progress import RunTally
+from editjudge.run.summary import Summary, commonest, is_failure, summarise, summary_of
 from editjudge.run.where import EditFilter, Selected
 from editjudge.store.claims import Claims
 from editjudge.store.sink import RunPlace
@@ -146,9 +147,10 @@ class Job:
         """The edits that the run is about, of all or of some of the manifest's; conditions need a store."""
         return Selected(edits or self.edits, EditFilter(self.where, store) if self.where and store else None)
 
-    def check(self, *, whole: bool = True) -> None:
+    def check(self, *, whole: bool = True) -> int | None:
         """Read the manifest through before anything is asked: every line can be understood, every model has edits, and
-        pictures are where it says, since a wrong path would be blamed on the models.
+        pictures are where it says, since a wrong path would be blamed on the models. Returns how many judgements the
+        run comes to, where that is known.
 
         Without `whole` only the first edits are read. A stream costs its network, so it is not read twice.
         """
@@ -170,14 +172,20 @@ class Job:
                         edits = None
             enough = chosen == self.limit or (not whole and len(first) == _FIRST)
             if enough and models.issuperset(self.models):
+                read_through = chosen == self.limit
                 break
         else:
+            read_through = True
             if state:
                 self._ids[state] = ids
         self._check_models(models)
         self._check_pictures(first[: self.limit])
         if edits is not None:
             self._cache[state] = edits[: self.limit]
+        return self._questions(min(chosen, self.limit or chosen)) if read_through and not self.where else None
+
+    def _questions(self, edits: int) -> int:
+        return edits * self.question_settings(self.load_rubrics()).questions * len(self.judges)
 
     def has_ids(self) -> Callable[[str], bool]:
         """Whether the manifest has an edit of an id; read again only where `check` did not read all of it."""
@@ -332,7 +340,7 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
             await open_judge(spec, job.options, _pacing(options), resources, batch=options.batch, funds=budget)
             for spec in job.judges
         ]
-        job.check()
+        expected = job.check()
         store = opened(store)
         if not isinstance(store, Store):
             raise UsageError(f"{store.place}: only --engine ray writes shards; expected a store")
@@ -342,6 +350,7 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
         run = open_run(job, store, options, rubrics)
         removed = drop_removed(job, store, run)
         planner = Planner(store, run.id, settings, job.reader(), options.observe, Claims(store), rehash=options.rehash)
+        planner.tally.expected = expected
         engine = Engine(store, planner, budget, options.say)
         if options.batch:
             from editjudge.run.batch import BatchEngine  # three wire formats that other runs need not wait for

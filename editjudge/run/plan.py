@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 from editjudge import manifest
 from editjudge.canonical import compact_json, json_text, text_hash
-from editjudge.content import Content
-from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Edit
+from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Content, Edit
 from editjudge.errors import ImageError, UsageError
 from editjudge.judgement import DONE, Judgement, Status, Task
 from editjudge.judges.judge import Judge, Work
@@ -31,9 +30,9 @@ from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout
 from editjudge.rubrics.sets import stages
 from editjudge.run.feed import claim_tasks, item_of, unexpected
+from editjudge.run.progress import RunTally
 from editjudge.run.regions import MEASURED, PartMissing, PicturePart
 from editjudge.run.regions import VERSION as REGION_VERSION
-from editjudge.run.summary import RunTally
 from editjudge.store.claims import Claims
 from editjudge.store.sink import Sink
 from editjudge.store.store import Item, Store
@@ -350,8 +349,8 @@ def _look_up(edit: Edit, roles: tuple[str, ...], needed: int, judge: Judge, look
         problem = _find_pictures(edit, roles[:needed], look, pictures)
         _find_pictures(edit, roles[needed:], look, pictures)  # not shown by the rubric: broken, they are not there
         for role in roles[:needed]:
-            if "@" in role and role in pictures and (region := PicturePart.of(role)):
-                missing = _cut(edit, region, role, look, pictures, parts)
+            if "@" in role and role in pictures:
+                missing = _cut(edit, PicturePart.of(role), role, look, pictures, parts)
                 problem = problem or missing
     digests: dict[str, str] = {}
     recipes: dict[str, str] = {}

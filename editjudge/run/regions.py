@@ -41,10 +41,9 @@ class PicturePart:
     name: str
 
     @classmethod
-    def of(cls, role: str) -> PicturePart | None:
-        """None where the whole picture is shown."""
-        picture, mark, name = role.partition("@")
-        return cls(picture, name) if mark else None
+    def of(cls, role: str) -> PicturePart:
+        picture, _, name = role.partition("@")
+        return cls(picture, name)
 
     def box(self, edit: Edit, width: int, height: int) -> Box:
         """In pixels of the picture as it is shown. Raises `PartMissing` where the edit has no such box."""

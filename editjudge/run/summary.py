@@ -1,65 +1,18 @@
-"""Counts while a run goes on, and what it came to: means with their coverage, and what failed."""
+"""What a run came to: means with their coverage, and what failed."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from editjudge.judgement import DONE, Judgement
+from editjudge.judgement import DONE
 
 _LONGEST = 200
 """Characters of a reason: some are a server's words."""
 _REASONS = 1_000
 """Different reasons of a status among which the commonest is looked for: each may name another file."""
-
-
-NOT_ASKED = ("missing_output", "missing_input", "bad_image")
-"""Statuses of tasks that no judge was given."""
-
-
-@dataclass
-class RunTally:
-    """What has become of a run so far."""
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    cached: int = 0
-    """Judgements that were there already."""
-    asked: int = 0
-    """Tasks that a judge was given: not those whose pictures are missing."""
-    replies: int = 0
-    """Replies that were paid for."""
-    cost: float = 0.0
-    estimated: float = 0.0
-    """Of the cost, that of requests which brought no answer and may be billed."""
-    unpriced: int = 0
-    """Judgements whose cost is unknown."""
-    left_out: int = 0
-    """Edits that an earlier run, named as a condition, does not have."""
-    not_applicable: int = 0
-    """Questions of a rubric that is not for that edit: `when` does not hold, or the list is empty."""
-    removed: int = 0
-    """Edits that the run had and the manifest has no more."""
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def total(self) -> int:
-        return self.statuses.total()
-
-    @property
-    def failed(self) -> int:
-        return sum(count for status, count in self.statuses.items() if status not in DONE)
-
-    def add(self, judgement: Judgement) -> None:
-        self.statuses[judgement.status] += 1
-        self.asked += judgement.status not in NOT_ASKED
-        self.replies += sum(1 for exchange in judgement.exchanges if exchange.finish != "error")
-        if judgement.cost is not None:
-            self.cost += judgement.cost
-        elif judgement.exchanges:
-            self.unpriced += 1
 
 
 def is_failure(status: str) -> bool:

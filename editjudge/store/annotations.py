@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from editjudge.content import Content
+from editjudge.edit import Content
 from editjudge.errors import UsageError
 from editjudge.store.schema import as_json, edit_annotations, escaped, items, upsert, views
 from editjudge.store.store import Item, RunRecord, Store

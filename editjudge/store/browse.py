@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from editjudge.content import Content
+from editjudge.edit import Content
 from editjudge.rubrics.model import Scale
 from editjudge.store.ratings import rubrics_alike
 from editjudge.store.schema import (

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from editjudge.canonical import json_hash
-from editjudge.content import Content
+from editjudge.edit import Content
 from editjudge.errors import ManifestError
 from editjudge.files import read_jsonl
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Kind, Task, inconsistency

@@ -1,6 +1,6 @@
 """People's ratings in a store: one for each edit, rater and factor, whoever brings it last.
 
-An edit is its input, output and instruction (`editjudge.content`), so that a rating belongs to every run that has that
+An edit is its input, output and instruction (`editjudge.edit`), so that a rating belongs to every run that has that
 very edit, and to no other. What was asked in a form is part of it too: two rubrics may call different things alike.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from editjudge.content import Content
+from editjudge.edit import Content
 from editjudge.errors import UsageError
 from editjudge.store.export import harmless
 from editjudge.store.schema import BY_ID, LEGACY, items, ratings, upsert

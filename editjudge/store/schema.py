@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from editjudge.content import Content
+from editjudge.edit import Content
 from editjudge.errors import StoreError
 from editjudge.judgement import FIELDS, PER_FACTOR, Kind
 
@@ -174,7 +174,7 @@ items = sa.Table(
     sa.Column("group_", EscapedText, key="group"),  # a word of SQL
     *_columns(EscapedText, "instruction", "referring_expression", nullable=False),
     *_columns(JsonText, "images", "metadata", nullable=False),
-    sa.Column("content", sa.Text, nullable=False, server_default=""),  # the key of `editjudge.content`
+    sa.Column("content", sa.Text, nullable=False, server_default=""),  # the key of `editjudge.edit`
     sa.Index("items_by_position", "run_id", "position"),
 )
 

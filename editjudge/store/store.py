@@ -24,7 +24,7 @@ import sqlalchemy as sa
 
 import editjudge
 from editjudge.canonical import json_hash
-from editjudge.content import Content, is_unread
+from editjudge.edit import Content, is_unread
 from editjudge.errors import StoreError, UsageError, near_miss
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Exchange, Judgement, Task, Usage
 from editjudge.rubrics.contract import Remark

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
 
-from editjudge.content import Content
+from editjudge.edit import Content
 from editjudge.judgement import DONE, STATUSES
 from editjudge.run.contradicting import held_against_evidence
 from editjudge.run.sums import OVERALL

@@ -22,7 +22,8 @@ from run.made import COMMAND, SPECS, edits, environment, stub
 
 from bench.stub import Behaviour
 from editjudge.cli import VERBS, app
-from editjudge.cli.progress import edits_in
+from editjudge.errors import UsageError
+from editjudge.run.job import Job
 
 from .stores import Call, Spec, call, made
 
@@ -268,7 +269,10 @@ def test_a_terminal_sees_rate_time_left_cost_and_failures(folder: Path) -> None:
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_the_total_counts_the_edits_of_the_models_that_are_judged(form: str, tmp_path: Path) -> None:
-    rows = [{"id": str(n), "made_by": "a" if n % 3 else "b", "instruction": "x, \n y"} for n in range(9)]
+    rows = [
+        {"id": str(n), "input": "in.png", "edited": None, "made_by": "a" if n % 3 else "b", "instruction": "x, \n y"}
+        for n in range(9)
+    ]
     manifest = tmp_path / f"edits.{form}"
     with manifest.open("w", newline="") as file:
         if form == "csv":
@@ -277,10 +281,18 @@ def test_the_total_counts_the_edits_of_the_models_that_are_judged(form: str, tmp
             writer.writerows(rows)
         else:
             file.writelines(f"{json.dumps(row)}\n" for row in rows)
-    assert edits_in(manifest, ["a"], {"model": "made_by"}) == 6 and edits_in(manifest, ["a", "b"], {}) == 0
-    assert edits_in(manifest, ["a", "b"], {"model": "made_by"}) == 9
-    manifest.write_text("{broken")
-    assert form == "csv" or edits_in(manifest, ["a"]) is None, "the reader says what is wrong, not the progress bar"
+
+    def expected(*models: str, **settings: Any) -> int | None:
+        columns = (("model", "made_by"),)
+        return Job(
+            manifest, ("fidelity", "lighting"), ("replay:none",), models=models, columns=columns, **settings
+        ).check()
+
+    assert expected("a") == 2 * 6 and expected("a", "b", repeats=3) == expected(repeats=3) == 2 * 9 * 3
+    assert expected("a", limit=4) == 2 * 4 and expected("a", limit=40) == 2 * 6
+    assert expected(where=("run:overall>=1",)) is None, "how many pass is known when all were read"
+    with pytest.raises(UsageError, match="no edit is of"):
+        expected("c")
 
 
 @pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}])

@@ -11,8 +11,8 @@ from base64 import b64encode
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas
@@ -21,7 +21,7 @@ from PIL import Image
 
 import editjudge as ej
 from editjudge.errors import UsageError
-from editjudge.run.summary import RunTally
+from editjudge.run.progress import RunTally
 
 from .stores import Call, Spec, call, made
 
@@ -244,18 +244,16 @@ def test_a_plot_as_a_picture_needs_matplotlib_and_says_so(store: Path, tmp_path:
         plot.save(tmp_path / ("plot.doc" if find_spec("matplotlib") else "plot.png"))
 
 
-def test_progress_tells_how_many_how_long_and_what_failed() -> None:
-    from editjudge.run.progress import Progress, described
+def test_a_notebook_sees_how_many_how_long_and_what_failed() -> None:
+    from editjudge.run.progress import NotebookBar
 
-    drawn: list[tuple[int, int | None, str]] = []
-    bar = SimpleNamespace(draw=lambda *words: drawn.append(words), close=lambda: None)
-    tally = RunTally(Counter(ok=3, refused=1), asked=4, cached=1)
-    progress = Progress(bar)  # type: ignore[arg-type]
-    progress.total = 8
+    display = Mock()
+    progress = NotebookBar(display)
+    tally = RunTally(Counter(ok=3, refused=1), asked=4, cached=1, expected=8)
     progress(tally)
+    tally.statuses["unreachable"] += 1
     progress.close()
-    assert drawn[-1][:2] == (4, 8)
-    assert drawn[-1][2].startswith("4 of 8 judgements, about ") and drawn[-1][2].endswith(
-        "left, 1 from the store, failed: 1 refused"
-    )
-    assert described(RunTally(), None) == "0 judgements, 0 failed"
+    drawn = display.return_value.update.call_args.args[0]
+    assert drawn["text/plain"].startswith("5 of 8 judged, ")
+    assert drawn["text/plain"].endswith(" left, 1 cached, $0.00, failed: 1 refused, 1 unreachable")
+    assert drawn["text/html"].startswith('<progress value="5" max="8"></progress> 5 of 8 judged')

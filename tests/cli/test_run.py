@@ -32,8 +32,7 @@ from run.made import (
 )
 
 from bench.stub import Behaviour
-from editjudge.cli.progress import describe
-from editjudge.run.summary import RunTally
+from editjudge.run.progress import RunTally, described
 from editjudge.store.store import Store
 
 OPENAI = SPECS["openai"]
@@ -193,13 +192,11 @@ def test_a_terminal_sees_a_bar_and_plain_lines_go_elsewhere(tmp_path: Path, stor
 
 
 def test_progress_says_how_many_how_fast_how_long_still_what_it_cost_and_what_failed() -> None:
-    tally = RunTally(Counter({"ok": 1_500, "invalid": 3}), cached=500, asked=1_003, cost=1.234)
+    tally = RunTally(Counter({"ok": 1_500, "invalid": 3}), cached=500, asked=1_003, cost=1.234, expected=6_000)
     tally.started = time.monotonic() - 10
-    assert (
-        describe(tally, 6_000) == "1,503 of 6,000 judged, 100.3/s, 0:00:45 left, 500 cached, $1.23, failed: 3 invalid"
-    )
-    assert describe(RunTally(unpriced=2), None).endswith("0.0/s, cost unknown, 0 failed")
-    assert "$1.23 + unknown" in describe(RunTally(cost=1.23, unpriced=2), None)
+    assert described(tally) == "1,503 of 6,000 judged, 100.3/s, 0:00:45 left, 500 cached, $1.23, failed: 3 invalid"
+    assert described(RunTally(unpriced=2)).endswith("0.0/s, cost unknown, 0 failed")
+    assert "$1.23 + unknown" in described(RunTally(cost=1.23, unpriced=2))
 
 
 # --- beforehand -----------------------------------------------------------------------------------------------

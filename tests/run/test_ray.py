@@ -32,7 +32,7 @@ from editjudge.judges.messages import CallFailed
 from editjudge.judges.registry import Options
 from editjudge.run.job import Cluster, Job, Outcome, RunOptions, execute
 from editjudge.run.pace import JudgeDown
-from editjudge.run.summary import RunTally
+from editjudge.run.progress import RunTally
 from editjudge.store.shards import Shards
 from editjudge.store.store import Store
 
