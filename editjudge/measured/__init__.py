@@ -23,7 +23,14 @@ _NEEDED = {
 
 def missing() -> list[str]:
     """Distributions that the judge needs and that are not installed."""
-    return [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
+    return [name for module, name in _NEEDED.items() if not _is_installed(module)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # another thread is importing it, and it has no spec yet
+        return True
 
 
 def evidence_pictures(

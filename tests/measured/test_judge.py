@@ -8,6 +8,8 @@ import io
 import json
 import re
 import struct
+import sys
+import types
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -239,3 +241,10 @@ def test_a_run_over_a_manifest_asks_the_judge_once_for_each_edit(tmp_path: Path)
     line: dict[str, Any] = {"id": "e", "input": "a.png", "edited": "b.png", "instruction": "recolour it"}
     (tmp_path / "m.jsonl").write_text(json.dumps(line) + "\n" + json.dumps(line | {"id": "f", "edited": "a.png"}))
     ej.run(str(tmp_path / "m.jsonl"), rubrics=["online"], judges=["measured"], store=str(tmp_path / "s.db"))
+
+
+def test_a_library_that_another_thread_is_importing_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    half_imported = types.ModuleType("cv2")
+    half_imported.__spec__ = None
+    monkeypatch.setitem(sys.modules, "cv2", half_imported)
+    assert measured.missing() == []
