@@ -16,24 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from editjudge.errors import InputError
-from editjudge.integrations.reward import OnFailure, RewardEdit, Rewarder, Score
+from editjudge.integrations.reward import RewardEdit, Rewarder, trainer
 from editjudge.integrations.trl import note_imputed
 from editjudge.media.pixels import split
 
 
+@trainer
 def edit_reward(
-    judge: str | None = None,
-    rubric: str | Sequence[str] | None = None,
-    score: Score = None,
-    server: str | None = None,
-    on_failure: OnFailure = "native",
-    *,
-    sources_first: bool = False,
-    **options: Any,
+    rewarder: Rewarder, *, sources_first: bool = False
 ) -> Callable[..., tuple[list[float], dict[str, Any]]]:
     """`_fn(images, prompts, metadata, ref_images=None)`, or with `sources_first` `_fn(ref_images, images, prompts,
     metadata)`, as Edit-R1 calls its `mllm_...` functions. It answers the scores, and `{"imputed": [bool, ...]}`."""
-    rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
 
     def _fn(
         images: Any, prompts: Sequence[str], metadata: Any, ref_images: Any = None

@@ -3,11 +3,10 @@
 A trainer's module turns what the trainer passes into `RewardEdit`s, asks a `Rewarder`, and hands on what `settled`
 leaves. A whole one, for a trainer that calls `reward(samples)` and skips samples whose reward is None:
 
-    from editjudge.integrations.reward import RewardEdit, Rewarder
+    from editjudge.integrations.reward import RewardEdit, trainer
 
-    def edit_reward(judge=None, rubric=None, score=None, server=None, on_failure="native", **options):
-        rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
-
+    @trainer
+    def edit_reward(rewarder):
         def reward(samples):
             edits = [RewardEdit(s["before"], s["after"], s["prompt"], group=s["prompt"]) for s in samples]
             rewards = rewarder.settled(edits, rewarder.rewards(edits), masks=True)
@@ -15,7 +14,8 @@ leaves. A whole one, for a trainer that calls `reward(samples)` and skips sample
 
         return reward
 
-Pictures are what `editjudge.media.pixels` takes. Inside an event loop, `await rewarder.arewards(edits)`.
+Users call `edit_reward(judge, rubric, score, server, on_failure)`: what `Rewarder` takes, and the keyword arguments of
+the function. Pictures are what `editjudge.media.pixels` takes. Inside an event loop, `await rewarder.arewards(edits)`.
 `masks=False` is for a trainer that has no word for "no reward": a failure then raises, unless the user asked for
 `on_failure="group_mean"`, which marks each number that it makes (`imputed`).
 """
@@ -24,13 +24,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
+import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from editjudge.errors import InputError, JudgeError, UsageError
 from editjudge.media.pixels import encode
@@ -38,6 +40,7 @@ from editjudge.media.pixels import encode
 if TYPE_CHECKING:
     from editjudge.judges.registry import Options
 
+T = TypeVar("T")
 OnFailure = Literal["native", "raise", "group_mean"]
 Ranking = Literal["none", "scores", "pairs"]
 """What a server makes of the edits of a group (docs/reward-protocol.md)."""
@@ -247,6 +250,20 @@ class Rewarder:
             request["edits"] = [{name: text(value) for name, value in edit.items()} for edit in edits]
             return json.dumps(request).encode(), "application/json"
         return msgpack.packb(request), "application/msgpack"
+
+
+def trainer(make: Callable[..., T]) -> Callable[..., T]:
+    """A factory that takes the arguments of `Rewarder`, and of `make` its keyword arguments."""
+    own = [one for one in inspect.signature(make).parameters.values() if one.kind is one.KEYWORD_ONLY]
+
+    @functools.wraps(make)
+    def factory(*given: Any, **named: Any) -> T:
+        mine = {one.name: named.pop(one.name) for one in own if one.name in named}
+        return make(Rewarder(*given, **named), **mine)
+
+    shared = inspect.signature(Rewarder).parameters.values()
+    vars(factory)["__signature__"] = inspect.Signature([*shared, *own])
+    return factory
 
 
 def _batches(edits: Sequence[RewardEdit], *, whole_groups: bool) -> list[dict[int, RewardEdit]]:

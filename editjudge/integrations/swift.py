@@ -17,27 +17,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from editjudge.errors import InputError
-from editjudge.integrations.reward import OnFailure, Rewarder, Score
+from editjudge.integrations.reward import Rewarder, trainer
 from editjudge.integrations.trl import Output, edits_of, note_imputed
 
 
-def edit_reward(
-    judge: str | None = None,
-    rubric: str | Sequence[str] | None = None,
-    score: Score = None,
-    server: str | None = None,
-    on_failure: OnFailure = "native",
-    *,
-    output: Output = "edited",
-    **options: Any,
-) -> type:
+@trainer
+def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> type:
     """A subclass of `AsyncORM`, to be registered in `orms`. `native` is `raise`: ms-swift has no word for "no reward".
     With `group_mean`, `last` of the instance has each `Reward`, with `imputed` set."""
     try:
         from swift.rewards import AsyncORM  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
         raise InputError(f"ms-swift is not installed ({error}): pip install 'ms-swift>=4.0'") from None
-    rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
 
     class EditReward(AsyncORM):  # type: ignore[misc,unused-ignore]
         async def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float | None]:

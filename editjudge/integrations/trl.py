@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from editjudge.errors import InputError
-from editjudge.integrations.reward import OnFailure, Reward, RewardEdit, Rewarder, Score, column
+from editjudge.integrations.reward import Reward, RewardEdit, Rewarder, column, trainer
 
 FIRST = (1, 6, 0)
 """The first version that masks None. Of rewards 1, None, 1, None, TRL 1.5.1 logs the mean .5 and trains on
@@ -30,25 +30,16 @@ Output = str | Callable[..., Any]
 """A column with the edited pictures, or a function of a completion and its row (a dict) that makes one."""
 
 
-def edit_reward(
-    judge: str | None = None,
-    rubric: str | Sequence[str] | None = None,
-    score: Score = None,
-    server: str | None = None,
-    on_failure: OnFailure = "native",
-    *,
-    output: Output = "edited",
-    **options: Any,
-) -> Callable[..., list[float | None]]:
+@trainer
+def edit_reward(rewarder: Rewarder, *, output: Output = "edited") -> Callable[..., list[float | None]]:
     """A function of prompts, completions and columns, as TRL calls it.
 
     `native`: None for a failure, and an error where the installed TRL would count it as 0. `raise`: an error.
     `group_mean`: the mean of the completions of the same prompt; `function.last` has each `Reward`, with `imputed` set,
     and the log a warning.
     """
-    if on_failure == "native":
+    if rewarder.on_failure == "native":
         _require_masking()
-    rewarder = Rewarder(judge, rubric, score, server, on_failure, **options)
 
     def edit_reward(
         prompts: Sequence[Any], completions: Sequence[Any], **columns: Any

@@ -13,25 +13,19 @@ group is asked for.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from editjudge.errors import InputError, UsageError
-from editjudge.integrations.reward import OnFailure, RewardEdit, Rewarder, Score, group_of
+from editjudge.integrations.reward import RewardEdit, Rewarder, group_of, trainer
 
 _GROUPS = 4096
 """Of which rewards are remembered, for `group_mean`: more than a training step has."""
 
 
+@trainer
 def edit_reward(
-    judge: str | None = None,
-    rubric: str | Sequence[str] | None = None,
-    score: Score = None,
-    server: str | None = None,
-    on_failure: OnFailure = "native",
-    *,
-    output: Callable[[str, Mapping[str, Any]], Any] | None = None,
-    **options: Any,
+    rewarder: Rewarder, *, output: Callable[[str, Mapping[str, Any]], Any] | None = None
 ) -> Callable[..., Any]:
     """An async `compute_score(data_source, solution_str, ground_truth, extra_info)` of one edit.
 
@@ -39,7 +33,7 @@ def edit_reward(
     mean of what was rewarded before in the same group (`extra_info["group"]`, else its instruction); where there is
     nothing yet, it is an error.
     """
-    rewarded = single(Rewarder(judge, rubric, score, server, on_failure, **options))
+    rewarded = single(rewarder)
 
     async def compute_score(
         data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any

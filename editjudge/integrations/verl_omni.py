@@ -13,24 +13,18 @@ with verl.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from editjudge.integrations.reward import OnFailure, Rewarder, Score
+from editjudge.integrations.reward import Rewarder, trainer
 from editjudge.integrations.verl import edit_of, single
 
 
-def edit_reward(
-    judge: str | None = None,
-    rubric: str | Sequence[str] | None = None,
-    score: Score = None,
-    server: str | None = None,
-    on_failure: OnFailure = "native",
-    **options: Any,
-) -> Callable[..., Any]:
+@trainer
+def edit_reward(rewarder: Rewarder) -> Callable[..., Any]:
     """An async `compute_score(data_source, solution_image, ground_truth, extra_info)` of one edit, as
     `editjudge.integrations.verl`."""
-    rewarded = single(Rewarder(judge, rubric, score, server, on_failure, **options))
+    rewarded = single(rewarder)
 
     async def compute_score(
         data_source: str, solution_image: Any, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **_: Any

@@ -306,7 +306,7 @@ def test_a_server_that_refuses_is_said_with_its_words(served: Served) -> None:
 
 
 def test_a_trainer_of_ones_own_is_written_as_the_docstring_says(how: dict[str, Any]) -> None:
-    text = (reward_module.__doc__ or "").partition("is None:\n\n")[2].partition("\n\nPictures are")[0]
+    text = (reward_module.__doc__ or "").partition("is None:\n\n")[2].partition("\n\nUsers call")[0]
     names: dict[str, Any] = {}
     exec(textwrap.dedent(text), names)  # noqa: S102  (our own docstring)
     rows = zip(SOURCES, OUTPUTS, WORDS, strict=True)
