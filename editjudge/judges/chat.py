@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-import functools
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast
 
@@ -99,6 +98,21 @@ class _Bill:
         return tuple(notes)
 
 
+@dataclass
+class _Asking:
+    """A task while it is being asked."""
+
+    work: Work
+    question: Question
+    pictures: Mapping[str, EncodedPicture]
+    same: Hashable
+    """What its repeats have in common."""
+    repeat: Waiting
+    bill: _Bill
+    turns: tuple[Message, ...] = ()
+    """Replies that were no answers, and what the judge was told about them."""
+
+
 class ChatJudge:
     """A vision-language model behind an API."""
 
@@ -178,19 +192,12 @@ class ChatJudge:
             for role in work.images:
                 encoded = await load(role)
                 pictures[role] = EncodedPicture(encoded.media_type, encoded.data)
-            return await self._judge(work, question, pictures, same, repeat)
+            return await self._judge(_Asking(work, question, pictures, same, repeat, _Bill(self._price)))
 
-    async def _judge(
-        self,
-        work: Work,
-        question: Question,
-        pictures: Mapping[str, EncodedPicture],
-        same: Hashable,
-        repeat: Waiting,
-    ) -> Judgement:
-        bill = _Bill(self._price)
+    async def _judge(self, asking: _Asking) -> Judgement:
+        bill = asking.bill
         try:
-            judgement = await self._ask(work, question, pictures, bill, same, repeat)
+            judgement = await self._ask(asking)
         except JudgeError as error:
             error.spent = bill.cost() or 0.0
             raise
@@ -198,41 +205,26 @@ class ChatJudge:
             raise
         except Exception as error:
             fields = {"exchanges": tuple(bill.exchanges), "notes": bill.notes(), "cost": bill.cost()}
-            raise JudgingFailed(error, schema_mode=self._mode(work.rubric), **fields) from error
+            raise JudgingFailed(error, schema_mode=self._mode(asking.work.rubric), **fields) from error
         notes, cost = bill.notes(), bill.cost()
         if not notes and cost == judgement.cost:
             return judgement
         return dataclasses.replace(judgement, notes=(*judgement.notes, *notes), cost=cost)
 
-    async def _ask(
-        self,
-        work: Work,
-        question: Question,
-        pictures: Mapping[str, EncodedPicture],
-        bill: _Bill,
-        same: Hashable,
-        repeat: Waiting,
-    ) -> Judgement:
+    async def _ask(self, asking: _Asking) -> Judgement:
+        repeat = asking.repeat
         async with self.pace.slot():
-            self._repeats.begin(same, repeat)
+            self._repeats.begin(asking.same, repeat)
             if repeat.shared is None:
-                return await self._converse(work, question, pictures, bill, repeat, None)
+                return await self._converse(asking, None)
         # Without a slot: the repeat that asks for this one gives up its own before it tries again, and needs one then.
         shared = await repeat.shared
         async with self.pace.slot(has_reply=shared is not None):
-            return await self._converse(work, question, pictures, bill, repeat, shared)
+            return await self._converse(asking, shared)
 
-    async def _converse(
-        self,
-        work: Work,
-        question: Question,
-        pictures: Mapping[str, EncodedPicture],
-        bill: _Bill,
-        repeat: Waiting,
-        shared: SharedReply | None,
-    ) -> Judgement:
+    async def _converse(self, asking: _Asking, shared: SharedReply | None) -> Judgement:
+        work, bill = asking.work, asking.bill
         exchanges = bill.exchanges
-        turns: tuple[Message, ...] = ()
         outcome: Verdict | Failure | None = None
         readings: dict[str, Any] = {}
         mode = self._mode(work.rubric)
@@ -244,13 +236,13 @@ class ChatJudge:
             free = mismatches > 1 or (mismatches and ask >= self._reasks)
             mode = "prompt only" if free else self._mode(work.rubric)
             try:
-                outcome, reply, mode = await self._exchange(work, question, pictures, turns, bill, mode, repeat, shared)
+                outcome, reply, mode = await self._exchange(asking, mode, shared)
                 shared = None
                 if isinstance(outcome, Verdict):
                     readings = self._readings(work.rubric, reply)
                     break
                 if text := exchanges[-1].text:  # an empty turn is refused by some servers, and says nothing
-                    turns = (*turns, Message(text[:_QUOTED], reask(outcome, question)))
+                    asking.turns += (Message(text[:_QUOTED], reask(outcome, asking.question)),)
             except CallFailed as problem:
                 if problem.kind != "grammar":
                     return self._no_reply(work, problem, exchanges, mode)
@@ -285,29 +277,21 @@ class ChatJudge:
         return {"expected": read.expected, "mass": read.mass, "abstained": read.abstained, "evidence": evidence}
 
     async def _exchange(
-        self,
-        work: Work,
-        question: Question,
-        pictures: Mapping[str, EncodedPicture],
-        turns: tuple[Message, ...],
-        bill: _Bill,
-        mode: SchemaMode,
-        repeat: Waiting,
-        shared: SharedReply | None,
+        self, asking: _Asking, mode: SchemaMode, shared: SharedReply | None
     ) -> tuple[Verdict | Failure, Reply, SchemaMode]:
         """Ask once more. The reply is on the bill even where checking it raises: it is paid for."""
+        work, bill = asking.work, asking.bill
         if shared:
             reply, seconds, retries, mode = shared.reply, shared.seconds, 0, shared.mode
             bill.shared_by = shared.replies
         else:
-            reply, seconds, retries, mode = await self._send(work, question, pictures, turns, bill, mode, repeat)
+            reply, seconds, retries, mode = await self._send(asking, mode)
             bill.shared_by = max(bill.shared_by, 1 + len(reply.others))
-            reply = repeat.hand_out(reply, seconds, mode)
+            reply = asking.repeat.hand_out(reply, seconds, mode)
         outcome: Verdict | Failure | None = None
         try:
-            outcome = check(
-                work.rubric, reply.text, identifier=question.identifier, strict=self._strict, finish=reply.finish
-            )
+            identifier = asking.question.identifier
+            outcome = check(work.rubric, reply.text, identifier=identifier, strict=self._strict, finish=reply.finish)
         finally:
             exchange = Exchange(
                 text=reply.text,
@@ -325,24 +309,14 @@ class ChatJudge:
         self._answers += isinstance(outcome, Verdict)
         return outcome, reply, mode
 
-    async def _send(
-        self,
-        work: Work,
-        question: Question,
-        pictures: Mapping[str, EncodedPicture],
-        turns: tuple[Message, ...],
-        bill: _Bill,
-        mode: SchemaMode,
-        repeat: Waiting,
-        *,
-        logprobs: bool = True,
-    ) -> _Answered:
+    async def _send(self, asking: _Asking, mode: SchemaMode, *, logprobs: bool = True) -> _Answered:
+        work, question, bill, repeat = asking.work, asking.question, asking.bill, asking.repeat
         wants_logprobs = logprobs and self._min_mass is not None and self._logprobs_refused is None
         choices = 1 + len(repeat.mates)
         conversation = Conversation(
             question.parts,
-            pictures,
-            turns,
+            asking.pictures,
+            asking.turns,
             answer_schema(work.rubric) if mode != "prompt only" else None,
             work.rubric.name,
             top_logprobs=TOP_LOGPROBS if wants_logprobs else None,
@@ -383,13 +357,12 @@ class ChatJudge:
         try:
             (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
         except CallFailed as problem:
-            again = functools.partial(self._send, work, question, pictures, turns, bill)
             if problem.kind == "schema" and conversation.schema is not None:
-                answered = await again("prompt only", repeat, logprobs=logprobs)
+                answered = await self._send(asking, "prompt only", logprobs=logprobs)
                 self._refuse_schema(work, problem)
                 return answered
             if problem.kind == "request" and (choices > 1 or wants_logprobs):
-                return await self._send_less(problem, again, mode, repeat, logprobs=logprobs)
+                return await self._send_less(asking, mode, problem, logprobs=logprobs)
             raise
         except BudgetReached:
             if bill.problem:  # asked in vain, and not to be asked again
@@ -399,21 +372,13 @@ class ChatJudge:
             self._repeats.most = 1
         return reply, seconds, retries, mode
 
-    async def _send_less(
-        self,
-        problem: CallFailed,
-        again: Callable[..., Awaitable[_Answered]],
-        mode: SchemaMode,
-        repeat: Waiting,
-        *,
-        logprobs: bool,
-    ) -> _Answered:
+    async def _send_less(self, asking: _Asking, mode: SchemaMode, problem: CallFailed, *, logprobs: bool) -> _Answered:
         """The same question for one repeat alone or, if it was for one, without probabilities."""
-        if repeat.mates:
+        if asking.repeat.mates:
             self._repeats.most = 1
-            repeat.release()
-            return await again(mode, repeat, logprobs=logprobs)
-        answered = await again(mode, repeat, logprobs=False)
+            asking.repeat.release()
+            return await self._send(asking, mode, logprobs=logprobs)
+        answered = await self._send(asking, mode, logprobs=False)
         self._logprobs_refused = problem  # the same question is taken without them
         return answered
 
