@@ -36,7 +36,7 @@ def conduct_best_of(
     job: Job,
     method: Method,
     opener: Callable[[], Store],
-    manner: RunOptions,
+    run_options: RunOptions,
     max_failures: float,
     as_json: bool,
     quiet: bool,
@@ -48,7 +48,7 @@ def conduct_best_of(
     if single := [rubric.name for rubric in job.load_rubrics() if not rubric.pairwise]:
         raise UsageError(f"--best-of asks about pairs, and {', '.join(single)} about one edit; leave out --rubric")
     edits, groups = _candidates(job)
-    rounds = _Rounds(job, method, edits, opener(), manner, quiet)
+    rounds = _Rounds(job, method, edits, opener(), run_options, quiet)
     try:
         rankings = play(groups, method, rounds.ask)
     except _Stopped as stopped:
@@ -83,10 +83,10 @@ def _candidates(job: Job) -> tuple[dict[str, Edit], dict[str, list[str]]]:
 
 class _Rounds:
     def __init__(
-        self, job: Job, method: Method, edits: dict[str, Edit], store: Store, manner: RunOptions, quiet: bool
+        self, job: Job, method: Method, edits: dict[str, Edit], store: Store, run_options: RunOptions, quiet: bool
     ) -> None:
         self._job, self._method, self._edits, self._store = job, method, edits, store
-        self._manner, self._quiet = manner, quiet
+        self._options, self._quiet = run_options, quiet
         self._rows: dict[str, dict[str, Any]] = {}
         self.outcome: Outcome | None = None
         self.questions = 0
@@ -107,7 +107,7 @@ class _Rounds:
         job = dataclasses.replace(
             self._job, rows=rows, best_of=self._method, allow_outside=True, models=(), limit=None, columns=()
         )
-        outcome = watched(job, self._store, self._manner, quiet=self._quiet)
+        outcome = watched(job, self._store, self._options, quiet=self._quiet)
         self.outcome = outcome
         if outcome is None or outcome.ending != "finished":
             raise _Stopped(outcome)

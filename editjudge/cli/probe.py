@@ -71,7 +71,7 @@ def command(
 
     seed, options = _seed(options)
     (spec,) = default_judge((judge,) if judge else ())
-    manner = RunOptions(concurrency=concurrency, budget=budget)
+    run_options = RunOptions(concurrency=concurrency, budget=budget)
     source = f"seed {seed}, {photos} photographs"
     with _folder(write) as folder:
         probes = _made(photos, seed, rubrics, folder)
@@ -86,7 +86,7 @@ def command(
             return
         with open_store(store_place) as store:
             code, answered = _judged(
-                planned, store, manner, max_failures, quiet=quiet or (as_json and not sys.stderr.isatty())
+                planned, store, run_options, max_failures, quiet=quiet or (as_json and not sys.stderr.isatty())
             )
     from editjudge.probes.result import figures
 
@@ -146,7 +146,7 @@ def _forecast(planned: Sequence[ProbeJob], store_place: str, as_json: bool, *, e
 
 
 def _judged(
-    planned: Sequence[ProbeJob], store: Store, manner: RunOptions, max_failures: float, *, quiet: bool
+    planned: Sequence[ProbeJob], store: Store, run_options: RunOptions, max_failures: float, *, quiet: bool
 ) -> tuple[int, list[AnsweredProbe]]:
     """Every run in turn; one that was stopped ends it, and what is there is shown."""
     from dataclasses import replace
@@ -154,9 +154,9 @@ def _judged(
     from editjudge.probes.judging import answers
 
     runs: list[int] = []
-    failed, total, budget, code = 0, 0, manner.budget, 0
+    failed, total, budget, code = 0, 0, run_options.budget, 0
     for job in planned:
-        outcome = watched(job, store, replace(manner, budget=budget), quiet=quiet)
+        outcome = watched(job, store, replace(run_options, budget=budget), quiet=quiet)
         if outcome is None:
             return EXIT["interrupted"], answers(store, runs)
         runs.append(outcome.run_id)

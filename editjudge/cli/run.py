@@ -110,35 +110,35 @@ def command(
 
     judges = default_judge(judges)
     rubrics = rubrics or (("preference",) if best_of else default_rubrics(judges, given["options"]))
-    manner = RunOptions(
+    run_options = RunOptions(
         cluster=Cluster(ray_address, workers) if engine == "ray" else None,
         **{field.name: given.pop(field.name) for field in fields(RunOptions) if field.name in given},
     )
     job = Job(rubrics=rubrics, judges=judges, **given)
-    if engine == "ray" and manner.batch:
+    if engine == "ray" and run_options.batch:
         raise UsageError("--engine ray takes no --batch: a provider's batches need one machine")
     if job.where and is_new(store_place):
         raise UsageError(f"--where {job.where[0]}: {store_place} is no store yet, so there is no earlier run")
-    if best_of and (dry_run or manner.batch or engine == "ray"):
+    if best_of and (dry_run or run_options.batch or engine == "ray"):
         raise UsageError("--best-of asks round by round: it takes neither --dry-run, --batch nor --engine ray")
     if dry_run:
-        _dry_run(job, store_place, manner, as_json)
+        _dry_run(job, store_place, run_options, as_json)
         return
     with ExitStack() as stack:
-        opener = partial(_opened, stack, manner, store_place)
+        opener = partial(_opened, stack, run_options, store_place)
         if best_of:
             from editjudge.cli.best_of import conduct_best_of
 
             def store() -> Store:
                 return stack.enter_context(open_store(store_place))
 
-            sys.exit(conduct_best_of(job, best_of, store, manner, max_failures, as_json, quiet))
-        sys.exit(conduct(job, opener, manner, max_failures, as_json, quiet))
+            sys.exit(conduct_best_of(job, best_of, store, run_options, max_failures, as_json, quiet))
+        sys.exit(conduct(job, opener, run_options, max_failures, as_json, quiet))
 
 
-def _opened(stack: ExitStack, manner: RunOptions, place: str) -> RunPlace:
+def _opened(stack: ExitStack, run_options: RunOptions, place: str) -> RunPlace:
     """The store; for a cluster also a folder of shards."""
-    if manner.cluster:
+    if run_options.cluster:
         from editjudge.cluster.shard_run import ShardRun, is_folder
 
         if is_folder(place):
@@ -149,14 +149,14 @@ def _opened(stack: ExitStack, manner: RunOptions, place: str) -> RunPlace:
 def conduct(
     job: Job,
     store: RunPlace | Callable[[], RunPlace],
-    manner: RunOptions,
+    run_options: RunOptions,
     max_failures: float,
     as_json: bool,
     quiet: bool,
 ) -> int:
     """Run with progress and a summary; the exit code."""
     started = time.monotonic()
-    outcome = watched(job, store, manner, quiet=quiet or (as_json and not sys.stderr.isatty()))
+    outcome = watched(job, store, run_options, quiet=quiet or (as_json and not sys.stderr.isatty()))
     if outcome is None:
         if as_json:
             emit({"ending": "interrupted", "error": "stopped at once"})
@@ -172,7 +172,9 @@ def exit_code(outcome: Outcome, max_failures: float) -> int:
     return TOO_MANY_FAILED if share > max_failures else 0
 
 
-def watched(job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptions, *, quiet: bool) -> Outcome | None:
+def watched(
+    job: Job, store: RunPlace | Callable[[], RunPlace], run_options: RunOptions, *, quiet: bool
+) -> Outcome | None:
     """Run with progress; None where it was stopped at once."""
     import dataclasses
 
@@ -180,11 +182,11 @@ def watched(job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptio
     from editjudge.run.progress import progress_on_terminal
 
     progress = progress_on_terminal(quiet=quiet)
-    manner = dataclasses.replace(
-        manner, say=progress.say, observe=progress, control=lambda c: _on_interrupt(c, progress.say)
+    run_options = dataclasses.replace(
+        run_options, say=progress.say, observe=progress, control=lambda c: _on_interrupt(c, progress.say)
     )
     try:
-        return asyncio.run(execute(job, store, manner))
+        return asyncio.run(execute(job, store, run_options))
     except (KeyboardInterrupt, asyncio.CancelledError):
         progress.close()
         click.echo(f"stopped at once; {how_to_go_on()}", err=True)
@@ -338,13 +340,13 @@ def glances(summary: Summary) -> list[Table]:
     return tables
 
 
-def _dry_run(job: Job, store_place: str, manner: RunOptions, as_json: bool) -> None:
+def _dry_run(job: Job, store_place: str, run_options: RunOptions, as_json: bool) -> None:
     import dataclasses
 
     from editjudge.run.cost import meant
     from editjudge.run.forecast import Rates, forecast
 
-    rates = Rates(manner.requests_per_minute, manner.tokens_per_minute, manner.concurrency)
+    rates = Rates(run_options.requests_per_minute, run_options.tokens_per_minute, run_options.concurrency)
     estimates, todo = forecast(job, store_place, rates)
     if as_json:
         counts = dataclasses.asdict(todo) | {"cannot_be_asked": todo.problems}

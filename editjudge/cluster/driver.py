@@ -42,23 +42,23 @@ POLL = 0.5
 """Seconds between two looks at how the run is going."""
 
 
-async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], RunPlace], manner: RunOptions) -> Outcome:
+async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], RunPlace], options: RunOptions) -> Outcome:
     """As `editjudge.run.job.execute`, on a cluster: workers write to the store, or into shards in its place."""
-    if manner.batch:
+    if options.batch:
         raise UsageError("--batch hands questions in once a day, which needs no cluster: leave --engine ray out")
     rubrics = job.load_rubrics()
     check_unconditional(rubrics, "a cluster asks the same questions of every edit", allowed=("samples",))
     job = dataclasses.replace(job, manifest=job.manifest.absolute())
-    Costs(job.options, manner.budget, job.judges)  # raises where a budget cannot be kept
+    Costs(job.options, options.budget, job.judges)  # raises where a budget cannot be kept
     expected = job.check()
-    identities = await _identities(job, manner, rubrics)
+    identities = await _identities(job, options, rubrics)
     job, store = dataclasses.replace(job), opened(store)  # without the edits that the check has read
     _check_conditions(job, store)
     with _source(job, store) as source, joined(cluster) as ray:
-        run = open_run(job, store, manner, rubrics)
+        run = open_run(job, store, options, rubrics)
         removed = _removed(job, store, run)
-        order = Order(job, run, rubrics, identities, store.place, manner.budget, manner.rehash, None)
-        driver = _Driver(ray, order, manner, expected)
+        order = Order(job, run, rubrics, identities, store.place, options.budget, options.rehash, None)
+        driver = _Driver(ray, order, options, expected)
         try:
             await driver.run(_pieces(source, store), cluster.workers)
         except BaseException:  # Ctrl-C and a lost cluster alike
@@ -98,24 +98,24 @@ def _pieces(source: Source, store: RunPlace) -> list[Split]:
     return todo
 
 
-async def _identities(job: Job, manner: RunOptions, rubrics: Sequence[Rubric]) -> dict[str, str]:
+async def _identities(job: Job, options: RunOptions, rubrics: Sequence[Rubric]) -> dict[str, str]:
     """Of the judges; what cannot be asked at all leaves no run behind."""
     async with AsyncExitStack() as resources:
         judges = [await open_judge(spec, job.options, Pace, resources) for spec in job.judges]
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
-            manner.say(warning)
+            options.say(warning)
         return {judge.spec: identity(judge, rubrics) for judge in judges}
 
 
 class _Driver:
-    def __init__(self, ray: Any, order: Order, manner: RunOptions, expected: int | None) -> None:
+    def __init__(self, ray: Any, order: Order, options: RunOptions, expected: int | None) -> None:
         self.tally, self.control = RunTally(expected=expected), RunControl()
-        self._ray, self._order, self._manner = ray, order, manner
+        self._ray, self._order, self._options = ray, order, options
         self._over = False
         self._deaths = 0
 
     async def run(self, todo: Sequence[Split], workers: int | None) -> None:
-        self._manner.control(self.control)
+        self._options.control(self.control)
         conductor = self._conductor()
         workers = min(workers or int(self._ray.cluster_resources().get("CPU", 1)), len(todo))
         feeding = asyncio.create_task(self._feed(todo, conductor, workers))
@@ -134,9 +134,9 @@ class _Driver:
         news = await conductor.news.remote()
         news.tally.started, news.tally.expected = self.tally.started, self.tally.expected
         self.tally = news.tally
-        self._manner.observe(self.tally)
+        self._options.observe(self.tally)
         for message in news.messages:
-            self._manner.say(message)
+            self._options.say(message)
         if news.stopping:
             self.control.stop(news.stopping, EditjudgeError(news.why) if news.why else None, news.short)
             self._over = news.busy == 0  # who is still at a piece is let finish; the others are not begun any more
@@ -193,7 +193,7 @@ class _Driver:
                 splits.task_done()
 
     def _conductor(self) -> Any:
-        ray, manner = self._ray, self._manner
+        ray, options = self._ray, self._options
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
@@ -201,10 +201,10 @@ class _Driver:
         actor = ray.remote(Coordinator).options(num_cpus=0, max_concurrency=100_000, scheduling_strategy=here)
         return actor.remote(
             self._order.job.judges,
-            concurrency=manner.concurrency,
-            requests_per_minute=manner.requests_per_minute,
-            tokens_per_minute=manner.tokens_per_minute,
-            budget=manner.budget,
+            concurrency=options.concurrency,
+            requests_per_minute=options.requests_per_minute,
+            tokens_per_minute=options.tokens_per_minute,
+            budget=options.budget,
         )
 
 

@@ -165,16 +165,20 @@ class NotebookBar(ProgressLines):
         self.draw(self._tally)
 
 
-def progress_on_terminal(*, quiet: bool) -> ProgressLines:
-    """A bar draws over itself, which takes escape sequences: not where NO_COLOR or TERM=dumb ask for none."""
+def bar_console() -> Console | None:
+    """A bar draws over itself, which takes escape sequences: None where NO_COLOR or TERM=dumb ask for none."""
     # Checked before Rich is imported, which takes longer than planning a hundred edits.
-    if quiet or not (sys.stderr.isatty() or os.environ.get("FORCE_COLOR")):
-        return ProgressLines(math.inf if quiet else _LINES)
+    if not (sys.stderr.isatty() or os.environ.get("FORCE_COLOR")):
+        return None
     from rich.console import Console
 
     console = Console(stderr=True)
-    plain = console.no_color or console.is_dumb_terminal or not console.is_terminal
-    return ProgressLines() if plain else TerminalBar(console)
+    return None if console.no_color or console.is_dumb_terminal or not console.is_terminal else console
+
+
+def progress_on_terminal(*, quiet: bool) -> ProgressLines:
+    console = None if quiet else bar_console()
+    return TerminalBar(console) if console else ProgressLines(math.inf if quiet else _LINES)
 
 
 def progress_for(wanted: bool | None) -> ProgressLines | None:

@@ -44,12 +44,12 @@ from editjudge.store.studies import (
     places,
     raters,
 )
-from editjudge.web import pictures as frames
 from editjudge.web.background import NotReady
 from editjudge.web.blind import blind
 from editjudge.web.fields import form_fields, whole_number, with_fields
 from editjudge.web.guard import cookie_values
 from editjudge.web.listing import Browser, Query
+from editjudge.web.pictures import title_of
 from editjudge.web.questions import rubric_of
 from editjudge.web.site import Site
 
@@ -311,7 +311,7 @@ class _RatingPages:
         return self._page(
             "rate_edit.html", visitor=visitor, study=study, number=place.number, total=total, rubrics=rubrics,
             filled=mine, edit=self._blinded(study, place, rubrics),
-            title_of=lambda role: _PAIR_LABELS.get(role) or frames.title_of(role),
+            title_of=lambda role: _PAIR_LABELS.get(role) or title_of(role),
             reason_most=_REASON, buttons=_BUTTONS, turned=_is_turned(study, rater, place),
             pairwise=any(rubric.pairwise for rubric in rubrics),
         )  # fmt: skip
@@ -355,7 +355,7 @@ class _RatingPages:
         item = self._item(study, place)[1]
         names = tuple(n for role in roles for n in item.images if role in (n, column_of(n)))
         further = dict.fromkeys(t for rubric in rubrics for t in rubric.texts if t not in TEXT_ROLES)
-        texts = tuple((frames.title_of(name), str(item.metadata.get(name, ""))) for name in further)
+        texts = tuple((title_of(name), str(item.metadata.get(name, ""))) for name in further)
         return _BlindEdit(item.instruction, item.referring_expression, names, texts)
 
     def image(self, request: Request) -> Response:

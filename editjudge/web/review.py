@@ -25,7 +25,6 @@ from editjudge.store.annotations import NOTE, annotate, annotations_of, remove_v
 from editjudge.store.export import harmless
 from editjudge.store.pairs import answers_about, pair_factors, ranking_factor
 from editjudge.store.store import Item, RunRecord, Store
-from editjudge.web import pictures as frames
 from editjudge.web import questions
 from editjudge.web.background import BackgroundCache, NotReady
 from editjudge.web.fields import raw_tail, with_fields
@@ -33,6 +32,8 @@ from editjudge.web.filters import edit_url
 from editjudge.web.leaderboard import Leaderboards, ScoreBoard
 from editjudge.web.listing import ALL_STATUSES, PAGE, Browser, ListedEdit, Query
 from editjudge.web.pairing import Pairing
+from editjudge.web.pictures import Evidence, shown, states, title_of
+from editjudge.web.pictures import tag as picture_tag
 from editjudge.web.site import Site
 
 SUMMARISED = 10
@@ -67,7 +68,7 @@ class _Pages:
     def __init__(self, site: Site, browser: Browser) -> None:
         self._site, self._store, self._browser = site, site.store, browser
         self._pairing = Pairing(site.store, browser)
-        self._evidence = frames.Evidence()
+        self._evidence = Evidence()
         self._boards = Leaderboards(site.store)
         self._reports = BackgroundCache(4, fresh=3600)
 
@@ -218,11 +219,11 @@ class _Pages:
         siblings = self._browser.siblings(run, item)
         pictures = [
             state | {"role": role, "label": _label(role, item), "url": _image(run, item, role)}
-            for role, state in frames.states(self._store, run, item).items()
+            for role, state in states(self._store, run, item).items()
         ]
         other = self._other(request)
         if other:
-            state = frames.states(self._store, *other).get("edited", {"problem": "", "size": None, "changed": False})
+            state = states(self._store, *other).get("edited", {"problem": "", "size": None, "changed": False})
             pictures.append(state | {"role": "other", "label": "The other edit", "url": _image(*other, "edited")})
         return self._page(
             "edit.html", run=run, item=item, query=query, answers=answers, rubrics=rubrics, other=other,
@@ -259,11 +260,11 @@ class _Pages:
         run, item = self._item(request, 5)
         side = request.query_params.get("side", "")
         try:
-            tag = frames.tag(run, item, request.path_params["role"], side)
+            tag = picture_tag(run, item, request.path_params["role"], side)
             headers = {"etag": tag, "cache-control": "private, max-age=60"}
             if tag == request.headers.get("if-none-match"):
                 return Response(status_code=304, headers=headers)
-            picture = frames.shown(run, item, request.path_params["role"], side)
+            picture = shown(run, item, request.path_params["role"], side)
         except ImageError as error:
             raise HTTPException(404, str(error)) from None
         return Response(picture.data, media_type=picture.media_type, headers=headers | _INERT)
@@ -371,7 +372,7 @@ _INERT = {"content-security-policy": "default-src 'none'; sandbox; frame-ancesto
 def _label(role: str, item: Item) -> str:
     """Of a pair also the model, which a reviewer may know."""
     model = item.metadata.get(f"model_{role[-1]}") if role in PAIR_ROLES else None
-    return f"{frames.title_of(role)}, {model}" if model else frames.title_of(role)
+    return f"{title_of(role)}, {model}" if model else title_of(role)
 
 
 def _image(run: RunRecord, item: Item, role: str) -> str:
