@@ -355,7 +355,7 @@ class ChatJudge:
             return reply, response.seconds
 
         try:
-            (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, question))
+            (reply, seconds), retries = await self.pace.persist(send, self._tokens(work, request))
         except CallFailed as problem:
             if problem.kind == "schema" and conversation.schema is not None:
                 answered = await self._send(asking, "prompt only", logprobs=logprobs)
@@ -435,10 +435,11 @@ class ChatJudge:
         least = min(wanted, 4 * answer_tokens(work.rubric)) if free else wanted
         return MaximumCost(tokens * self._price.input / 1e6, self._price.output / 1e6, wanted, least)
 
-    def _tokens(self, work: Work, question: Question) -> int:
+    def _tokens(self, work: Work, request: ChatRequest) -> int:
         """About what one ask counts, there and back."""
         sizes = [work.sizes[role] for role in work.images]
-        return question_tokens(self.endpoint.provider, sizes, str(question)) + answer_tokens(work.rubric)
+        text = sum(map(len, request.body[::2]))  # all that is no picture
+        return question_tokens(self.endpoint.provider, sizes, text) + answer_tokens(work.rubric)
 
     def _mode(self, rubric: Rubric) -> SchemaMode:
         """A schema makes a server write JSON and nothing else, so it cannot be used where sections are asked for."""

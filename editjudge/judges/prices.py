@@ -104,14 +104,10 @@ def most_image_tokens(spec: str, width: int, height: int) -> int:
     return max(rule, 4_784, math.ceil(width / 28) * math.ceil(height / 28))
 
 
-def question_tokens(provider: str, sizes: Iterable[tuple[int, int]], text: str) -> int:
-    """About what a question counts, pictures and text."""
-    return sum(image_tokens(provider, *size) for size in sizes) + text_tokens(text)
-
-
-def text_tokens(text: str) -> int:
-    """About: four characters of English a token, which is on the high side for rubric text."""
-    return math.ceil(len(text) / 4)
+def question_tokens(provider: str, sizes: Iterable[tuple[int, int]], characters: int) -> int:
+    """About what a question counts: its pictures, and a token for each four characters of its text, which is on the
+    high side for rubric text."""
+    return sum(image_tokens(provider, *size) for size in sizes) + math.ceil(characters / 4)
 
 
 def answer_tokens(rubric: Rubric) -> int:

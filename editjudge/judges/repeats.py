@@ -45,6 +45,8 @@ class Waiting:
 
     def hand_out(self, reply: Reply, seconds: float | None, mode: SchemaMode) -> Reply:
         """Give the others their replies, each with its share of the tokens, and take one's own."""
+        if not reply.others and not self.mates:
+            return reply
         shares = _shares(reply.usage, 1 + len(reply.others))
         for mate, other, usage in zip(self.mates, reply.others, shares[1:], strict=False):
             if mate.shared and not mate.shared.done():

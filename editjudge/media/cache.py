@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
@@ -77,9 +79,10 @@ class PictureReader:
         root: Path | None = None,
         fetch: Fetch | None = None,
         bounds: ImageBounds = BOUNDS,
-        budget: int = 64 * 2**20,
+        budget: int = 16 * 2**20,
     ) -> None:
-        """`budget`: bytes of pictures that are held at most."""
+        """`budget`: bytes of pictures that are held at most. With 64 MB, a run of 1024 x 1024 JPEGs took 70 MB more
+        memory and no less CPU: what is held longer has left the processor's caches."""
         self.root, self.budget = root, budget
         self.bytes_read = 0
         """So far, in all."""
@@ -88,6 +91,11 @@ class PictureReader:
         self._held = 0
         self._recent: OrderedDict[str, LoadedPicture] = OrderedDict()
         self._lock = threading.Lock()
+
+    @functools.cached_property
+    def threads(self) -> ThreadPoolExecutor:
+        """Read at the same time where a disk is slow. 16 hide 30 ms a picture behind a judge of 64 answers in 500 ms."""
+        return ThreadPoolExecutor(16, "editjudge-pictures")
 
     def look(self, source: ImageSource) -> LoadedPicture:
         """Read a picture now, and hold it for `take`."""
@@ -146,6 +154,10 @@ class DigestCache:
         self.reader, self._rehash = reader or PictureReader(), rehash
         self._seen: dict[str, tuple[_File, KnownImage]] = {}
         self._learnt: set[str] = set()
+        self._ahead: dict[str, Future[LoadedPicture | KnownImage]] = {}
+        """By path, what is being read before it is asked for."""
+        self._wait = 0.0
+        """Seconds that a file makes us wait, as a running mean."""
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -176,11 +188,9 @@ class DigestCache:
         if not isinstance(source, Path) and not _is_file(source):
             return self.reader.look(source).known
         path = _absolute(source)
-        remembered = self._seen.get(path)
         try:
-            if remembered and remembered[0] == _File.of(os.stat(path)):
-                return remembered[1]
-            picture = self.reader.look(source)
+            ahead = self._ahead.pop(path, None)
+            picture = ahead.result() if ahead else self._timed(source, path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -189,11 +199,38 @@ class DigestCache:
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 return None
             raise
+        if isinstance(picture, KnownImage):
+            return picture
         file = picture.file
         if file and time.time_ns() - max(file.mtime_ns or 0, file.ctime_ns or 0) > self._SETTLED_NS:
             self._seen[path] = (file, picture.known)
             self._learnt.add(path)
         return picture.known
+
+    def look_ahead(self, sources: Iterable[ImageSource]) -> None:
+        """Begin to read files that are asked for next, where the disk has been slow: a network's takes milliseconds for
+        each, and a local one less than handing them to other threads does."""
+        for source in sources if self._wait > _SLOW else ():
+            if isinstance(source, Path) and (path := _absolute(source)) not in self._ahead:
+                self._ahead[path] = self.reader.threads.submit(self._read, source, path)
+
+    def _timed(self, source: Path | str, path: str) -> LoadedPicture | KnownImage:
+        start = time.monotonic() - time.thread_time()
+        try:
+            return self._read(source, path)
+        finally:
+            self._wait += 0.1 * (time.monotonic() - time.thread_time() - start - self._wait)
+
+    def _read(self, source: Path | str, path: str) -> LoadedPicture | KnownImage:
+        """What is remembered of a file, if it is still the same, or else the file."""
+        remembered = self._seen.get(path)
+        if remembered and remembered[0] == _File.of(os.stat(path)):
+            return remembered[1]
+        return self.reader.look(source)
+
+
+_SLOW = 0.002
+"""Seconds of waiting for a file: local disks take a tenth of it."""
 
 
 def _plain(known: KnownImage) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class Costs:
 def input_tokens(work: Work) -> int:
     """About what the question of a task counts."""
     sizes = [work.sizes[role] for role in work.images]
-    return question_tokens(work.task.judge.partition("/")[0], sizes, str(work.question()))
+    return question_tokens(work.task.judge.partition("/")[0], sizes, len(str(work.question())))
 
 
 def meant(spec: str, options: Options) -> str:

@@ -42,6 +42,8 @@ BATCH = 200
 _FIRST_BATCH = 16
 """Of the first batch, so that the first requests are sent while the next is planned."""
 
+_AHEAD = 8
+"""Edits whose pictures are read before their turn, where the disk is slow."""
 _REMEMBERED = 10_000
 """Pictures whose digests a run remembers between batches, some 5 MB: edits of many models share their inputs."""
 
@@ -581,6 +583,9 @@ class Planner:
         planned: list[Work] = []
         before = self.pictures.bytes_read
         for count, edit in enumerate(edits, 1):
+            digests.look_ahead(
+                source for later in edits[: count + _AHEAD][count - 1 :] for source in later.all_pictures().values()
+            )
             questions = EditQuestions(edit, self._settings, judge, look, self._answer)
             planned += questions.works(stage)
             self.tally.not_applicable += questions.not_applicable(stage)

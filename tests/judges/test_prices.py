@@ -120,7 +120,7 @@ def test_pictures_count_by_the_vendors_published_rules(provider: str, size: tupl
 
 
 def test_a_question_counts_its_pictures_and_its_words() -> None:
-    assert question_tokens("openai", [(512, 512), (512, 512)], "x" * 400) == 2 * 255 + 100
+    assert question_tokens("openai", [(512, 512), (512, 512)], 400) == 2 * 255 + 100
 
 
 def test_longer_answers_count_more() -> None:

@@ -676,6 +676,33 @@ def test_what_is_remembered_survives_as_plain_values_unless_distrusted(
     assert reads == ["a.png"]
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.05])
+def test_files_of_a_slow_disk_are_read_at_the_same_time(
+    seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local disk is read by one thread; a missing file and a broken one are what they are either way."""
+    monkeypatch.setattr("editjudge.media.cache._SLOW", 0.002 if seconds else float("inf"))
+    at_once = [0, 0]
+
+    def reading(path: Path, *options: Any) -> Any:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        time.sleep(seconds)
+        at_once[0] -= 1
+        return images.read_file(path, *options)
+
+    monkeypatch.setattr("editjudge.media.cache.read_file", reading)
+    paths = [settled(tmp_path / f"{number}.png", b"%d" % number) for number in range(12)]
+    paths[7] = tmp_path / "none.png"
+    digests = DigestCache()
+    seen = []
+    for number, path in enumerate(paths):
+        digests.look_ahead(paths[number : number + 4])
+        seen.append(digests.of(path))
+    assert seen == [None if n == 7 else images.digest(b"%d" % n) for n in range(12)]
+    assert (at_once[1] > 1) is bool(seconds)
+
+
 def test_a_file_that_is_not_there_has_no_digest(tmp_path: Path) -> None:
     assert DigestCache().of(tmp_path / "none.png") is None
     (tmp_path / "dangling.png").symlink_to("nowhere.png")

@@ -781,17 +781,17 @@ def test_fixed_concurrency_is_never_exceeded(tmp_path: Path, store: Path) -> Non
 
 def test_requests_per_minute_are_kept_to(tmp_path: Path, store: Path) -> None:
     with stub() as server:
-        run(edits(tmp_path, 4), store, rubrics=("fidelity", "quality"), manner={"requests_per_minute": 600})
-    assert server.ledger.first and server.ledger.last
-    assert server.ledger.last - server.ledger.first >= 7 * 0.1 - 0.05
+        started = time.monotonic()  # the first request may come late on a busy machine
+        run(edits(tmp_path, 4), store, rubrics=("fidelity", "quality"), manner={"requests_per_minute": 240})
+    assert server.ledger.last and server.ledger.last - started >= 7 * 0.25
 
 
 def test_tokens_per_minute_are_kept_to(tmp_path: Path, store: Path) -> None:
     with stub() as server:
-        run(edits(tmp_path, 4), store, rubrics=("fidelity",), manner={"tokens_per_minute": 600_000})
-    # A question of about 2,000 tokens at 10,000 a second.
-    assert server.ledger.first and server.ledger.last
-    assert server.ledger.last - server.ledger.first >= 3 * 0.09
+        started = time.monotonic()
+        run(edits(tmp_path, 4), store, rubrics=("fidelity",), manner={"tokens_per_minute": 200_000})
+    # A question of about 2,000 tokens at 3,300 a second.
+    assert server.ledger.last and server.ledger.last - started >= 3 * 0.5
 
 
 def test_no_request_is_sent_again_before_the_server_wants_it(tmp_path: Path, store: Path) -> None:
