@@ -364,7 +364,7 @@ class Run:
         rows = long(means)
         slice_by = rows.columns.index("slice_by")
         rows = replace(rows, rows=tuple(row for row in rows.rows if row[slice_by] in (by or [""])))
-        return RunResult(document(means), means.judged.lead(), [rows, *tables(means)])
+        return RunResult(document(means), means.judged.lead(), [rows, *tables(means)], unshown=1)
 
     def _loaded(self, *, by: Sequence[str] = (), pairing: bool = False, of: Of = "scores") -> RunData:
         _need_statistics()

@@ -33,7 +33,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     def check(arguments: dict[str, Any]) -> None:
         for name in arguments.keys() - names.keys():
             close = near_miss(name, names)
-            raise TypeError(f"{function.__name__}() has no argument {name!r}{close if close != '.' else ''}")
+            hint = close if close != "." else f"; it takes {', '.join(n for n in names if n != 'self')}"
+            raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
 
     if inspect.iscoroutinefunction(function):
 

@@ -100,7 +100,7 @@ def test_every_option_of_a_judge_is_a_parameter_with_its_type_and_default(name: 
         ("arun", "column", 'did you mean "columns"?'),
         ("judge", "judges", 'did you mean "judge"?'),
         ("open", "stor", 'did you mean "store"?'),
-        ("run", "weather", "run() has no argument 'weather'"),
+        ("run", "weather", "run() has no argument 'weather'; it takes manifest, rubrics, judges, "),
     ],
 )
 def test_a_mistyped_argument_gets_a_suggestion(name: str, argument: str, words: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +36,47 @@ def command(manifest: Path, columns: Columns, allow_outside: bool, as_json: bool
     """
     from editjudge.manifest.audit import audit
 
-    result = audit(manifest, allow_outside=allow_outside, columns=columns)
+    with _counting(manifest) as progress:
+        result = audit(manifest, allow_outside=allow_outside, columns=columns, progress=progress)
     if as_json:
         emit(result.as_json())
     else:
         click.echo(safe("\n".join(_report(result))))
     sys.exit(1 if result.findings else 0)
+
+
+@contextmanager
+def _counting(manifest: Path) -> Iterator[Callable[[int], None]]:
+    """Show how many edits were checked so far: a bar on a terminal, a line every ten seconds elsewhere."""
+    from editjudge.run import progress
+
+    total = _lines(manifest)
+    if (console := progress.bar_console()) is None:
+        printed = time.monotonic()
+
+        def line(edits: int) -> None:
+            nonlocal printed
+            if time.monotonic() - printed >= progress.LINES:
+                printed = time.monotonic()
+                click.echo(f"{edits:,}{f' of {total:,}' if total else ''} edits checked", err=True)
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("checking"), BarColumn(bar_width=20), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda edits: bar.update(task, completed=edits)
+
+
+def _lines(manifest: Path) -> int | None:
+    """About how many edits a file of lines has; None for other manifests."""
+    suffix = manifest.suffix.lower()
+    if suffix not in (".jsonl", ".ndjson", ".csv") or not manifest.is_file():
+        return None
+    with manifest.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - (suffix == ".csv")
 
 
 def _report(audit: Audit) -> Iterator[str]:

@@ -108,13 +108,15 @@ def _filter(store: Store, run: RunRecord, conditions: Sequence[str], output: Pat
     for where in wheres:
         where.run_in(store)
     path, passed, outside = output / "kept.jsonl", Counter[bool | None](), False
+    unscored = Counter[str]()
     if path.exists() and not force:
         raise UsageError(f"{path} exists: name another folder, or add --force")
 
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal outside
-        for item, passes in _sifted(store, run, wheres):
+        for item, passes, lacking in _sifted(store, run, wheres):
             passed[passes] += 1
+            unscored.update(lacking)
             if passes:
                 row, leads_out = relative(_manifest_row(item), output)
                 outside |= leads_out
@@ -123,15 +125,17 @@ def _filter(store: Store, run: RunRecord, conditions: Sequence[str], output: Pat
     write_lines(path, rows())
     counts = {"kept": passed[True], "edits": passed.total(), "unscored": passed[None], "outside": outside}
     words = f"wrote {path}: {passed[True]:,} of {passed.total():,} edits"
-    words += f"; {passed[None]:,} have no score and do not pass" if passed[None] else ""
-    if passed[None] == passed.total() and (scored := _scored(store, run)):
+    if passed[None]:
+        words += f"; left out because they have no score on {' or '.join(sorted(unscored))}: {passed[None]:,}"
+    if passed.total() in unscored.values() and (scored := _scored(store, run)):
         words += f"\na rubric and overall need scores of all their factors; those with scores are {', '.join(scored)}"
     words += f"\nsome pictures are outside the folder of {path}: run it with --allow-outside" if outside else ""
     tell(as_json, {"run": run.name, "written": [str(path)], **counts}, words)
 
 
-def _sifted(store: Store, run: RunRecord, wheres: Sequence[Condition]) -> Iterator[tuple[Item, bool | None]]:
-    """Every edit with whether all conditions hold; None if only missing scores keep it from passing."""
+def _sifted(store: Store, run: RunRecord, wheres: Sequence[Condition]) -> Iterator[tuple[Item, bool | None, set[str]]]:
+    """Every edit with whether all conditions hold (None if only missing scores keep it from passing), and what it has
+    no score on."""
     from editjudge.run.plan import BATCH
     from editjudge.run.where import scores_of
 
@@ -141,7 +145,8 @@ def _sifted(store: Store, run: RunRecord, wheres: Sequence[Condition]) -> Iterat
         for item in some:
             given = [(where, scores.get(item.item, {}).get(where.factor, ())) for where in wheres]
             holds = all(where.holds(values) for where, values in given)
-            yield item, None if holds and not all(values for _, values in given) else holds
+            lacking = {where.factor for where, values in given if not values}
+            yield item, None if holds and lacking else holds, lacking
 
 
 def _scored(store: Store, run: RunRecord) -> list[str]:

@@ -131,8 +131,9 @@ def show(lead: Iterable[str], tables: Iterable[Table]) -> None:
     from editjudge.report.tables import WIDTH, Table
 
     console = Console(highlight=False)
-    fixed = max(60, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
     is_terminal = sys.stdout.isatty()
+    # A terminal that does not tell its size counts as 80 wide, as Rich takes it, so that cells are not broken.
+    fixed = max(60, min(WIDTH, shutil.get_terminal_size((80 if is_terminal else WIDTH, 24)).columns))
     is_fixed = is_terminal or "COLUMNS" in os.environ
     parts = [Table((), (), line) for line in lead]
     for n, table in enumerate([*parts, *tables]):

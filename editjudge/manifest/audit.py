@@ -7,7 +7,7 @@ import json
 import os
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -91,12 +91,14 @@ def audit(
     pixels: bool = True,
     listed: int = 1000,
     columns: Columns = (),
+    progress: Callable[[int], None] | None = None,
 ) -> Audit:
     """Check every line and every picture, and collect the findings instead of stopping at the first.
 
     `pixels` decodes each picture, which finds damage behind a sound header, edits that changed bytes but no pixel, and
     outputs that are no edit at all; the last needs the extra `measured`, and says so where it is not installed.
-    Of each kind at most `listed` findings are kept; all are counted.
+    Of each kind at most `listed` findings are kept; all are counted. `progress` is called with the number of edits that
+    were checked so far.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -113,8 +115,12 @@ def audit(
             waiting.append((line, edit, facts.of(edit), facts.oddities(edit)))
             if len(waiting) > 64:  # enough to keep the threads busy, few enough for memory
                 look.at(*waiting.popleft())
+                if progress:
+                    progress(done.edits)
         while waiting:
             look.at(*waiting.popleft())
+            if progress:
+                progress(done.edits)
     done.findings.sort(key=lambda finding: finding.line)
     done.unit = reader.unit
     return done

@@ -223,12 +223,14 @@ def _pair_verdict(within: str, a: str, b: str, rows: Sequence[Difference]) -> Pa
     ]
     unclear = [d for d in rows if d.difference is not None and not d.evident]
     sizes = sorted({d.n for d in unclear})
-    names = ", ".join(f"{d.factor} ({'MDE ' + str(_mde(d)) if d.detectable else 'no MDE'})" for d in unclear)
+    names = ", ".join(
+        f"{d.factor} ({'MDE ' + str(_mde(d, in_line([d.ci]))) if d.detectable else 'no MDE'})" for d in unclear
+    )
     n = " to ".join(map(str, dict.fromkeys((*sizes[:1], *sizes[-1:]))))
     never = [d.factor for d in rows if d.difference is None]
     overturnable = [d.factor for d in rows if d.overturnable and d.difference is not None]
     doubts = [f"no evidence of a difference on {names}; n = {n}, MDE at 80 % power"] if unclear else []
-    doubts += [f"not compared, since no edit has scores of both: {', '.join(never)}"] if never else []
+    doubts += [f"not compared, because no input has a score for both: {', '.join(never)}"] if never else []
     doubts += [f"failed judgements could overturn this on {', '.join(overturnable)}"] if overturnable else []
     return PairVerdict(within, a, b, tuple(claims), tuple(doubts))
 
@@ -259,7 +261,7 @@ def forests(comparisons: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotC
         dots = [Dot(d.factor, f"{d.b} − {d.a}", d.difference or 0.0, d.ci, not d.evident) for d in drawn]
         (a, b), *others = pairs
         higher = ("the second", "the first") if others else (a, b)
-        sides = (f"\u2190 {higher[0]} scores higher", f"{higher[1]} scores higher \u2192")
+        sides = (f"\u2190\u00a0{higher[0]} scores higher", f"{higher[1]} scores higher\u00a0\u2192")
         note = "Filled: Holm-corrected p < .05, the CI excludes 0. Hollow: no evidence of a difference."
         yield context, DotChart("Paired differences with 95 % CI", dots, -high, high, ticks, note, sides)
 
@@ -289,7 +291,7 @@ def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str], tes
             Figure(d.difference, d.ci, sign=True, digits=own.get(d.factor)),
             between(d.bounds, own.get(d.factor, digits), sign=True) if _failed(d) else None,
             p_value(d.p_holm), Figure(d.effect, sign=True),
-            Figure(d.wins, text=f"{d.wins}/{d.ties}/{d.losses}"), _rounded(d.detectable, own.get(d.factor, digits)),
+            _won(d), _mde(d, own.get(d.factor, digits)),
         )
         for d in shifts
     ]  # fmt: skip
@@ -313,8 +315,16 @@ def _rounded(value: float | None, digits: int) -> Figure:
     return Figure(value, text=None if value is None else f"{value:.{digits}f}")
 
 
-def _mde(d: Difference) -> Figure:
-    return Figure(d.detectable, digits=in_line([d.ci]))
+def _won(d: Difference) -> Figure:
+    counts = (("wins", d.wins), ("ties", d.ties), ("losses", d.losses))
+    return Figure(d.wins, text="/".join(str(n) for _, n in counts), parts=counts)
+
+
+def _mde(d: Difference, digits: int) -> Figure:
+    """With more decimals than its neighbours where it would be 0, which no number of edits can detect."""
+    while d.detectable and round(d.detectable, digits) == 0:
+        digits += 1
+    return _rounded(d.detectable, digits)
 
 
 def _tests(shifts: Sequence[Difference]) -> int:

@@ -92,15 +92,15 @@ BESIDE = frozenset({
 
 
 def _apart(judged: RunData, level: Floats) -> str:
-    """Those that have a score and are not ranked, since they lack others that the ranked ones have."""
+    """How many edits have scores but are not ranked, because other factors were scored on them."""
     scored = np.unique(judged.scores.item.codes[np.isfinite(judged.scores.score)])
     n = len(scored) - int(np.sum(np.isfinite(level)))
-    return f" Edits of which other factors were scored are not ranked: {n:,}." if n else ""
+    return f" {n:,} edit{' is' if n == 1 else 's are'} not ranked: other factors were scored." if n else ""
 
 
 def _levels(judged: RunData) -> tuple[Floats, Floats, list[tuple[str, str]]]:
-    """Of each edit the mean of its scores from 0 to 1, over what most edits have a score of and none without all of it;
-    the widest spread between those who scored one factor; and what is in the mean, by judge and factor."""
+    """For each edit the mean of its scores from 0 to 1, where it was scored on the same factors as most edits; the
+    widest spread between those who scored one factor; and what is in the mean, by judge and factor."""
     scores = judged.scores
     low, high = np.zeros(len(scores.factor.labels)), np.ones(len(scores.factor.labels))
     for n, factor in enumerate(scores.factor.labels):
@@ -124,7 +124,8 @@ def _levels(judged: RunData) -> tuple[Floats, Floats, list[tuple[str, str]]]:
 
 
 def _alike(judged: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]]]:
-    """A mean of other factors is another quantity: only edits with the same ones are held against each other."""
+    """Only edits with scores on the same factors are ranked: a mean of other factors is another quantity. An edit that
+    has a score beyond them, such as an alignment of 1 that was proven, is not ranked without it."""
     scores = judged.scores
     good = np.isfinite(value)
     columns = scores.judge.codes.astype(np.int64) * len(scores.factor.labels) + scores.factor.codes
@@ -139,8 +140,9 @@ def _alike(judged: RunData, value: Floats) -> tuple[Floats, list[tuple[str, str]
     sets, often = np.unique(has[has.any(axis=1)], axis=0, return_counts=True)
     most = sets[max(range(len(sets)), key=lambda n: (often[n], sets[n].sum()))]
     means = np.divide(sums, counts, out=np.zeros(shape), where=has)[:, most].mean(axis=1)
-    level = np.where((has | ~most).all(axis=1), means, np.nan)
     width = len(scores.factor.labels)
+    other = ~np.isin(kinds % width, kinds[most] % width)
+    level = np.where((has | ~most).all(axis=1) & ~has[:, other].any(axis=1), means, np.nan)
     return level, [(scores.judge.labels[k // width], scores.factor.labels[k % width]) for k in kinds[most]]
 
 

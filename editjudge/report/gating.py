@@ -1,10 +1,12 @@
-"""A run held against limits and a baseline: pass, fail, or not enough evidence."""
+"""Check a run against limits and a baseline: pass, fail, or not enough evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from editjudge.edit import Match
 from editjudge.errors import UsageError, near_miss
@@ -41,7 +43,21 @@ class GateReport:
         empty = [check.rule for check in self.gate.checks if check.n == 0]
         if not empty:
             return None
-        return f"nothing to decide on: no score for {', '.join(empty)}"
+        return f"nothing to decide on: no score for {', '.join(empty)}{self._unscored_parts()}"
+
+    def _unscored_parts(self) -> str:
+        """Why a mean of several factors has no score: which of them nobody scored."""
+        scores = self.judged.scores.where(judge=self.judge)
+        scored = {name for name in scores.factor.present() if np.isfinite(scores.where(factor=name).score).any()}
+        empty = {check.factor for check in self.gate.checks if check.n == 0}
+        parts = {one.name: [f for f in one.factors if f not in scored] for one in aggregates(self.judged, self.judge)}
+        return "".join(
+            f"; {name} is a mean of factors, of which {self.judge} scored none of these: {', '.join(parts[name])}"
+            if parts[name]
+            else f"; no edit has scores on all factors of {name}"
+            for name in parts
+            if name in empty
+        )
 
     def as_json(self) -> dict[str, Any]:
         before, names = self.before, {"run": self.judged.run.name}
@@ -96,7 +112,7 @@ def gate_run(
     alpha: float = 0.05,
     max_failures: float = 0.0,
 ) -> GateReport:
-    """Hold a run against limits of its means, and against a baseline: both loaded with `pairing` where there is one."""
+    """Check a run's means against limits and a baseline; load both with `pairing` where there is a baseline."""
     mine, theirs = _judges(judged, before, judge)
     models = () if model else judged.scores.model.present()
     judged, before = _of_model(judged, model), before and _of_model(before, model, optional=True)

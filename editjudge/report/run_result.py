@@ -26,6 +26,8 @@ class RunResult(Mapping[str, Any]):
     document: Mapping[str, Any]
     lead: Sequence[str]
     tables: Sequence[Table]
+    unshown: int = 0
+    """Leading tables that are too wide to read, for `frame` alone."""
 
     def __getitem__(self, key: str) -> Any:
         return self.document[key]
@@ -40,14 +42,19 @@ class RunResult(Mapping[str, Any]):
         """The rows of a table, the first one unless another is named, at full precision."""
         return framed(self.tables[table].records() if self.tables else [])
 
+    def _shown(self) -> Sequence[Table]:
+        return self.tables[self.unshown :]
+
     def __repr__(self) -> str:
-        return in_python("\n\n".join(["\n".join(self.lead), *(table.text(WIDTH) for table in self.tables)]), _ARGUMENTS)
+        return in_python(
+            "\n\n".join(["\n".join(self.lead), *(table.text(WIDTH) for table in self._shown())]), _ARGUMENTS
+        )
 
     def _repr_html_(self) -> str:
         from editjudge.report.templating import render_macro
 
         lead = "".join(f"<p>{html.escape(line)}</p>" for line in self.lead)
-        tables = "".join(render_macro("tables.html", "table", table) for table in self.tables)
+        tables = "".join(render_macro("tables.html", "table", table) for table in self._shown())
         return in_python(lead + tables, _ARGUMENTS)
 
 

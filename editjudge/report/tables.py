@@ -40,6 +40,8 @@ class Figure:
     """Decimals of its own, where its column holds figures on different scales."""
     significant: bool = False
     """Whether a terminal marks it."""
+    parts: tuple[tuple[str, float], ...] = ()
+    """The numbers in the text by name: a data frame has a column for each."""
 
     def __str__(self) -> str:
         return self.rounded(decimals(self.ci))
@@ -279,6 +281,9 @@ class Table:
         for row in self.rows:
             record: dict[str, Any] = {}
             for name, cell in zip(self.columns, row, strict=True):
+                if isinstance(cell, Figure) and cell.parts:
+                    record |= dict(cell.parts)
+                    continue
                 record[name] = cell.value if isinstance(cell, Figure) else cell
                 if name in limits:
                     ci = cell.ci if isinstance(cell, Figure) else None

@@ -18,7 +18,7 @@ from editjudge.judgement import DONE, Judgement
 if TYPE_CHECKING:
     from rich.console import Console
 
-_LINES = 10.0
+LINES = 10.0
 """Seconds between lines: a log of an hour stays readable."""
 _DRAWINGS = 0.1
 """Seconds between drawings of a bar: a terminal shows no more, and each costs a millisecond."""
@@ -94,7 +94,7 @@ def _state(tally: RunTally) -> str:
 class ProgressLines:
     """Lines on standard error."""
 
-    def __init__(self, every: float = _LINES) -> None:
+    def __init__(self, every: float = LINES) -> None:
         self._every = every
         self._shown = time.monotonic()
 
@@ -178,7 +178,7 @@ def bar_console() -> Console | None:
 
 def progress_on_terminal(*, quiet: bool) -> ProgressLines:
     console = None if quiet else bar_console()
-    return TerminalBar(console) if console else ProgressLines(math.inf if quiet else _LINES)
+    return TerminalBar(console) if console else ProgressLines(math.inf if quiet else LINES)
 
 
 def progress_for(wanted: bool | None) -> ProgressLines | None:

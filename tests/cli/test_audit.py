@@ -130,3 +130,15 @@ def test_pairs_are_looked_over_output_by_output(tmp_path: Path) -> None:
     assert ("no_op", rows[2]["id"], "edited_a") in kinds
     assert document["models"] == {"ann": 3, "bob": 3} and document["counts"]["missing_output"] == 1
     assert not document["notices"] or "metadata" not in " ".join(document["notices"])
+
+
+def test_an_audit_shows_how_many_edits_it_has_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = edits(tmp_path, 3)
+    assert "checked" not in editjudge("audit", manifest).err, "a short audit prints its findings alone"
+    monkeypatch.setattr("editjudge.run.progress.LINES", 0.0)
+    assert "3 of 3 edits checked" in editjudge("audit", manifest).err
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    printed = editjudge("audit", manifest, "--json")
+    assert "checking" in printed.err and printed.json["edits"] == 3

@@ -123,7 +123,7 @@ def test_sides_without_common_edits_are_told_in_words(call: Call, tmp_path: Path
 
     store = made(tmp_path / "s.db", say=never_both)
     done = call("compare", "r", "--store", store)
-    assert done.code == 0 and "not compared, since no edit has scores of both: overall, alignment" in done.out
+    assert done.code == 0 and "not compared, because no input has a score for both: overall, alignment" in done.out
     assert call("compare", "r", "--store", store, "--json").document["comparisons"][0]["difference"] is None
 
 

@@ -131,13 +131,16 @@ def test_where_writes_a_manifest_of_what_passes_and_what_has_no_score_does_not(s
 def test_all_conditions_of_where_must_hold(store: Path, tmp_path: Path) -> None:
     words = ("--where", "alignment>=1", "--where", "alignment<1", "--store", store)
     told = editjudge("export", "mine", "-o", tmp_path / "out", *words)
-    assert told.code == 0 and "0 of 4 edits; 1 have no score and do not pass" in told.out
+    assert told.code == 0 and "0 of 4 edits; left out because they have no score on alignment: 1" in told.out
     assert (tmp_path / "out" / "kept.jsonl").read_text() == ""
 
 
 def test_a_kept_manifest_in_another_folder_says_that_its_pictures_are_outside(store: Path, tmp_path: Path) -> None:
     told = editjudge("export", "mine", "-o", tmp_path / "out", "--where", "alignment>=1", "--store", store)
-    assert "3 of 4 edits; 1 have no score and do not pass" in told.out and "--allow-outside" in told.out
+    assert (
+        "3 of 4 edits; left out because they have no score on alignment: 1" in told.out
+        and "--allow-outside" in told.out
+    )
     kept = tmp_path / "out" / "kept.jsonl"
     assert all((kept.parent / row[role]).exists() for row in rows_of(kept) for role in ("input", "edited"))
     again = editjudge("export", "mine", "-o", tmp_path / "out", "--where", "alignment>=7", "--store", store)

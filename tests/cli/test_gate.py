@@ -185,6 +185,8 @@ def test_a_gate_without_a_single_score_does_not_pass_by_silence(call: Call, tmp_
     allowed = (*asked, "--max-failures", "1")
     done = call(*allowed)
     assert done.code == 1 and "nothing to decide on" in done.err and "not enough evidence" in done.out
+    done = call("gate", "r", "--min", "overall=4", "--max-failures", "1", "--store", store)
+    assert "overall is a mean of factors, of which openai/m scored none of these: alignment" in done.err
     assert call(*allowed, "--if-unsure", "pass").code == 0
     assert call(*allowed, "--if-unsure", "fail").code == 100
 

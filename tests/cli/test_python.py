@@ -65,6 +65,8 @@ def test_compare_answers_what_the_verb_prints(call: Call, store: Path) -> None:
     assert dict(result) == document
     frame = result.frame()
     assert len(frame) == 4 and {"factor", "b - a", "b - a_lo"} <= set(frame.columns)
+    counts = [(one["wins"], one["ties"], one["losses"]) for one in document["comparisons"]]
+    assert counts == list(zip(frame["wins"], frame["ties"], frame["losses"], strict=True))
     assert "good scores higher than poor on overall by " in repr(result)
     assert "<table" in result._repr_html_()
     with pytest.raises(UsageError, match="weather"):
@@ -103,6 +105,12 @@ def test_agree_answers_what_the_verb_prints(call: Call, store: Path, tmp_path: P
 def test_a_slice_has_every_figure_with_its_interval(store: Path) -> None:
     frame = ej.open("r", store=store).table(by="edit_type", of="scores").frame()
     assert {"add", "remove"} <= set(frame["slice"]) and {"mean", "mean_lo", "mean_hi", "ok", "n"} <= set(frame.columns)
+
+
+def test_a_slice_shows_the_tables_of_the_terminal_and_not_its_wide_rows(store: Path) -> None:
+    table = ej.open("r", store=store).table(by="edit_type")
+    assert "Scores by edit_type: mean with 95 % CI" in repr(table) and "slice_by" not in repr(table)
+    assert "Scores by edit_type" in table._repr_html_() and "slice_by" not in table._repr_html_()
 
 
 @pytest.mark.parametrize("name", ["r.html", "r.md", "r.json", "r.csv", "r.tex"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -63,6 +64,12 @@ def test_a_pipe_gets_every_column_in_plain_text(monkeypatch: pytest.MonkeyPatch)
     text = printed(monkeypatch, io.StringIO(), FORCE_COLOR="1")
     assert "column 11" in text and "left out" not in text and "\x1b" not in text
     assert "left out for width" in printed(monkeypatch, Terminal(), COLUMNS="100", NO_COLOR="1")
+
+
+def test_a_terminal_that_does_not_tell_its_size_counts_as_80_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = printed(monkeypatch, Terminal(), COLUMNS="80")
+    monkeypatch.setattr("shutil.get_terminal_size", os.terminal_size)
+    assert printed(monkeypatch, Terminal()) == known
 
 
 # --- which run is meant ---------------------------------------------------------------------------------------

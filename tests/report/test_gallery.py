@@ -35,13 +35,13 @@ def test_edits_are_ranked_only_beside_those_with_the_same_factors_scored(tmp_pat
     found = ranked(tmp_path, [*rows, ("d", "image_quality", 7.0), ("d", "alignment", None), ("e", "alignment", None)])
     assert found["best"].items == ["b", "c", "a"] and found["worst"].items == ["a", "c", "b"]
     assert found["best"].title == "Best" and "alignment, image_quality" in found["best"].why
-    assert "Edits of which other factors were scored are not ranked: 1." in found["best"].why
+    assert "1 edit is not ranked: other factors were scored." in found["best"].why
 
 
-def test_a_further_score_neither_helps_nor_hurts(tmp_path: Path) -> None:
-    rows = [("a", "image_quality", 5.0), ("b", "image_quality", 6.0), ("c", "image_quality", 4.0)]
-    found = ranked(tmp_path, [*rows, ("c", "alignment", 7.0)])
-    assert found["best"].items == ["b", "a", "c"]
+def test_an_edit_with_a_score_on_a_further_factor_is_not_ranked_without_it(tmp_path: Path) -> None:
+    rows = [("a", "image_quality", 5.0), ("b", "image_quality", 6.0), ("c", "image_quality", 7.0)]
+    found = ranked(tmp_path, [*rows, ("c", "alignment", 1.0)])
+    assert found["best"].items == ["b", "a"] and "1 edit is not ranked" in found["best"].why
 
 
 def test_no_edit_is_called_best_where_nobody_looked_at_the_instruction(tmp_path: Path) -> None:
