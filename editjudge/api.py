@@ -297,7 +297,7 @@ class Run:
         alpha: float = 0.05,
         max_failures: float = 0.0,
     ) -> RunResult:
-        """Hold the run against limits and a baseline, as `editjudge gate --json` does: `["outcome"]` is `pass`, `fail`
+        """Check the run against limits and a baseline, as `editjudge gate --json` does: `["outcome"]` is `pass`, `fail`
         or `not enough evidence`, and `["error"]` says why where there is no score to decide on.
 
             run.gate({"alignment": 5}, baseline=editjudge.open("before"), max_drop=0.2)

@@ -21,7 +21,7 @@ from editjudge.cli.output import json_option, tell
 def command(shell: str, as_json: bool) -> None:
     """Print the script that completes verbs, options, rubrics, judges and runs on Tab.
 
-    For good: add the line below, with your shell's name, to ~/.bashrc or ~/.zshrc; for fish write the script to
+    To keep it, add the line below, with your shell's name, to ~/.bashrc or ~/.zshrc; for fish write the script to
     ~/.config/fish/completions/editjudge.fish.
     """
     complete = get_completion_class(shell)

@@ -125,10 +125,10 @@ def _limits(option: str, given: tuple[str, ...]) -> dict[str, float]:
 
 
 def _drops(given: tuple[str, ...]) -> float | dict[str, float]:
-    """One value for every factor, or those of single factors, which are then all that is held against the baseline."""
+    """One value for all factors, or values for single factors; then only these are compared with the baseline."""
     plain = [text for text in given if "=" not in text]
     if plain and len(given) > 1:
-        raise UsageError("--max-drop: one VALUE for all factors, or FACTOR=VALUE for each that is meant")
+        raise UsageError("--max-drop: one VALUE for all factors, or FACTOR=VALUE for single factors")
     values = {text: _number(text) for text in plain} or _limits("--max-drop", given)
     for text, value in values.items():
         if value is None or value < 0:

@@ -41,8 +41,8 @@ FAILED = 3
     help="A further picture that a rubric shows; several of one name are a list.",
 )
 @click.option("--text", "texts", multiple=True, metavar="NAME=TEXT", help="A further text that a rubric shows.")
-@click.option("--edit-type", help="The kind of edit, which a rubric may be asked by.")
-@click.option("--id", "item", help="Identifier of the edit; the name of the edited picture without it.")
+@click.option("--edit-type", help="The kind of edit, for rubric sets that ask by edit type.")
+@click.option("--id", "item", help="Identifier of the edit. Default: the name of the edited picture.")
 @rubrics_option()
 @judge_option("judges", multiple=True)
 @click.option("--envelope", is_flag=True, help="Print each rubric's own answer format.")

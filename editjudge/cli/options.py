@@ -204,7 +204,7 @@ _ASKING = (
         type=Finite(0, 1),
         default=0.9,
         show_default=True,
-        help="With --read logprobs: the least probability of all legal scores; a factor below it abstains.",
+        help="With --read logprobs: minimum total probability of the legal scores; a factor below it abstains.",
     ),
     click.option("--strict", is_flag=True, help="Reject replies whose reasons are outside their word limits."),
 )

@@ -1,4 +1,4 @@
-"""`editjudge ratings`: what people said, into the store and out of it; who may say it, and how to take it back."""
+"""`editjudge ratings`: import, export and delete people's ratings, and invite raters."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def import_(
 def export(file: Path, run: str | None, store_place: str, as_json: bool) -> None:
     """Write every rating of the store as CSV.
 
-    With the columns item, rater, factor and score; where an id is of several edits, or was rated by several rubrics,
-    also content and rubric, which tell them apart; of pairs also choice.
+    The columns are item, rater, factor and score. If one id belongs to several edits, or was rated by several rubrics,
+    the columns content and rubric tell them apart. Pairs have a column choice.
 
-    With --run the ratings of that run's edits, by their ids there.
+    With --run: only ratings of that run's edits, by their ids in the run.
     """
     from editjudge.store.ratings import contents_in, csv_lines, ratings_of, read_choices, read_scoped
 
@@ -188,7 +188,7 @@ def revoke(study: str, rater: str, store_place: str, as_json: bool) -> None:
 
 @command.command(epilog="\b\nExample: editjudge ratings rm --rater Ann --study pilot")
 @click.option("--rater", required=True, help="Whose answers.")
-@click.option("--study", help="Only those of this study; everywhere without it, imported ratings included.")
+@click.option("--study", help="Only answers in this study. Default: in all studies, and imported ratings.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @store_option
 @json_option

@@ -224,9 +224,9 @@ def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | N
     "-o",
     "--output",
     type=NewFile(),
-    help="Rubric file to write; standard output without it.",
+    help="Rubric file to write. Default: standard output.",
 )
-@click.option("--name", help="Name of the rubric; the file's name without it.")
+@click.option("--name", help="Name of the rubric. Default: the file's name.")
 @click.option("--factor", "factors", multiple=True, help="A factor's key, where the prompt does not name it.")
 @click.option(
     "--scale",

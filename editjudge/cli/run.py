@@ -57,9 +57,14 @@ TOO_MANY_FAILED = 3
 )
 @click.option("--name", help="Name of the run. Default: made from its contents.")
 @click.option(
-    "--rpm", "requests_per_minute", type=Finite(min=0, min_open=True), help="Most requests per minute and judge."
+    "--rpm",
+    "requests_per_minute",
+    type=Finite(min=0, min_open=True),
+    help="Maximum requests per minute, for each judge.",
 )
-@click.option("--tpm", "tokens_per_minute", type=Finite(min=0, min_open=True), help="Most tokens per minute and judge.")
+@click.option(
+    "--tpm", "tokens_per_minute", type=Finite(min=0, min_open=True), help="Maximum tokens per minute, for each judge."
+)
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Judge only edits of this model; repeatable.")
 @click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits, of all --model together.")
 @click.option(

@@ -59,10 +59,10 @@ _TERMS = (
     ),
     click.option("--fresh", is_flag=True, help="Ask again even if the store has the answer."),
     click.option("--budget", type=Finite(min=0), metavar="USD", help="Stop asking judges once this is spent."),
-    click.option("--max-waiting", type=click.IntRange(1), help="Most edits in the queue."),
+    click.option("--max-waiting", type=click.IntRange(1), help="Maximum number of edits in the queue."),
     click.option("--deadline", type=Finite(min=0.1), help="Seconds that a request may wait."),
     click.option("--drain", type=Finite(min=0), help="Seconds to finish queued edits when the server stops."),
-    click.option("--concurrency", type=click.IntRange(1), help="Most requests in flight to a judge."),
+    click.option("--concurrency", type=click.IntRange(1), help="Maximum number of requests in flight to a judge."),
     click.option(
         "--keep-pictures",
         "pictures",
@@ -114,7 +114,7 @@ def _weight(meant: str, text: str) -> tuple[str, float]:
     envvar="EDITJUDGE_SERVICE_TOKEN",
     help="Token of programs, for /v1/ and trainers' protocols only; in a header, or in the path: /t/TOKEN/v1/reward.",
 )
-@click.option("--create", "create_store", is_flag=True, help="Make the store if it is not there.")
+@click.option("--create", "create_store", is_flag=True, help="Create the store if it does not exist.")
 @asking_options
 @bundle(_TERMS, "terms", _terms)
 @json_option
@@ -165,13 +165,15 @@ def command(
     if token is not None and token == service_token:
         raise UsageError("--token and --service-token are the same: programs would be reviewers")
     if host not in LOOPBACK:
-        token = token or secrets.token_urlsafe(32)  # that nobody knows: with a service's token alone, pages are closed
+        token = token or secrets.token_urlsafe(
+            32
+        )  # unknown to everybody: with a service token alone, the pages are closed
     with open_store(store_place, create=create_store) as store, _listening(host, port) as listener:
         address = f"[{host}]" if ":" in host else host
         keep_caches_small(store)
         app = create(Site(store, judge, options, token, service_token, terms))
         url = f"http://{address}:{listener.getsockname()[1]}/"
-        if as_json:  # now, and not once it is stopped: who asked for a free port learns it from this
+        if as_json:  # now, not when it stops: a caller that asked for a free port reads it from here
             emit({"url": url, "store": store.place})
             sys.stdout.flush()
         click.echo(f"editjudge: {url}  (store {safe(store.place)})", err=True)

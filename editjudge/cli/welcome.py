@@ -1,4 +1,4 @@
-"""What somebody sees who types `editjudge` and nothing else: the three ways to begin."""
+"""What `editjudge` without a verb prints: the three ways to begin."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _grouped(ratings: Ratings, scores: Scores) -> tuple[Ratings, Scores] | None:
     """Ratings and scores of the published groups of factors, or None where no group is complete on both sides."""
     rated = ratings.factor.present()
     groups = [Aggregate(name, tuple(f.key for f in load_rubric(name).factors)) for name in SETS["online"]]
-    scored = scores.factor.present()  # where people rated a group itself, that is what a judge is held against
+    scored = scores.factor.present()  # where people rated a group itself, judges are compared with that
     groups = [
         one for one in groups if one.name not in rated and {*one.factors} <= {*rated} and {*one.factors} <= {*scored}
     ]

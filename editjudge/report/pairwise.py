@@ -64,7 +64,7 @@ class PairRun:
         )
 
     def lead(self) -> list[str]:
-        """What became of the run, before any figure."""
+        """The run's judgements by status, before any figure."""
         counts = Counter(status for pair in self.answers for some in pair.statuses.values() for status in some)
         outcome = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
         run = self.run

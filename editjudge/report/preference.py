@@ -72,8 +72,8 @@ class PreferenceReport:
 
 
 def preferred_pairs(ratings: Mapping[str, Sequence[PairRating]], pairs: PairRun) -> PreferenceReport:
-    """`ratings` by factor, or under `VOTE` where people said which is better and no more: then they are held against
-    every factor. One vote of a person is one row; the judge's is its verdict over both orders."""
+    """`ratings` by factor, or under `VOTE` where people only said which is better: then every factor is compared with
+    that. One vote of a person is one row; the judge's is its verdict over both orders."""
     groups = {item: origin.group for item, origin in pairs.origins.items()}
     voted: list[JudgeVotes] = []
     for judge in pairs.judges:

@@ -114,7 +114,7 @@ class RunData:
 
     @property
     def contradictions(self) -> Sequence[Count]:
-        """How many verdicts could be held against measured evidence, and how many it contradicts."""
+        """How many verdicts could be checked against measured evidence, and how many it contradicts."""
         return self.against_evidence.counts
 
     def contradicted(self, *by: str) -> dict[tuple[str, ...], tuple[int, int]]:
@@ -127,7 +127,7 @@ class RunData:
         return sums
 
     def lead(self) -> list[str]:
-        """What became of the run, before any score is shown."""
+        """The run's judgements by status, and what limits its scores."""
         counts = Counter[str]()
         for (*_, status), n in self.statuses.items():
             counts[status] += n

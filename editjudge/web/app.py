@@ -86,7 +86,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _unreadable(request: Request, error: Exception) -> Response:
-    """Input that nothing before said no to: the client's mistake, told as one. Where it happened is for the log."""
+    """Input that no earlier check refused: a client error. The log has where it happened."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     _log.warning("a request could not be read: %s (%s:%s)", type(error).__name__, Path(last.filename).name, last.lineno)
     return _error(request, 400, "The request cannot be read.")

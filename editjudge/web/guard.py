@@ -1,4 +1,4 @@
-"""What stands before every route: who may ask, from where, how much; and what the answer may do in a browser.
+"""Checks before every route: tokens, hosts and sizes of requests; and security headers of the answers.
 
 Who asks has a role, and the least one where nothing is said: a *reviewer* (the token, or the cookie that it was
 exchanged for) may do everything, a *service* (its own token, in a header or as `/t/TOKEN/...`) may ask for verdicts and
@@ -33,7 +33,7 @@ _IN_PATH = re.compile(r"/t/([^/]+)(/.*)?", re.DOTALL)
 _MOST = {"/v1/": 512 * 2**20, "/d/": 512 * 2**20, SIGN_IN: 2**14, "": 2**20}
 """Bytes of a body, by the path's beginning: a batch of pictures, a token, or a form."""
 _PATIENCE = 20.0
-"""Seconds that a client may keep who reads its body waiting,"""
+"""Seconds that reading a body may wait for the client,"""
 _SLOWEST = 64 * 2**10
 """and one more for every so many bytes that came: a slow line is served, one that trickles is not."""
 _LONGEST_COOKIES = 64 * 2**10

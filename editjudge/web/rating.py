@@ -221,7 +221,7 @@ class _RatingPages:
         for rubric in rubrics:
             _check_answerable(rubric)
         controls = _whole(given, "controls", 0, 14)
-        if controls and not _can_make_controls():  # said to who sets it up, not to the first rater
+        if controls and not _can_make_controls():  # an error for the organiser, not for the first rater
             raise UsageError(f"controls: {_EXTRA}; set none, or install it")
         query = Query.parse(given.get("query", ""))
         models = [name.removeprefix("model:") for name in given if name.startswith("model:")]
@@ -533,7 +533,7 @@ MOST_BUTTONS = 21
 
 
 def _check_answerable(rubric: Rubric) -> None:
-    """People choose among buttons: that each factor has a few of them is said to who sets a study up."""
+    """People choose among buttons: refuse a rubric with too many of them when a study is set up."""
     if rubric.computed_by:
         raise UsageError(f"{rubric.name}: its figures are computed by {rubric.computed_by}; people are not asked")
     check_unconditional([rubric], "a study asks every rater the same of every edit", allowed=("samples",))
