@@ -165,9 +165,7 @@ def command(
     if token is not None and token == service_token:
         raise UsageError("--token and --service-token are the same: programs would be reviewers")
     if host not in LOOPBACK:
-        token = token or secrets.token_urlsafe(
-            32
-        )  # unknown to everybody: with a service token alone, the pages are closed
+        token = token or secrets.token_urlsafe(32)  # random: with a service token alone, pages are closed
     with open_store(store_place, create=create_store) as store, _listening(host, port) as listener:
         address = f"[{host}]" if ":" in host else host
         keep_caches_small(store)
