@@ -11,6 +11,8 @@ from measured.test_degenerate import CASES
 from PIL import Image
 from run.made import editjudge, edits, rows_of, write_manifest
 
+from editjudge.run import progress
+
 
 def test_a_sound_manifest_has_no_findings(tmp_path: Path) -> None:
     printed = editjudge("audit", edits(tmp_path, 3), "--json")
@@ -135,7 +137,7 @@ def test_pairs_are_looked_over_output_by_output(tmp_path: Path) -> None:
 def test_an_audit_shows_how_many_edits_it_has_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = edits(tmp_path, 3)
     assert "checked" not in editjudge("audit", manifest).err, "a short audit prints its findings alone"
-    monkeypatch.setattr("editjudge.run.progress.LINES", 0.0)
+    monkeypatch.setattr(progress, "LINES", 0.0)
     assert "3 of 3 edits checked" in editjudge("audit", manifest).err
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
