@@ -7,7 +7,7 @@ import functools
 import os
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -60,6 +60,10 @@ class _File(NamedTuple):
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino & (2**63 - 1))
 
 
+_READ_AT_ONCE = 16
+"""Files that are read at the same time: 16 hide 30 ms a picture from a judge of 128 edits a second."""
+
+
 class LoadedPicture(NamedTuple):
     data: bytes
     known: KnownImage
@@ -80,26 +84,39 @@ class PictureReader:
         fetch: Fetch | None = None,
         bounds: ImageBounds = BOUNDS,
         budget: int = 16 * 2**20,
+        shared_by: int = 1,
     ) -> None:
         """`budget`: bytes of pictures that are held at most. With 64 MB, a run of 1024 x 1024 JPEGs took 70 MB more
-        memory and no less CPU: what is held longer has left the processor's caches."""
-        self.root, self.budget = root, budget
+        memory and no less CPU: what is held longer has left the processor's caches. `shared_by`: judges of a run, each
+        of which plans and encodes the same pictures."""
+        self.root, self.budget, self._shared_by = root, budget, shared_by
         self.bytes_read = 0
         """So far, in all."""
         self._folder = ConfinedFolder(root) if root else None
         self._fetch, self._bounds = fetch, bounds
         self._held = 0
         self._recent: OrderedDict[str, LoadedPicture] = OrderedDict()
+        self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._reading = tuple(threading.Lock() for _ in range(_READ_AT_ONCE))
 
     @functools.cached_property
     def threads(self) -> ThreadPoolExecutor:
-        """To read at the same time where a disk is slow: 16 hide 30 ms a picture from a judge of 128 edits a second."""
-        return ThreadPoolExecutor(16, "editjudge-pictures")
+        """To read at the same time where a disk is slow."""
+        return ThreadPoolExecutor(_READ_AT_ONCE, "editjudge-pictures")
 
     def look(self, source: ImageSource) -> LoadedPicture:
-        """Read a picture now, and hold it for `take`."""
-        picture = self._load(source)
+        """Read a picture now, and hold it for `take`. A file that another judge of the run has read, and that is still
+        held and unchanged, is not read again."""
+        if self._shared_by == 1 or not isinstance(source, Path):
+            return self._hold(source, self._load(source))
+        with self._reading[hash(source) % _READ_AT_ONCE]:  # so that the second judge finds what the first has read
+            picture = self._recent.get(str(source))
+            if picture and picture.file == _File.of(os.stat(source)):
+                return picture
+            return self._hold(source, self._load(source))
+
+    def _hold(self, source: ImageSource, picture: LoadedPicture) -> LoadedPicture:
         # What came as bytes is known by its digest; a path may hold another picture later.
         name = picture.known.digest if isinstance(source, bytes) else str(source)
         with self._lock:
@@ -112,19 +129,23 @@ class PictureReader:
         return picture
 
     def held(self, source: ImageSource, known: str) -> LoadedPicture | None:
-        """The picture of this digest, if it is held; nobody takes it a second time."""
+        """The picture of this digest, if it is held; no judge takes it a second time."""
+        name = known if isinstance(source, bytes) else str(source)
         with self._lock:
-            picture = self._forget(known if isinstance(source, bytes) else str(source))
+            if picture := self._recent.get(name):
+                self._taken[name] += 1
+                if self._taken[name] >= self._shared_by:
+                    self._forget(name)
         return picture if picture and picture.known.digest == known else None
 
     def take(self, source: ImageSource, known: str | None = None) -> LoadedPicture:
         """A picture that is still held, or else read now."""
         return (self.held(source, known) if known else None) or self._load(source, known)
 
-    def _forget(self, name: str) -> LoadedPicture | None:
+    def _forget(self, name: str) -> None:
+        self._taken.pop(name, None)
         if picture := self._recent.pop(name, None):
             self._held -= len(picture.data)
-        return picture
 
     def _load(self, source: ImageSource, known: str | None = None) -> LoadedPicture:
         file = None

@@ -141,7 +141,8 @@ class Job:
     def reader(self) -> PictureReader:
         """Reads pictures of the manifest's folder, and others only as far as that is allowed."""
         folder = self.manifest if self.manifest.is_dir() else self.manifest.parent
-        return PictureReader(root=None if self.allow_outside else folder, fetch=fetch if self.allow_urls else None)
+        root, addresses = None if self.allow_outside else folder, fetch if self.allow_urls else None
+        return PictureReader(root=root, fetch=addresses, shared_by=len(self.judges))
 
     def chosen(self, store: Store | None, edits: Callable[[], Iterator[Edit]] | None = None) -> Selected:
         """The edits that the run is about, of all or of some of the manifest's; conditions need a store."""

@@ -7,6 +7,7 @@ import os
 import pty
 import shlex
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -197,6 +198,41 @@ def test_progress_says_how_many_how_fast_how_long_still_what_it_cost_and_what_fa
     assert described(tally) == "1,503 of 6,000 judged, 100.3/s, 0:00:45 left, 500 cached, $1.23, failed: 3 invalid"
     assert described(RunTally(unpriced=2)).endswith("0.0/s, cost unknown, 0 failed")
     assert "$1.23 + unknown" in described(RunTally(cost=1.23, unpriced=2))
+
+
+_NOTING_OPENS = """
+import collections, json, os, sys
+opened = collections.Counter()
+
+def note(event, arguments):
+    if event == "open" and isinstance(arguments[0], str):
+        opened[os.path.basename(arguments[0])] += 1
+
+sys.addaudithook(note)
+from editjudge.cli import main
+try:
+    main()
+finally:
+    print(json.dumps(opened), file=sys.stderr)
+"""
+
+
+def test_the_manifest_and_each_picture_are_opened_once_whatever_the_judges_and_rubrics(
+    tmp_path: Path, store: Path
+) -> None:
+    manifest = edits(tmp_path, 6)
+    judges = [word for spec in SPECS.values() for word in ("--judge", spec)]
+    command = ["run", manifest, "--rubric", "online", *judges, "--store", store, "--json"]
+    with stub():
+        done = subprocess.run(
+            [sys.executable, "-c", _NOTING_OPENS, *command], capture_output=True, text=True, check=True
+        )
+    opened = json.loads(done.stderr.splitlines()[-1])
+    assert json.loads(done.stdout)["statuses"] == {"ok": 6 * 3 * 3}
+    assert opened["edits.jsonl"] == 1
+    assert {name: count for name, count in opened.items() if name.endswith(".png")} == {
+        picture.name: 1 for picture in tmp_path.glob("*.png")
+    }
 
 
 # --- beforehand -----------------------------------------------------------------------------------------------

@@ -728,6 +728,23 @@ def test_what_was_planned_is_encoded_from_the_same_read(tmp_path: Path, monkeypa
     assert (encoded.digest, encoded.width, reads) == (known, 6, ["a.png"])
 
 
+def test_the_judges_of_a_run_share_one_read_of_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, reads = settled(tmp_path / "a.png", SAMPLES["png"](6, 4)), counted(monkeypatch)
+    reader = PictureReader(shared_by=2)
+    pictures, (first, second) = ImageCache(reader), (DigestCache(reader).of(path) for _ in range(2))
+    assert first == second
+    limits = UNLIMITED, ImageLimits(max_side=5)
+    sizes = [encoded.width for one in limits for encoded in asyncio.run(gathered(pictures.encoded(path, one, first)))]
+    assert (sizes, reads, reader._held) == ([6, 5], ["a.png"], 0)
+
+
+def test_a_shared_picture_that_is_another_one_by_now_is_read_again(tmp_path: Path) -> None:
+    path, reader = settled(tmp_path / "a.png", b"one"), PictureReader(shared_by=2)
+    assert reader.look(path).data == b"one"
+    settled(tmp_path / "b.png", b"two").replace(path)
+    assert reader.look(path).data == b"two" == reader.take(path, images.digest(b"two")).data
+
+
 async def gathered(*waiting: Awaitable[Encoded]) -> list[Encoded]:
     return await asyncio.gather(*waiting)
 
