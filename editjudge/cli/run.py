@@ -24,6 +24,7 @@ from editjudge.cli.output import emit, json_option, one_line, safe
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
+    from editjudge.cli.best_of import BestOf
     from editjudge.judges.budget import Shortfall
     from editjudge.report.tables import Table
     from editjudge.run.cost import Estimate
@@ -131,14 +132,15 @@ def command(
         return
     with ExitStack() as stack:
         opener = partial(_opened, stack, run_options, store_place)
+        ranking = None
         if best_of:
-            from editjudge.cli.best_of import conduct_best_of
+            from editjudge.cli.best_of import BestOf
 
             def store() -> Store:
                 return stack.enter_context(open_store(store_place))
 
-            sys.exit(conduct_best_of(job, best_of, store, run_options, max_failures, as_json, quiet))
-        sys.exit(conduct(job, opener, run_options, max_failures, as_json, quiet))
+            ranking = BestOf(best_of, job, store, run_options)
+        sys.exit(conduct(job, opener, run_options, max_failures, as_json, quiet, ranking))
 
 
 def _opened(stack: ExitStack, run_options: RunOptions, place: str) -> RunPlace:
@@ -158,19 +160,20 @@ def conduct(
     max_failures: float,
     as_json: bool,
     quiet: bool,
+    best_of: BestOf | None = None,
 ) -> int:
     """Run with progress and a summary; the exit code."""
     started = time.monotonic()
-    outcome = watched(job, store, run_options, quiet=quiet or (as_json and not sys.stderr.isatty()))
+    quiet = quiet or (as_json and not sys.stderr.isatty())
+    outcome = best_of.watched(quiet=quiet) if best_of else watched(job, store, run_options, quiet=quiet)
     if outcome is None:
         if as_json:
             emit({"ending": "interrupted", "error": "stopped at once"})
         return EXIT["interrupted"]
-    tell_outcome(outcome, time.monotonic() - started, as_json, outcome.store)
-    return exit_code(outcome, max_failures)
-
-
-def exit_code(outcome: Outcome, max_failures: float) -> int:
+    ranked = best_of if outcome.ending == "finished" else None
+    _tell_outcome(outcome, time.monotonic() - started, as_json, ranked.as_json() if ranked else {})
+    if ranked and not as_json:
+        ranked.tell()
     if outcome.ending != "finished":
         return EXIT[outcome.ending]
     share = outcome.summary.failed / max(outcome.summary.total, 1)
@@ -223,9 +226,7 @@ def _on_interrupt(control: Any, say: Any) -> None:
         loop.add_signal_handler(name, interrupted)
 
 
-def tell_outcome(
-    outcome: Outcome, seconds: float, as_json: bool, place: str, more: dict[str, Any] | None = None
-) -> None:
+def _tell_outcome(outcome: Outcome, seconds: float, as_json: bool, more: dict[str, Any]) -> None:
     if outcome.ending == "interrupted" and not as_json:
         _tell_interrupted(outcome)
         return
@@ -239,13 +240,13 @@ def tell_outcome(
         document |= {"left_out": tally.left_out} if tally.left_out else {}
         document |= {"budget": outcome.short._asdict()} if outcome.short else {}
         document |= {"error": str(outcome.error) if outcome.error else None}
-        emit(document | summary.as_json() | (more or {}))
+        emit(document | summary.as_json() | more)
     else:
         _tell_people(outcome, seconds, cost)
         for reason in summary.reasons:
             click.echo(f"  {_why(reason, summary.statuses[reason.status])}")
-        if summary.failed and not os.path.isdir(place):  # shards are imported before they are read
-            click.echo(f"list every failed edit with its reasons: {_lists(outcome.name, place)}")
+        if summary.failed and not os.path.isdir(outcome.store):  # shards are imported before they are read
+            click.echo(f"list every failed edit with its reasons: {_lists(outcome.name, outcome.store)}")
     if outcome.error:
         click.echo(f"editjudge: {safe(str(outcome.error))}", err=True)
     elif outcome.ending == "budget" and outcome.short:
