@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from editjudge.orders import Choice
 
 Method = Literal["all", "knockout"]
-METHODS: tuple[Method, ...] = get_args(Method)
 Pair: TypeAlias = tuple[str, str]
 Verdicts: TypeAlias = Mapping[Pair, Choice | None]
 """None where a pair could not be judged."""

@@ -137,7 +137,7 @@ def _ones(
 
 
 def _answer(store: Store | None, work: Work) -> Judgement:
-    """What a later question is told of: the answer that is judgement, or one of the usual length."""
+    """What a later question is told of: the answer that is stored, or one of the usual length."""
     if store and (judgement := store.judgement(work.task.key)):
         return judgement
     keys = [factor.key for factor in work.rubric.factors]

@@ -76,7 +76,7 @@ class _Service:
         terms = site.terms
         self._terms, self._judge, self._site = terms, site.judge, site
         self._rubrics = {rubric.name: rubric for rubric in resolve(_words(site))}
-        """All that may be params, by name."""
+        """All that may be asked, by name."""
         self._sets = {word: [r.name for r in resolve([word])] for word in _words(site)}
         """What each word of the operator's stands for; a file is asked by its rubric's name."""
         self._factors = names(list(self._rubrics.values()))
@@ -274,7 +274,7 @@ class _Service:
         }
 
     def _weights(self, params: Any) -> dict[str, float]:
-        """The judges that are params, with their weights."""
+        """The judges of a request, with their weights."""
         if mixture := getattr(params, "judges", None):
             return dict(mixture)
         default = self._terms.mixture if hasattr(params, "judges") else {}
