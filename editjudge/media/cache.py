@@ -88,13 +88,13 @@ class PictureReader:
     ) -> None:
         """`budget`: bytes of pictures that are held at most. With 64 MB, a run of 1024 x 1024 JPEGs took 70 MB more
         memory and no less CPU: what is held longer has left the processor's caches. `shared_by`: judges of a run, each
-        of which plans and encodes the same pictures."""
+        of which plans and encodes the same pictures; each has a budget of its own, since they do not keep step."""
         self.root, self.budget, self._shared_by = root, budget, shared_by
-        self.bytes_read = 0
+        self.bytes_read = self._reads = 0
         """So far, in all."""
         self._folder = ConfinedFolder(root) if root else None
         self._fetch, self._bounds = fetch, bounds
-        self._held = 0
+        self._held = self._ahead = 0
         self._recent: OrderedDict[str, LoadedPicture] = OrderedDict()
         self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -104,6 +104,16 @@ class PictureReader:
     def threads(self) -> ThreadPoolExecutor:
         """To read at the same time where a disk is slow."""
         return ThreadPoolExecutor(_READ_AT_ONCE, "editjudge-pictures")
+
+    @property
+    def mean_size(self) -> float:
+        return self.bytes_read / self._reads if self._reads else self.budget
+
+    def count_ahead(self, change: int) -> None:
+        """Note how many more files are read before they are asked for. They are held beside the others, lest they push
+        out what is not encoded yet and would have to be read again."""
+        with self._lock:
+            self._ahead += change
 
     def look(self, source: ImageSource) -> LoadedPicture:
         """Read a picture now, and hold it for `take`. A file that another judge of the run has read, and that is still
@@ -121,10 +131,11 @@ class PictureReader:
         name = picture.known.digest if isinstance(source, bytes) else str(source)
         with self._lock:
             self.bytes_read += len(picture.data)
+            self._reads += 1
             self._forget(name)
             self._recent[name] = picture
             self._held += len(picture.data)
-            while self._held > self.budget:
+            while self._held > self.budget * self._shared_by + self._ahead * self.mean_size:
                 self._forget(next(iter(self._recent)))
         return picture
 
@@ -177,6 +188,8 @@ class DigestCache:
         self._learnt: set[str] = set()
         self._ahead: dict[str, Future[LoadedPicture | KnownImage]] = {}
         """By path, what is being read before it is asked for."""
+        self.bytes_asked = 0
+        """Of the pictures that were asked for and are held, so far and in all."""
         self._wait = 0.0
         """Seconds that a file makes us wait, as a running mean."""
 
@@ -207,11 +220,14 @@ class DigestCache:
     def known(self, source: ImageSource) -> KnownImage | None:
         """Digest and header, or None where there is no such file. What cannot be read raises `ImageError`."""
         if not isinstance(source, Path) and not _is_file(source):
-            return self.reader.look(source).known
+            picture = self.reader.look(source)
+            self.bytes_asked += len(picture.data)
+            return picture.known
         path = _absolute(source)
         try:
-            ahead = self._ahead.pop(path, None)
-            picture = ahead.result() if ahead else self._timed(source, path)
+            if ahead := self._ahead.pop(path, None):
+                self.reader.count_ahead(-1)
+            seen = ahead.result() if ahead else self._timed(source, path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -220,9 +236,10 @@ class DigestCache:
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 return None
             raise
-        if isinstance(picture, KnownImage):
-            return picture
-        file = picture.file
+        if isinstance(seen, KnownImage):
+            return seen
+        picture, file = seen, seen.file
+        self.bytes_asked += len(picture.data)
         if file and time.time_ns() - max(file.mtime_ns or 0, file.ctime_ns or 0) > self._SETTLED_NS:
             self._seen[path] = (file, picture.known)
             self._learnt.add(path)
@@ -232,7 +249,10 @@ class DigestCache:
         """Begin to read files that are asked for next, where the disk has been slow: a network's takes milliseconds for
         each, and a local one less than handing them to other threads does."""
         for source in sources if self._wait > _SLOW else ():
+            if len(self._ahead) * self.reader.mean_size >= 2 * self.reader.budget:
+                return
             if isinstance(source, Path) and (path := _absolute(source)) not in self._ahead:
+                self.reader.count_ahead(1)
                 self._ahead[path] = self.reader.threads.submit(self._read, source, path)
 
     def _timed(self, source: Path | str, path: str) -> LoadedPicture | KnownImage:

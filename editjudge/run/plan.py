@@ -538,8 +538,9 @@ class Planner:
         """All works of a judge in one stage, some edits at a time; items and tasks are stored before they are handed
         out.
 
-        A batch ends early where its pictures fill half of what the reader holds, so that each is still in memory when
-        it is encoded. Meant for a thread: reading and hashing pictures must not hold up answers.
+        A batch ends early where its pictures fill three eighths of what the reader holds, so that each is still in
+        memory when it is encoded: there are two batches at a time, and each may be an edit too large. Meant for a
+        thread: reading and hashing pictures must not hold up answers.
         """
         edits_before = 0
         digests = DigestCache(self.pictures, rehash=self._rehash)
@@ -581,7 +582,7 @@ class Planner:
         """The works of the first edits, and of how many."""
         look = functools.partial(look_at, digests)
         planned: list[Work] = []
-        before = self.pictures.bytes_read
+        before = digests.bytes_asked
         for count, edit in enumerate(edits, 1):
             digests.look_ahead(
                 source for later in edits[: count + _AHEAD][count - 1 :] for source in later.all_pictures().values()
@@ -589,7 +590,7 @@ class Planner:
             questions = EditQuestions(edit, self._settings, judge, look, self._answer)
             planned += questions.works(stage)
             self.tally.not_applicable += questions.not_applicable(stage)
-            if self.pictures.bytes_read - before > self.pictures.budget // 2:
+            if digests.bytes_asked - before > 3 * self.pictures.budget // 8:
                 return planned, count
         return planned, len(edits)
 

@@ -728,6 +728,21 @@ def test_what_was_planned_is_encoded_from_the_same_read(tmp_path: Path, monkeypa
     assert (encoded.digest, encoded.width, reads) == (known, 6, ["a.png"])
 
 
+def test_what_is_read_ahead_pushes_out_nothing_that_waits_to_be_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editjudge.media.cache._SLOW", -1.0)
+    paths = [settled(tmp_path / f"{n}.png", b"x" * 1000) for n in range(60)]
+    reads, reader = counted(monkeypatch), PictureReader(budget=16_000)
+    digests = DigestCache(reader)
+    for waiting in paths[:16]:
+        digests.of(waiting)
+    digests.look_ahead(paths[16:])
+    reader.threads.shutdown()
+    assert len(reads) == 16 + 32  # twice the budget at most
+    assert all(reader.held(waiting, images.digest(b"x" * 1000)) for waiting in paths[:16])
+
+
 def test_the_judges_of_a_run_share_one_read_of_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, reads = settled(tmp_path / "a.png", SAMPLES["png"](6, 4)), counted(monkeypatch)
     reader = PictureReader(shared_by=2)
