@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from editjudge.judgement import Exchange, Judgement, Task, Usage
-from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.verdict import Remark
 from editjudge.store.export import export_parquet
 from editjudge.store.shards import Shards
 from editjudge.store.store import Item, Store

@@ -10,21 +10,22 @@ if TYPE_CHECKING:
     from editjudge.edit import Edit
     from editjudge.errors import EditjudgeError, InputError, WorldError
     from editjudge.judgement import Judgement
-    from editjudge.rubrics.contract import Failure, Verdict, check
+    from editjudge.rubrics.contract import check
     from editjudge.rubrics.files import load as load_rubric
     from editjudge.rubrics.model import Rubric
+    from editjudge.rubrics.verdict import Failure, Verdict
 
 __version__ = "0.1.0"
 
 _WHERE = {
     "Edit": "edit",
     "EditjudgeError": "errors",
-    "Failure": "rubrics.contract",
+    "Failure": "rubrics.verdict",
     "InputError": "errors",
     "Judgement": "judgement",
     "Rubric": "rubrics.model",
     "Run": "api",
-    "Verdict": "rubrics.contract",
+    "Verdict": "rubrics.verdict",
     "WorldError": "errors",
     "arun": "api",
     "check": "rubrics.contract",

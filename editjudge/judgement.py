@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
-from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.verdict import Remark
 
 Status = Literal[
     "ok",

@@ -23,9 +23,10 @@ from editjudge import manifest, ratings
 from editjudge.errors import EditjudgeError
 from editjudge.media import image as images
 from editjudge.rubrics import files
-from editjudge.rubrics.contract import Failure, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.verdict import Failure
 from editjudge.web import requests as sent
 from editjudge.web.site import Terms
 

@@ -28,8 +28,9 @@ def command(file: str, rubric: str, identifier: str | None, strict: bool, as_jso
 
     Exits with 0 if the reply is accepted and with 1 if it is refused. A refused reply has no scores.
     """
-    from editjudge.rubrics.contract import Verdict, check
+    from editjudge.rubrics.contract import check
     from editjudge.rubrics.files import load_one
+    from editjudge.rubrics.verdict import Verdict
 
     outcome = check(load_one(rubric), read_text(file, MAX_REPLY), identifier=identifier, strict=strict)
     accepted = isinstance(outcome, Verdict)

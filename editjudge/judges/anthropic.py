@@ -10,8 +10,8 @@ from editjudge.judgement import Usage
 from editjudge.judges import body as pieces
 from editjudge.judges.body import Spliced, count, mapping, string
 from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, Reply
-from editjudge.rubrics.contract import Finish
 from editjudge.rubrics.prompt import TextPart
+from editjudge.rubrics.verdict import Finish
 
 VERSION = "2026-10-21"
 SAMPLING_VERSION = "2023-06-01"

@@ -22,9 +22,9 @@ from editjudge.judges.repeats import MOST, RepeatGroups, SharedReply, Waiting
 from editjudge.judges.server_errors import context_advice
 from editjudge.media.image import ImageLimits
 from editjudge.rubrics.answer import answer_schema
-from editjudge.rubrics.contract import Failure, Remark, Verdict, check
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import ImagePart, Question, reask
+from editjudge.rubrics.verdict import Failure, Remark, Verdict
 
 REASKS = 2
 """How often a reply that was no answer is answered with the reasons."""
@@ -288,6 +288,8 @@ class ChatJudge:
             reply, seconds, retries, mode = await self._send(asking, mode)
             bill.shared_by = max(bill.shared_by, 1 + len(reply.others))
             reply = asking.repeat.hand_out(reply, seconds, mode)
+        from editjudge.rubrics.contract import check  # its patterns are not needed before there is a reply
+
         outcome: Verdict | Failure | None = None
         try:
             identifier = asking.question.identifier

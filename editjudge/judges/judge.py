@@ -12,9 +12,9 @@ from editjudge.judgement import Exchange, Judgement, Status, Task
 from editjudge.media.cache import Encoded
 from editjudge.media.image import ImageLimits
 from editjudge.orders import ORDERS, SWAPPED, read_choice
-from editjudge.rubrics.contract import Failure, Remark, Verdict
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout, Question, ask
+from editjudge.rubrics.verdict import Failure, Remark, Verdict
 
 T = TypeVar("T")
 

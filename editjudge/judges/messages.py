@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from editjudge.judgement import Usage
-from editjudge.rubrics.contract import Finish
 from editjudge.rubrics.prompt import Part
+from editjudge.rubrics.verdict import Finish
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from editjudge.judgement import Usage
 from editjudge.judges import body as pieces
 from editjudge.judges.body import Spliced, count, mapping, string
 from editjudge.judges.messages import CallFailed, ChatRequest, Conversation, Parameters, ProblemKind, Reply, TokenChoice
-from editjudge.rubrics.contract import Finish
 from editjudge.rubrics.prompt import TextPart
+from editjudge.rubrics.verdict import Finish
 
 MaxTokensField = Literal["max_completion_tokens", "max_tokens"]
 """OpenAI's reasoning models refuse the older `max_tokens`; many compatible servers know nothing else."""

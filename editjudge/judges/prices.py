@@ -12,6 +12,7 @@ from pathlib import Path
 
 from editjudge.errors import InputError
 from editjudge.judgement import Usage
+from editjudge.judges import read_yaml
 from editjudge.rubrics.model import Rubric
 
 BUILTIN = Path(__file__).parent / "prices.yaml"
@@ -63,7 +64,7 @@ def prices(path: Path | None = None) -> Prices:
 
     chosen = path or (Path(own) if (own := os.environ.get("EDITJUDGE_PRICES")) else BUILTIN)
     try:
-        data = yaml.safe_load(chosen.read_text("utf-8"))
+        data = read_yaml(chosen)
         models = {spec: Price(**numbers) for spec, numbers in data["models"].items()}
         for spec, price in models.items():
             if not all(isinstance(n, int | float) and n >= 0 for n in (price.input, price.output, price.cached or 0)):

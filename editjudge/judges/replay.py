@@ -14,8 +14,9 @@ from editjudge.judgement import Exchange, Judgement
 from editjudge.judges.judge import Load, Work
 from editjudge.media.image import ImageLimits
 from editjudge.orders import ORDERS
-from editjudge.rubrics.contract import Failure, Remark, Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.verdict import Failure, Remark, Verdict
 
 _Place = tuple[str, str, int]
 _ANY = ""

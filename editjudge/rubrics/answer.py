@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric
-from editjudge.rubrics.replies import scan
 
 
 @dataclass(frozen=True)
@@ -257,6 +256,8 @@ def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
         return {rubric.factors[0].key: number.span()} if number else {}
     if not rubric.answer.is_json:
         return {}
+    from editjudge.rubrics.replies import scan  # its patterns are not needed before there is a reply
+
     text = scan(reply.removeprefix("\ufeff"), answer_keys(rubric)).candidates[-1].text
     start = reply.rfind(text)
     spans = [match.span(1) for match in _NUMBER.finditer(text) if match[1]]

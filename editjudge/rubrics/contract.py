@@ -11,87 +11,19 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from editjudge.errors import near_miss
 from editjudge.rubrics import replies
 from editjudge.rubrics.answer import AnswerLeaf, AnswerObject, answer_keys, answer_tree
 from editjudge.rubrics.marks import read_marks
-from editjudge.rubrics.model import Consistency, Factor, Rubric
-from editjudge.rubrics.replies import CUT, Candidate, LabelledLines, Scan, TooComplex, WrittenNumber, scan
-
-Finish = Literal["stop", "length", "refusal"]
-"""How the provider says the reply ended."""
+from editjudge.rubrics.model import Consistency, Factor, Rubric, WrittenNumber
+from editjudge.rubrics.replies import CUT, Candidate, LabelledLines, Scan, TooComplex, scan
+from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
 
 MAX_REASONS = 40
 MAX_SECTIONS = 1_000
 """Headings of the answer that are looked at; three are asked for."""
-
-
-@dataclass(frozen=True)
-class Remark:
-    """Something to say about a reply."""
-
-    code: str
-    message: str
-    factor: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        return {"code": self.code, "factor": self.factor, "message": self.message}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """An accepted reply."""
-
-    status: ClassVar[Literal["ok"]] = "ok"
-
-    scores: Mapping[str, float]
-    """Integers stay integers; empty where the rubric asks for choices."""
-    justifications: Mapping[str, str]
-    violations: tuple[Remark, ...] = ()
-    """Where the reply broke a rule that does not touch its scores."""
-    notes: tuple[Remark, ...] = ()
-    choices: Mapping[str, str] = field(default_factory=dict)
-    """In the place of scores, where the rubric asks for choices."""
-    abstained: Mapping[str, str] = field(default_factory=dict)
-    """Factors of which the reply says that they do not apply, with its word for it."""
-
-    def as_json(self) -> dict[str, Any]:
-        """As `editjudge parse --json` answers."""
-        nothing = self.abstained and not self.scores and not self.choices
-        document = {
-            "status": "abstained" if nothing else self.status,
-            "scores": None if nothing or self.choices else dict(self.scores),
-            "justifications": dict(self.justifications),
-        } | _remarks_as_json(self)
-        document |= {"choices": dict(self.choices)} if self.choices else {}
-        return document | ({"abstained": dict(self.abstained)} if self.abstained else {})
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A reply that is no answer."""
-
-    status: Literal["refused", "invalid", "truncated"]
-    """`refused`: the model declined. `invalid`: it broke the contract. `truncated`: it was cut off."""
-    reasons: tuple[Remark, ...]
-    violations: tuple[Remark, ...] = ()
-    notes: tuple[Remark, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """As `editjudge parse --json` answers."""
-        return {"status": self.status, "scores": None, "justifications": None} | _remarks_as_json(self, self.reasons)
-
-
-def _remarks_as_json(outcome: Verdict | Failure, reasons: Sequence[Remark] = ()) -> dict[str, Any]:
-    return {
-        "violations": list(dict.fromkeys(remark.code for remark in outcome.violations)),
-        "reasons": [remark.as_json() for remark in reasons],
-        "details": [remark.as_json() for remark in outcome.violations],
-        "notes": [remark.as_json() for remark in outcome.notes],
-    }
 
 
 class _NoVerdict(Exception):

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from editjudge.edit import IMAGE_ROLES
-from editjudge.rubrics.contract import Failure, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.importing import placeholders_in, ranges_in, word_limits_in
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.prompt import pieces
+from editjudge.rubrics.verdict import Failure
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,14 @@ from typing import Any, ClassVar, Literal
 from editjudge.canonical import json_hash
 from editjudge.edit import IMAGE_ROLES, PAIR_ROLES, TEXT_ROLES
 from editjudge.rubrics.conditions import parse_when
-from editjudge.rubrics.replies import WrittenNumber
 
 Number = int | float
+
+
+class WrittenNumber(str):
+    """A number that is not a plain integer, as it was written: 6.0 and -0 are not what was asked for."""
+
+    __slots__ = ()
 
 
 class FileContent:

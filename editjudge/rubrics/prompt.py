@@ -18,8 +18,8 @@ from typing import Literal
 from editjudge.canonical import json_hash
 from editjudge.edit import Edit
 from editjudge.rubrics.answer import answer_shape, plain_words
-from editjudge.rubrics.contract import Failure
 from editjudge.rubrics.model import EARLIER, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.verdict import Failure
 
 Layout = Literal["images-first", "published"]
 """`images-first` shares the long picture prefix between the rubrics and repeats of an edit; `published` keeps

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from editjudge.rubrics.model import WrittenNumber
 from editjudge.rubrics.tables import load_table
 
 MAX_TOKENS = 100_000
@@ -264,12 +265,6 @@ class NotStrict(ValueError):
         self.code = code
         self.at_end = at_end
         """The text is right as far as it goes, and breaks off."""
-
-
-class WrittenNumber(str):
-    """A number that is not a plain integer, as it was written: 6.0 and -0 are not what was asked for."""
-
-    __slots__ = ()
 
 
 def decode(text: str) -> Any:

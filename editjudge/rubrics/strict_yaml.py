@@ -159,12 +159,17 @@ def _adapter(kind: type[object]) -> Any:
     return TypeAdapter(kind)
 
 
+@functools.cache
+def _hints(kind: type[object]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
 def constructed(kind: type[T], data: Any) -> T:
     """Data as the dataclass `kind`, unchecked: for files of this package, which its tests hold against `validated`.
 
     Importing pydantic and making its schema takes as long as importing half of SQLAlchemy.
     """
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]
     return kind(**{name: _constructed(hints[name], value) for name, value in data.items()})
 
 

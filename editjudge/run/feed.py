@@ -20,7 +20,7 @@ from editjudge.judges.body import cleaned, without_keys
 from editjudge.judges.judge import Judge, JudgingFailed, Load, Work, is_local
 from editjudge.media.cache import Encoded, ImageCache
 from editjudge.media.image import name_of
-from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.verdict import Remark
 from editjudge.run.regions import MEASURED, PartMissing, PicturePart, cut_out
 from editjudge.store.claims import Claims
 from editjudge.store.sink import Sink

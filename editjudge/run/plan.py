@@ -25,10 +25,10 @@ from editjudge.media.header import ImageInfo
 from editjudge.media.image import is_url, name_of, plan
 from editjudge.orders import ORDERS, read_choice
 from editjudge.rubrics.conditions import applies
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import RENDERING, Layout
 from editjudge.rubrics.sets import stages
+from editjudge.rubrics.verdict import Remark
 from editjudge.run.feed import claim_tasks, item_of, unexpected
 from editjudge.run.progress import RunTally
 from editjudge.run.regions import MEASURED, PartMissing, PicturePart

@@ -27,8 +27,8 @@ from editjudge.canonical import json_hash
 from editjudge.edit import Content, is_unread
 from editjudge.errors import StoreError, UsageError, near_miss
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Exchange, Judgement, Task, Usage
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.verdict import Remark
 from editjudge.store import location as places
 from editjudge.store import schema
 from editjudge.store.schema import (

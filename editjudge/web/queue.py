@@ -27,9 +27,9 @@ from editjudge.judges.judge import Judge, Work
 from editjudge.judges.registry import open_judge
 from editjudge.media.cache import DigestCache, ImageCache, KnownImage, PictureReader
 from editjudge.media.image import ImageBounds
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.verdict import Remark
 from editjudge.run.feed import LOOK, Window, claim_tasks, is_paid, item_of, judged, keep
 from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.run.plan import QuestionSettings, look_at, readable_pictures, works

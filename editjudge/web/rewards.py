@@ -11,8 +11,8 @@ from typing import Any
 from editjudge.edit import Edit
 from editjudge.judgement import Judgement, row
 from editjudge.judges.probabilities import SPREAD
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.model import Factor, Rubric
+from editjudge.rubrics.verdict import Remark
 from editjudge.web.queue import QueuedEdit, RequestBatch
 from editjudge.web.reduction import Reduction, failure
 from editjudge.web.screening import NoEdit

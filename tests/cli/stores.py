@@ -16,9 +16,9 @@ import pytest
 
 from editjudge import cli
 from editjudge.judgement import Exchange, Judgement, Task
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.verdict import Remark
 from editjudge.store import Store
 from editjudge.store.store import Item
 

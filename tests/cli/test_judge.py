@@ -15,8 +15,9 @@ from bench.stub import Behaviour
 from bench.stub_answers import SHAPES, Question, Wire, _compose, envelope
 from editjudge.errors import ImageError
 from editjudge.judgement import Judgement, row
-from editjudge.rubrics.contract import Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import load, load_one, names
+from editjudge.rubrics.verdict import Verdict
 
 ROW = set(row(Judgement("k", "invalid", "j", "r", "h"), "i", None, None))
 WIRE: Wire = "openai"

@@ -26,8 +26,9 @@ from editjudge.judgement import Judgement
 from editjudge.judges.registry import Options, open_judge
 from editjudge.measured import Measured, evidence_pictures
 from editjudge.rubrics.answer import envelope
-from editjudge.rubrics.contract import Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import resolve
+from editjudge.rubrics.verdict import Verdict
 from editjudge.run.job import judge_edit
 
 from .made import encoded, photograph, recoloured, region

@@ -13,8 +13,8 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFilter
 
 from editjudge.judgement import Exchange, Judgement, Task
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
+from editjudge.rubrics.verdict import Remark
 from editjudge.run.job import Job
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Item, Store

@@ -15,10 +15,11 @@ from replies import DUEL, ID, PAIR, RUBRICS, SHARE, answer, at, best, headings, 
 
 from editjudge.edit import Edit
 from editjudge.rubrics.answer import answer_schema, answer_shape
-from editjudge.rubrics.contract import Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Rubric
 from editjudge.rubrics.prompt import ask
+from editjudge.rubrics.verdict import Verdict
 
 every_rubric = pytest.mark.parametrize("rubric", RUBRICS, ids=lambda rubric: rubric.name)
 

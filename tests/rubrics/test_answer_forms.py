@@ -16,10 +16,11 @@ from editjudge.errors import RubricError
 from editjudge.judgement import Task
 from editjudge.judges.judge import Work
 from editjudge.rubrics.answer import answer_schema, as_lines, envelope
-from editjudge.rubrics.contract import Failure, Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import dump, parse
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import ask, reask
+from editjudge.rubrics.verdict import Failure, Verdict
 
 LINES = parse("""
 name: lines

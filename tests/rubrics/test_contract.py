@@ -33,10 +33,11 @@ from replies import (
 from replies import reason as reason_for
 
 from editjudge.rubrics import prompt
-from editjudge.rubrics.contract import Failure, Finish, Remark, Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import load_one
 from editjudge.rubrics.model import Rubric, Slot, Template
 from editjudge.rubrics.replies import ThoughtFormat, thought_formats
+from editjudge.rubrics.verdict import Failure, Finish, Remark, Verdict
 
 LIGHTING = load_one("lighting")
 PRESERVATION = load_one("preservation")

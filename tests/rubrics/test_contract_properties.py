@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from replies import DRESSINGS, ID, PAIR, PROSE, RUBRICS, THOUGHTS, answer, full, headings, literals, raw
 
-from editjudge.rubrics.contract import Failure, Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.replies import marks_in, thought_formats
+from editjudge.rubrics.verdict import Failure, Verdict
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "judge_replies" / "manifest.jsonl"
 

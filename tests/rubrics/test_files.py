@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from editjudge.errors import RubricError
 from editjudge.rubrics import files
-from editjudge.rubrics.contract import Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.model import Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
+from editjudge.rubrics.verdict import Verdict
 
 MINIMAL = """\
 name: mine

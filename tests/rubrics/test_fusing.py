@@ -10,9 +10,10 @@ from replies import answer, raw
 
 from editjudge.errors import RubricError
 from editjudge.rubrics import files
-from editjudge.rubrics.contract import Failure, Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.model import Consistency, Rubric, Template
 from editjudge.rubrics.sets import fuse
+from editjudge.rubrics.verdict import Failure, Verdict
 
 MEMBERS = files.resolve(["online"])
 ONLINE = files.load_one("online")

@@ -20,12 +20,13 @@ from editjudge.errors import RubricError
 from editjudge.rubrics import example_json as examples
 from editjudge.rubrics import files
 from editjudge.rubrics.answer import envelope
-from editjudge.rubrics.contract import Failure, Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.example_json import values_of
 from editjudge.rubrics.importing import Hints, Imported, import_prompt, ranges_in, word_limits_in
 from editjudge.rubrics.lint import lint
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import LAYOUTS, ImagePart, TextPart, ask
+from editjudge.rubrics.verdict import Failure, Verdict
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "prompts"
 GIVEN = ["preservation", "fidelity", "reference", "lighting", "compliance"]

@@ -10,11 +10,22 @@ from typing import Any
 import pytest
 
 from editjudge.rubrics import files, model
-from editjudge.rubrics.contract import Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.importing import import_prompt
 from editjudge.rubrics.lint import lint
-from editjudge.rubrics.model import ASKING, Anchor, AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
-from editjudge.rubrics.replies import WrittenNumber
+from editjudge.rubrics.model import (
+    ASKING,
+    Anchor,
+    AnswerFormat,
+    Consistency,
+    Factor,
+    Rubric,
+    Scale,
+    Slot,
+    Template,
+    WrittenNumber,
+)
+from editjudge.rubrics.verdict import Verdict
 
 PUBLISHED = """You see a picture before and after an edit: [input image] [edited image]
 Instruction: {instruction}

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from editjudge.edit import Edit
 from editjudge.rubrics import files, prompt
-from editjudge.rubrics.contract import Failure, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.importing import Hints, import_prompt
 from editjudge.rubrics.model import Anchor, AnswerFormat, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.prompt import LAYOUTS, ImagePart, Layout, Part, Question, TextPart, ask, identifier, reask
+from editjudge.rubrics.verdict import Failure
 
 PROMPTS = Path(__file__).parents[3] / "shared" / "prompts"
 DIGESTS = {"input": "d1", "edited": "d2", "ground_truth": "d3"}

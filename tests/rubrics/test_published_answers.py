@@ -8,9 +8,10 @@ import pytest
 
 from editjudge.errors import RubricError
 from editjudge.rubrics.answer import answer_schema
-from editjudge.rubrics.contract import Failure, Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import parse
 from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.verdict import Failure, Verdict
 
 MARKED = """
 name: marked

@@ -11,11 +11,12 @@ import pytest
 
 from editjudge.errors import RubricError
 from editjudge.rubrics import recipe
-from editjudge.rubrics.contract import Verdict, check
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import parse_any
 from editjudge.rubrics.recipe import import_checkout, load_recipe, read_recipe, recipe_names
 from editjudge.rubrics.sets import RubricSet
 from editjudge.rubrics.strict_yaml import dump_plain
+from editjudge.rubrics.verdict import Verdict
 
 RECIPE = r"""
 name: mybench

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from editjudge.rubrics import replies
-from editjudge.rubrics.replies import NotStrict, TooComplex, WrittenNumber, blocks, decode, scan, without_fences
+from editjudge.rubrics.model import WrittenNumber
+from editjudge.rubrics.replies import NotStrict, TooComplex, blocks, decode, scan, without_fences
 
 KEYS = ["score", "image_id"]
 

@@ -25,10 +25,10 @@ from editjudge.judges.replay import Replay
 from editjudge.media.cache import DigestCache, KnownImage
 from editjudge.media.header import ImageInfo
 from editjudge.rubrics import files
-from editjudge.rubrics.contract import Failure, Remark
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.prompt import LAYOUTS, RENDERING, Question, TextPart, ask, reask
+from editjudge.rubrics.verdict import Failure, Remark
 from editjudge.run import plan
 from editjudge.run.pace import Pace
 from editjudge.run.plan import QuestionSettings, works

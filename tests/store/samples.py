@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from editjudge.judgement import STATUSES, Exchange, Judgement, Status, Task, Usage
-from editjudge.rubrics.contract import Remark
+from editjudge.rubrics.verdict import Remark
 
 JUDGE, RUBRIC = "openai/some-model", "fidelity"
 

@@ -15,9 +15,9 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 
 from editjudge.judgement import Exchange, Judgement, Task, Usage
 from editjudge.media.image import digest
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Factor, Rubric
+from editjudge.rubrics.verdict import Remark
 from editjudge.store.ratings import add_ratings
 from editjudge.store.store import Item, Store
 

@@ -14,8 +14,8 @@ from run.made import picture
 from starlette.testclient import TestClient
 
 from editjudge.judgement import Exchange, Judgement, Task
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
+from editjudge.rubrics.verdict import Remark
 from editjudge.store.store import Item, Store
 from editjudge.web.app import create
 from editjudge.web.filters import edit_url

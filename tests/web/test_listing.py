@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 
 from editjudge.judgement import Judgement, Status, Task
-from editjudge.rubrics.contract import Remark
 from editjudge.rubrics.files import resolve
+from editjudge.rubrics.verdict import Remark
 from editjudge.store import browse
 from editjudge.store.browse import FactorColumn
 from editjudge.store.ratings import add_ratings

@@ -1,0 +1,77 @@
+"""What becomes of a reply: a `Verdict` or a `Failure`, with remarks.
+
+Apart from the contract, whose patterns nobody needs before the first reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+Finish = Literal["stop", "length", "refusal"]
+"""How the provider says the reply ended."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something to say about a reply."""
+
+    code: str
+    message: str
+    factor: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"code": self.code, "factor": self.factor, "message": self.message}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An accepted reply."""
+
+    status: ClassVar[Literal["ok"]] = "ok"
+
+    scores: Mapping[str, float]
+    """Integers stay integers; empty where the rubric asks for choices."""
+    justifications: Mapping[str, str]
+    violations: tuple[Remark, ...] = ()
+    """Where the reply broke a rule that does not touch its scores."""
+    notes: tuple[Remark, ...] = ()
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """In the place of scores, where the rubric asks for choices."""
+    abstained: Mapping[str, str] = field(default_factory=dict)
+    """Factors of which the reply says that they do not apply, with its word for it."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As `editjudge parse --json` answers."""
+        nothing = self.abstained and not self.scores and not self.choices
+        document = {
+            "status": "abstained" if nothing else self.status,
+            "scores": None if nothing or self.choices else dict(self.scores),
+            "justifications": dict(self.justifications),
+        } | _remarks_as_json(self)
+        document |= {"choices": dict(self.choices)} if self.choices else {}
+        return document | ({"abstained": dict(self.abstained)} if self.abstained else {})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A reply that is no answer."""
+
+    status: Literal["refused", "invalid", "truncated"]
+    """`refused`: the model declined. `invalid`: it broke the contract. `truncated`: it was cut off."""
+    reasons: tuple[Remark, ...]
+    violations: tuple[Remark, ...] = ()
+    notes: tuple[Remark, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As `editjudge parse --json` answers."""
+        return {"status": self.status, "scores": None, "justifications": None} | _remarks_as_json(self, self.reasons)
+
+
+def _remarks_as_json(outcome: Verdict | Failure, reasons: Sequence[Remark] = ()) -> dict[str, Any]:
+    return {
+        "violations": list(dict.fromkeys(remark.code for remark in outcome.violations)),
+        "reasons": [remark.as_json() for remark in reasons],
+        "details": [remark.as_json() for remark in outcome.violations],
+        "notes": [remark.as_json() for remark in outcome.notes],
+    }
