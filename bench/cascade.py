@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest, rankdata
 
-from editjudge.store.store import PENDING, Store
+from editjudge.store.records import PENDING
+from editjudge.store.store import Store
 
 Floats = NDArray[np.float64]
 

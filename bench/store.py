@@ -23,8 +23,9 @@ from typing import Any
 from editjudge.judgement import Exchange, Judgement, Task, Usage
 from editjudge.rubrics.verdict import Remark
 from editjudge.store.export import export_parquet
+from editjudge.store.records import Item
 from editjudge.store.shards import Shards
-from editjudge.store.store import Item, Store
+from editjudge.store.store import Store
 from editjudge.store.writer import Writer
 
 FACTORS = ("alignment", "faithfulness", "completeness")

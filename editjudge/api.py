@@ -31,7 +31,8 @@ from editjudge.run.engine import Ending
 from editjudge.run.job import Job, Outcome, RunOptions, execute, judge_edit, wait_for
 from editjudge.run.progress import progress_for
 from editjudge.run.summary import Summary
-from editjudge.store.store import RunRecord, Store
+from editjudge.store.records import RunRecord
+from editjudge.store.store import Store
 
 if TYPE_CHECKING:
     import numpy

@@ -29,7 +29,7 @@ from editjudge.store import Store, schema
 from editjudge.store.export import export_jsonl, export_parquet
 from editjudge.store.import_run import check_run, import_run
 from editjudge.store.shards import TABLES
-from editjudge.store.store import Item
+from editjudge.store.records import Item
 from editjudge.web.openapi import document
 from editjudge.web.requests import RequestModels
 from editjudge.web.site import Site

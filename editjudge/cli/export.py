@@ -16,7 +16,8 @@ from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from editjudge.run.where import Condition
-    from editjudge.store.store import Item, RunRecord, Store
+    from editjudge.store.records import Item, RunRecord
+    from editjudge.store.store import Store
 
 
 @click.command(epilog="\b\nExample: editjudge export mine -o out --format parquet")

@@ -21,7 +21,7 @@ from editjudge.cli.output import agreed, emit, json_option, one_line, safe, tell
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
-    from editjudge.store.store import RunRecord
+    from editjudge.store.records import RunRecord
 
 
 @click.group(cls=ListByDefault)

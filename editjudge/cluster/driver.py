@@ -31,8 +31,9 @@ from editjudge.run.engine import RunControl
 from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, open_run, opened
 from editjudge.run.pace import Pace
 from editjudge.run.progress import RunTally
+from editjudge.store.records import RunRecord
 from editjudge.store.sink import RunPlace
-from editjudge.store.store import RunRecord, Store
+from editjudge.store.store import Store
 
 AT_ONCE = 2
 """Pieces that a worker is at, so that the end of one does not leave it waiting for the slowest answer."""

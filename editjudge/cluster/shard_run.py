@@ -15,7 +15,7 @@ from editjudge.canonical import json_hash
 from editjudge.cluster.splits import filesystem
 from editjudge.errors import StoreError
 from editjudge.rubrics.model import Rubric
-from editjudge.store.store import RunRecord, State
+from editjudge.store.records import RunRecord, State
 
 
 def is_folder(place: str) -> bool:

@@ -18,9 +18,10 @@ from editjudge.cluster.splits import Split, filesystem
 from editjudge.errors import StoreError
 from editjudge.judgement import DONE, Judgement, Task, factor_values, from_row, row
 from editjudge.run.plan import QuestionSettings
-from editjudge.store.schema import as_json
+from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.sink import Sink
-from editjudge.store.store import PENDING, Item, RunRecord, Store, reply_rows
+from editjudge.store.store import Store, reply_rows
+from editjudge.store.values import as_json
 
 
 class SplitSink(Sink, Protocol):

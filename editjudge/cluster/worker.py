@@ -28,7 +28,7 @@ from editjudge.run.plan import Planner
 from editjudge.run.progress import RunTally
 from editjudge.run.throttle import Permit
 from editjudge.store.claims import Claims
-from editjudge.store.store import RunRecord
+from editjudge.store.records import RunRecord
 
 BEAT = 1.0
 """Seconds between two signs of life."""

@@ -30,7 +30,8 @@ from inspect_ai.solver import TaskState
 import editjudge
 from editjudge.api import judge as judge_one
 from editjudge.judgement import DONE, Judgement
-from editjudge.store.store import Item, RunRecord, Store
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.store import Store
 
 
 def export_inspect(store: Store, run: RunRecord, folder: Path) -> list[Path]:

@@ -14,7 +14,8 @@ from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import Layout
 from editjudge.run.job import Job
-from editjudge.store.store import PENDING, Store
+from editjudge.store.records import PENDING
+from editjudge.store.store import Store
 
 PLATES: Mapping[tuple[str, ...], str] = {CRAFT: "probe-craft", REQUEST: "probe-request", LIGHT: "probe-light"}
 """Probes that are asked the same rubrics make one manifest, and one run."""

@@ -17,7 +17,8 @@ from editjudge.media.image import decode, digest
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import ask
 from editjudge.run.picture_sources import picture_of
-from editjudge.store.store import Item, RunRecord, Store
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.store import Store
 
 THUMBNAIL = 320
 """Pixels on the longer side of a picture in a page: 6 to 20 kB each as WebP."""

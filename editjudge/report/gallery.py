@@ -14,7 +14,8 @@ from editjudge.report.run_data import RunData
 from editjudge.run.contradicting import contradicted_verdicts
 from editjudge.stats.columns import Floats
 from editjudge.store.contradictions import Held
-from editjudge.store.store import PENDING, Item, Store
+from editjudge.store.records import PENDING, Item
+from editjudge.store.store import Store
 
 CARDS = 6
 """Edits of one gallery: two rows of three on a wide page."""

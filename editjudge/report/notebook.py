@@ -14,7 +14,8 @@ from editjudge.errors import ImageError
 from editjudge.judgement import Judgement
 from editjudge.media import image as images
 from editjudge.rubrics.model import Rubric, Scale
-from editjudge.store.store import Item, RunRecord, Store
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.store import Store
 
 _SIDE = 160
 """Pixels of a picture's longer side: two and their scores fit beside each other in a notebook."""

@@ -16,7 +16,8 @@ from editjudge.report.gallery import Look, choices, sections
 from editjudge.report.summary import COMPARED, MOST_VALUES, SummaryReport, contradicted, not_scored, tables
 from editjudge.report.templating import ROWS, render
 from editjudge.stats.summary import Cell
-from editjudge.store.store import Item, Store
+from editjudge.store.records import Item
+from editjudge.store.store import Store
 
 JUDGES = 4
 """Judges whose scores are drawn."""

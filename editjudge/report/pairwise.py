@@ -15,7 +15,8 @@ from editjudge.report.tables import PROSE, Cell, Figure, Table, covered, noted
 from editjudge.stats.pairwise import ModelRecord, PairwiseSummary, Share, summarise
 from editjudge.stats.statistic import plain
 from editjudge.store.pairs import PairAnswers, pair_answers, ranking_factor
-from editjudge.store.store import PENDING, RunRecord, Store
+from editjudge.store.records import PENDING, RunRecord
+from editjudge.store.store import Store
 
 if TYPE_CHECKING:
     from editjudge.store.shards import Shards

@@ -20,8 +20,9 @@ from editjudge.run.sums import OVERALL, RunFactors, sums_of
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.contradictions import Count
+from editjudge.store.records import PENDING, RunRecord
 from editjudge.store.set_scores import SetScore, SetScorer, scorer_of
-from editjudge.store.store import PENDING, RunRecord, Store
+from editjudge.store.store import Store
 
 if TYPE_CHECKING:
     from editjudge.store.shards import Shards

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from editjudge.measured.contradictions import FACTORS, contradictions
 from editjudge.store.contradictions import CheckedVerdict, Count, Held, verdicts_with_evidence
-from editjudge.store.store import RunRecord, Store
+from editjudge.store.records import RunRecord
+from editjudge.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)

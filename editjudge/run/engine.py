@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from editjudge.edit import Edit
 from editjudge.errors import BudgetReached, EditjudgeError, JudgeError
@@ -15,10 +15,12 @@ from editjudge.judges.judge import Judge, Work
 from editjudge.media.cache import ImageCache
 from editjudge.run.feed import LOOK, Window, is_paid, judged, keep
 from editjudge.run.plan import Planner
-from editjudge.store.batches import awaited
+from editjudge.store.early import EarlyStore, is_database
 from editjudge.store.sink import Sink
-from editjudge.store.store import Store
 from editjudge.store.writer import Writer
+
+if TYPE_CHECKING:
+    from editjudge.store.store import Store
 
 _MOST_ELSEWHERE = 5_000
 """Tasks of another process that are remembered, before it is waited for."""
@@ -65,14 +67,14 @@ class Engine:
         budget: Budget,
         say: Callable[[str], None] = lambda _: None,
         *,
-        store: Store | None = None,
+        store: Store | EarlyStore | None = None,
     ) -> None:
         """`store`: where questions may wait in a provider's batch; a sink that only this run writes to has none."""
         self.control = RunControl()
         self.say, self._waiting = say, False
         self.planner, self.budget = planner, budget
         self.pictures = ImageCache(planner.pictures)
-        self._batches, self._writer = store or (sink if isinstance(sink, Store) else None), Writer(sink)
+        self._batches, self._writer = store or (sink if is_database(sink) else None), Writer(sink)
 
     async def run(self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]) -> Ending:
         """Judge everything; each judge goes through the edits at its own pace."""
@@ -118,7 +120,11 @@ class Engine:
 
     def in_batches(self, keys: Sequence[str]) -> Collection[str]:
         """Those of the keys whose answers a batch will bring."""
-        return awaited(self._batches, keys) if self._batches else ()
+        if self._batches is None or not self._batches.has_batches():
+            return ()
+        from editjudge.store.batches import awaited
+
+        return awaited(self._batches, keys)
 
     async def left_behind(self, judge: Judge) -> list[Work]:
         """Tasks that another process gave back or died with; where there are none, after a pause."""

@@ -10,7 +10,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from editjudge.canonical import text_hash
 from editjudge.edit import Edit, ImageSource
@@ -22,9 +22,11 @@ from editjudge.media.cache import Encoded, ImageCache
 from editjudge.media.image import name_of
 from editjudge.rubrics.verdict import Remark
 from editjudge.run.regions import MEASURED, PartMissing, PicturePart, cut_out
-from editjudge.store.claims import Claims
 from editjudge.store.sink import Sink
-from editjudge.store.store import Item
+
+if TYPE_CHECKING:
+    from editjudge.store.claims import AnyClaims
+from editjudge.store.records import Item
 
 LOOKAHEAD = 8
 """Tasks opened beyond those a judge takes, so that the next pictures are ready when a slot is."""
@@ -65,7 +67,7 @@ class TaskStates(NamedTuple):
     """Being asked by another one."""
 
 
-def claim_tasks(store: Sink, claims: Claims | None, works: Mapping[str, Work]) -> TaskStates:
+def claim_tasks(store: Sink, claims: AnyClaims | None, works: Mapping[str, Work]) -> TaskStates:
     """Look tasks up, and claim those that are not answered and cost money. Reads and writes the store."""
     statuses = store.done(list(works))
     mine = {key for key in works if statuses.get(key) not in DONE}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from editjudge.errors import ImageError
 from editjudge.media.image import confine, is_url, name_of, read
-from editjudge.store.store import Item, RunRecord
+from editjudge.store.records import Item, RunRecord
 
 _ELSEWHERE = "an imported run shows pictures of its own folder alone, or of the one that `import-run --pictures` names"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from editjudge import manifest
 from editjudge.canonical import compact_json, json_text, text_hash
@@ -33,9 +33,12 @@ from editjudge.run.feed import claim_tasks, item_of, unexpected
 from editjudge.run.progress import RunTally
 from editjudge.run.regions import MEASURED, PartMissing, PicturePart
 from editjudge.run.regions import VERSION as REGION_VERSION
-from editjudge.store.claims import Claims
+from editjudge.store.early import is_database
+from editjudge.store.records import Item
 from editjudge.store.sink import Sink
-from editjudge.store.store import Item, Store
+
+if TYPE_CHECKING:
+    from editjudge.store.claims import AnyClaims
 
 BATCH = 200
 """Edits planned at a time: large enough to look keys up in bulk."""
@@ -515,7 +518,7 @@ class Planner:
         settings: QuestionSettings,
         pictures: PictureReader | None = None,
         observe: Callable[[RunTally], None] = lambda _: None,
-        claims: Claims | None = None,
+        claims: AnyClaims | None = None,
         *,
         rehash: bool = False,
     ) -> None:
@@ -570,7 +573,7 @@ class Planner:
         """A store keeps all in one transaction, and says of the tasks that it has already which are done."""
         tasks_before = self._positions.get(judge.spec, 0)
         self._positions[judge.spec] = tasks_before + len(tasks)
-        if isinstance(self._store, Store):
+        if is_database(self._store):
             statuses = self._store.add_batch(self._run, items, first, tasks, tasks_before, learnt)
             self._done |= {key: status for key, status in statuses.items() if status in DONE}
         else:
@@ -647,7 +650,7 @@ class Planner:
         self.observe(self.tally)
         return works
 
-    def _take_over(self, claims: Claims, keys: Sequence[str]) -> tuple[dict[str, bool], set[str], dict[str, str]]:
+    def _take_over(self, claims: AnyClaims, keys: Sequence[str]) -> tuple[dict[str, bool], set[str], dict[str, str]]:
         """Which keys somebody holds, which of the others are ours now, and their statuses."""
         held = claims.held(keys)
         free = [key for key in keys if not held.get(key)]

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from editjudge.rubrics.files import SETS
 from editjudge.rubrics.files import load as load_rubric
 from editjudge.rubrics.model import Scale
-from editjudge.store.store import RunRecord, Store
+from editjudge.store.records import RunRecord
 
 if TYPE_CHECKING:
     from editjudge.store.shards import Shards
+    from editjudge.store.store import Store
 
 OVERALL = "overall"
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from editjudge.edit import Edit, ImageSource
 from editjudge.errors import ImageError, UsageError, near_miss
@@ -19,7 +20,10 @@ from editjudge.media.image import is_url
 from editjudge.run.feed import place_of
 from editjudge.run.plan import BATCH
 from editjudge.run.sums import run_sums
-from editjudge.store.store import Item, RunRecord, Store
+from editjudge.store.records import Item, RunRecord
+
+if TYPE_CHECKING:
+    from editjudge.store.store import Store
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "=": operator.eq, ">": operator.gt, "<": operator.lt}
 _FORM = re.compile(rf"(?:(.+):)?\s*([^:<>=]+?)\s*({'|'.join(_SIGNS)})\s*(-?\d+(?:\.\d+)?)\s*")

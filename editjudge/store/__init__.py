@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
-from editjudge.store.store import Store
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from editjudge.store.store import Store
 
 __all__ = ["Store"]
+
+
+def __getattr__(name: str) -> Any:
+    """A store is imported when it is used: SQLAlchemy takes a quarter of the time in which a run starts."""
+    if name != "Store":
+        raise AttributeError(f"module 'editjudge.store' has no attribute {name!r}")
+    from editjudge.store.store import Store
+
+    return Store

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from editjudge.edit import Content
 from editjudge.rubrics.model import Scale
 from editjudge.store.ratings import rubrics_alike
+from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.schema import (
     as_json,
     escaped,
@@ -30,7 +31,7 @@ from editjudge.store.schema import (
     unescaped,
 )
 from editjudge.store.set_scores import scorer_of
-from editjudge.store.store import PENDING, Item, RunRecord, Store
+from editjudge.store.store import Store
 
 _SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
 _JUDGED = tasks.join(items, _SAME_ITEM).outerjoin(judgements, judgements.c.key == tasks.c.key)

@@ -8,44 +8,42 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Collection, Sequence
-from pathlib import Path
+from typing import TypeAlias
 
 import sqlalchemy as sa
 
 from editjudge.errors import StoreError
+from editjudge.store.early import EarlyClaims
+from editjudge.store.owner import BEAT, LEASE, is_alive, new_owner
 from editjudge.store.schema import BulkInsert, claims, upsert
 from editjudge.store.store import _IN, Store, _chunks
 
 _OWNERS = sa.select(claims.c.owner).where(claims.c.key.in_(sa.bindparam("keys", expanding=True))).distinct()
 
-LEASE = 60.0
-"""Seconds that a claim outlives the last sign of its owner: on another machine, a dead one is waited for so long."""
-BEAT = 15.0
-"""Seconds between two signs: three may be late on a busy disk before a claim is lost."""
-
 
 class Claims:
     """The claims of one owner. Safe to use from several threads; a thread of its own renews them."""
 
-    def __init__(self, store: Store, lease: float = LEASE, beat: float = BEAT) -> None:
-        self.owner = f"{_process(os.getpid())} {uuid.uuid4().hex}"
+    def __init__(self, store: Store, lease: float = LEASE, beat: float = BEAT, owner: str | None = None) -> None:
+        self.owner = owner or new_owner()
         self._store, self._lease, self._beat = store, lease, beat
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Renew from now on what this owner holds."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._renew, name="editjudge-claims", daemon=True)
+            self._thread.start()
 
     def take(self, keys: Sequence[str]) -> set[str]:
         """Those of the keys that are ours now: free ones, and those of owners who are gone."""
         if not keys:
             return set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._renew, name="editjudge-claims", daemon=True)
-            self._thread.start()
+        self.start()
         taken: set[str] = set()
         for some in _chunks(sorted(keys), _IN):  # in one order, so that two who claim the same wait and not in a circle
             taken |= self._store._transact(functools.partial(self._take, keys=some))
@@ -54,7 +52,7 @@ class Claims:
     def _take(self, connection: sa.Connection, keys: Sequence[str]) -> set[str]:
         now = _now(connection)
         owners = connection.scalars(_OWNERS, {"keys": keys})
-        if gone := [owner for owner in owners if not _is_alive(owner)]:
+        if gone := [owner for owner in owners if not is_alive(owner)]:
             connection.execute(sa.delete(claims).where(claims.c.key.in_(keys), claims.c.owner.in_(gone)))
         rows = [(key, self.owner, now + self._lease) for key in keys]
         if self._insert.execute(connection, rows, now, self.owner) == len(rows):
@@ -80,7 +78,7 @@ class Claims:
             for some in _chunks(keys, _IN):
                 query = sa.select(claims).where(claims.c.key.in_(some), claims.c.owner != self.owner)
                 for key, owner, until in connection.execute(query):
-                    is_held[key] = until >= now and _is_alive(owner)
+                    is_held[key] = until >= now and is_alive(owner)
         return is_held
 
     def give_back(self, keys: Collection[str]) -> None:
@@ -113,37 +111,4 @@ def _now(connection: sa.Connection) -> float:
     return time.time()
 
 
-def _process(pid: int) -> str:
-    """A process, told from those of another machine or container, and from a later one of the same number."""
-    return f"{_here()} {pid} {_started(pid)}"
-
-
-def _here() -> str:
-    """This machine since it was started, and its processes as they are seen from here."""
-    parts = [socket.gethostname().replace(" ", "-")]
-    with contextlib.suppress(OSError):  # only on Linux
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return "/".join(parts)
-
-
-def _started(pid: int) -> str:
-    """When a process was started; "dead" for one that nobody has buried yet."""
-    with contextlib.suppress(OSError, IndexError):  # only on Linux
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "dead" if state in "ZX" else fields[18]
-    return "?"
-
-
-def _is_alive(owner: str) -> bool:
-    """Whether an owner may live: one elsewhere always may, until its claim expires."""
-    here, pid, started, *_ = [*owner.split(" "), "", "", ""]
-    if here != _here() or not pid.isdecimal():
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # of another user
-    return _started(int(pid)) == started
+AnyClaims: TypeAlias = Claims | EarlyClaims

@@ -9,8 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from editjudge.rubrics.model import Scale
+from editjudge.store.records import RunRecord
 from editjudge.store.schema import items, judgements, tasks
-from editjudge.store.store import RunRecord, Store, _chunks
+from editjudge.store.store import Store, _chunks
 
 EMBEDDED = "measured"
 """The judge whose evidence others are held against."""

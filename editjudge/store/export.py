@@ -19,7 +19,8 @@ from editjudge.judgement import factor_values
 from editjudge.store import schema
 from editjudge.store.contradictions import Count
 from editjudge.store.pairs import item_verdicts, pair_answers
-from editjudge.store.store import ROW_FIELDS, RunRecord, Store, kept_replies
+from editjudge.store.records import RunRecord
+from editjudge.store.store import ROW_FIELDS, Store, kept_replies
 
 COLUMNS = (
     "item",

@@ -29,11 +29,12 @@ from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Kind, Task,
 from editjudge.judgement import Field as JudgementField
 from editjudge.rubrics.model import Rubric, Scale
 from editjudge.rubrics.prompt import LAYOUTS, Layout
-from editjudge.store import schema
 from editjudge.store.annotations import NOTE, clean_tags
 from editjudge.store.export import about_run
+from editjudge.store.records import PENDING, RunRecord, State
 from editjudge.store.schema import as_fields, edit_annotations, items, judgements, rubrics, runs, tasks, upsert
-from editjudge.store.store import PENDING, RunRecord, State, Store, _at_run, _chunks, _refresh
+from editjudge.store.store import Store, _at_run, _chunks, _refresh
+from editjudge.store.values import packed
 
 Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
@@ -259,7 +260,7 @@ def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | Non
         store._write([tuple(map(answers[key].get, judgements.columns.keys())) for key in sorted(answers)], given, [])
         count += len(some)
     for replies in _chunks(_rows(folder, "replies", _ReplyRow), _BATCH):
-        store._write([], {}, [{**row.model_dump(), "text": schema.packed(row.text)} for _, row in replies])
+        store._write([], {}, [{**row.model_dump(), "text": packed(row.text)} for _, row in replies])
     here = _at_run(run).where(runs.c.updated <= about.updated)
     store._transact(lambda connection: connection.execute(here.values(state=about.state, summary=about.summary)))
     return store.find_run(about.name), count

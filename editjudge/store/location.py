@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sqlalchemy.pool import QueuePool
 
 from editjudge.errors import StoreError
 from editjudge.files import replacing
+from editjudge.store.sqlite_file import address_of, check_path, connect
 
 
 def engine_of(url_or_path: str | os.PathLike[str], readonly: bool, timeout: float) -> tuple[sa.Engine, str]:
@@ -21,7 +23,7 @@ def engine_of(url_or_path: str | os.PathLike[str], readonly: bool, timeout: floa
     if "://" in place and not place.startswith("sqlite:"):
         return _server_engine(place)
     path = Path((sa.make_url(place).database or "") if "://" in place else place)
-    _check_path(path, readonly)
+    check_path(path, readonly)
     return _sqlite_engine(path, readonly, timeout), str(path)
 
 
@@ -104,35 +106,9 @@ _OF_POSTGRESQL: dict[str | None, str] = {
 # --- a file ---------------------------------------------------------------------------------------------------
 
 
-def _check_path(path: Path, readonly: bool) -> None:
-    if path.is_dir():
-        raise StoreError(f"{path}: a folder; a store is one file, such as {path / 'editjudge.db'}")
-    if readonly and not path.exists():
-        raise StoreError(f"{path}: no such store; name it with --store, or make it with `editjudge run`")
-    if not path.parent.is_dir():
-        raise StoreError(f"{path}: there is no folder {path.parent}; make it, or name another store with --store")
-
-
 def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
-    # As an address, whatever characters the path has: only so SQLite can be told not to make it.
-    address = f"{path.absolute().as_uri()}?mode={'rw' if readonly else 'rwc'}"
-    if readonly and not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists():
-        # On read-only media SQLite cannot make the two files that it keeps beside a store. Nobody writes to this one
-        # (a writer has made them), so it can be read without.
-        address += "&immutable=1"
-
-    def connect() -> sqlite3.Connection:
-        # No isolation level: the driver would begin transactions at its own discretion. Threads: the pool sees to it
-        # that a connection has one user at a time.
-        connection = sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
-        try:
-            _pragmas(connection, readonly)
-        except BaseException:  # nobody else knows of it
-            connection.close()
-            raise
-        return connection
-
-    engine = sa.create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+    creator = partial(connect, address_of(path, readonly), readonly, timeout)
+    engine = sa.create_engine("sqlite://", creator=creator, poolclass=QueuePool)
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
@@ -142,25 +118,6 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
-
-
-def _pragmas(connection: sqlite3.Connection, readonly: bool) -> None:
-    if readonly:
-        # And not `mode=ro`: who leaves last takes the two files beside the store away, and may not do so then.
-        connection.execute("PRAGMA query_only = ON")
-    else:
-        # Readers do not wait for the writer, nor it for them.
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Safe against kill -9: what is committed is in the kernel's hands. Not against power loss, which may undo the
-        # last transactions (never part of one): those edits are judged again. FULL costs an fsync a commit.
-        connection.execute("PRAGMA synchronous = NORMAL")
-        # Write back every 64 MiB instead of every 4: by then a page of an index has changed many times and is written
-        # once. 150,000 judgements on a busy disk: 1.1 to 2.1 times as fast (measured).
-        connection.execute("PRAGMA wal_autocheckpoint = 16384")
-        connection.execute("PRAGMA foreign_keys = ON")
-    # Keys are hashes, so the pages of their indexes are hit at random. 64 MiB hold those of some 190,000 judgements
-    # (350 bytes each, measured); beyond that the kernel's cache has to help.
-    connection.execute("PRAGMA cache_size = -65536")
 
 
 def copy_file(connection: sa.Connection, path: str | os.PathLike[str]) -> None:

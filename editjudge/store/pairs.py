@@ -11,8 +11,9 @@ from editjudge.errors import UsageError, near_miss
 from editjudge.orders import ORDERS, Choice, Decision, decide, majority
 
 if TYPE_CHECKING:
+    from editjudge.store.records import RunRecord
     from editjudge.store.shards import Shards
-    from editjudge.store.store import RunRecord, Store
+    from editjudge.store.store import Store
 
 _FIELDS = ("item", "judge", "rubric", "rubric_hash", "status", "choices", "variant")
 

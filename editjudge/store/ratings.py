@@ -17,8 +17,9 @@ import sqlalchemy as sa
 from editjudge.edit import Content
 from editjudge.errors import UsageError
 from editjudge.store.export import harmless
+from editjudge.store.records import Item, RunRecord
 from editjudge.store.schema import BY_ID, LEGACY, items, ratings, upsert
-from editjudge.store.store import Item, RunRecord, Store
+from editjudge.store.store import Store
 
 Row = tuple[str, str, str, float]
 """Item, rater, factor and score."""

@@ -24,7 +24,6 @@ import functools
 import json
 import logging
 import operator
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,30 +32,9 @@ import sqlalchemy as sa
 from editjudge.edit import Content
 from editjudge.errors import StoreError
 from editjudge.judgement import FIELDS, PER_FACTOR, Kind
+from editjudge.store.values import escaped, from_json, json_column, unescaped
 
-# --- values ---------------------------------------------------------------------------------------------------
-
-_ESCAPED = "\x01"
-"""Opens a text that is stored escaped. It may be any character that PostgreSQL stores and people do not write."""
-
-
-def escaped(text: str) -> str:
-    """A text as every database stores it: PostgreSQL has no NUL, and half a surrogate pair is no UTF-8."""
-    if "\0" not in text and not text.startswith(_ESCAPED):
-        if text.isascii():
-            return text
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            pass
-        else:
-            return text
-    # Not JSON's escapes: JSON makes one character of two halves that stand side by side.
-    return _ESCAPED + text.encode("unicode_escape").decode("ascii")
-
-
-def unescaped(stored: str) -> str:
-    return stored[1:].encode("ascii").decode("unicode_escape") if stored.startswith(_ESCAPED) else stored
+# --- types ----------------------------------------------------------------------------------------------------
 
 
 class EscapedText(sa.types.TypeDecorator[str]):
@@ -83,47 +61,10 @@ class JsonText(sa.types.TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
-        return None if value is None else _json_column(value)
+        return None if value is None else json_column(value)
 
     def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
         return None if value is None else from_json(value)
-
-
-_EMPTY: dict[type, str] = {dict: "{}", list: "[]", tuple: "[]"}
-
-
-def from_json(stored: str) -> Any:
-    """What a column of JSON holds. Half of all values are empty: a parser takes longer to find that out."""
-    return {} if stored == "{}" else [] if stored == "[]" else _parse(unescaped(stored))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "as_json"):  # usage, remarks
-        return value.as_json()
-    raise TypeError(f"{value!r} is no JSON")
-
-
-# One encoder for all values: json.dumps with options makes a new one at each call.
-as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
-_parse = json.JSONDecoder().decode
-
-_RAW, _ZLIB = b"\x00", b"\x01"
-
-
-def packed(text: str) -> bytes:
-    """A raw reply as bytes; the first one names the codec, so that another can be taken later."""
-    data = text.encode("utf-8", "surrogatepass")
-    small = zlib.compress(data)
-    return _ZLIB + small if len(small) < len(data) else _RAW + data
-
-
-def unpacked(stored: bytes) -> str:
-    codec, data = stored[:1], stored[1:]
-    if codec not in (_RAW, _ZLIB):
-        raise StoreError(f"a reply is stored with the codec {codec!r}, which this version does not know: upgrade")
-    return (zlib.decompress(data) if codec == _ZLIB else data).decode("utf-8", "surrogatepass")
 
 
 # --- tables ---------------------------------------------------------------------------------------------------
@@ -463,12 +404,7 @@ def encoder(columns: Iterable[sa.Column[Any]]) -> Callable[[Sequence[Any]], tupl
     return encoded
 
 
-def _json_column(value: Any) -> str:
-    # Half of all values are empty, and an encoder takes as long to say so as to write ten words.
-    return (not value and _EMPTY.get(type(value))) or escaped(as_json(value))
-
-
-_ENCODERS: dict[type, Callable[[Any], Any]] = {EscapedText: escaped, JsonText: _json_column}
+_ENCODERS: dict[type, Callable[[Any], Any]] = {EscapedText: escaped, JsonText: json_column}
 _DECODERS: dict[type, Callable[[Any], Any]] = {EscapedText: unescaped, JsonText: from_json}
 
 
@@ -480,7 +416,7 @@ def plain_encoder(columns: Sequence[sa.Column[Any]]) -> Callable[[tuple[Any, ...
     def encoded(row: tuple[Any, ...]) -> tuple[Any, ...]:
         plain = list(row)
         for at in documents:
-            plain[at] = _json_column(plain[at])
+            plain[at] = json_column(plain[at])
         return tuple(plain)
 
     return encoded
@@ -834,3 +770,26 @@ def bring_up_to_date(connection: sa.Connection, place: str) -> None:
     _steps(*MIGRATIONS[stored - 1 :])(connection)
     if stored != version():
         connection.execute(sa.update(meta).where(meta.c.name == "schema_version").values(value=str(version())))
+
+
+def sqlite_script() -> str:
+    """The tables as SQL text for SQLite, with their version: what schema.sql holds."""
+    from sqlalchemy.dialects import sqlite
+
+    statements = [
+        str(element.compile(dialect=sqlite.dialect()))
+        for table in metadata.sorted_tables
+        for element in (sa.schema.CreateTable(table), *map(sa.schema.CreateIndex, sorted(table.indexes, key=_name)))
+    ]
+    row = sa.insert(meta).values(name="schema_version", value=str(version()))
+    statements.append(str(row.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})))
+    lines = (line.rstrip().expandtabs(4) for text in statements for line in f"{text.strip()};".splitlines())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _name(index: sa.Index) -> str:
+    return str(index.name)
+
+
+if __name__ == "__main__":
+    print(sqlite_script(), end="")

@@ -17,7 +17,8 @@ from editjudge.rubrics.model import Scale
 from editjudge.rubrics.scoring import ABSTAINED, FAILED, NOT_ASKED, OK, REASONS, Cells, Rows, evaluate
 
 if TYPE_CHECKING:
-    from editjudge.store.store import RunRecord, Store
+    from editjudge.store.records import RunRecord
+    from editjudge.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from editjudge.judgement import Judgement, Task
 from editjudge.rubrics.model import Rubric
 
 if TYPE_CHECKING:
-    from editjudge.store.store import Item, RunRecord, State
+    from editjudge.store.records import Item, RunRecord, State
 
 
 class Sink(Protocol):

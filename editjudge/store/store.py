@@ -16,9 +16,8 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count, groupby, islice
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
@@ -31,11 +30,13 @@ from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.verdict import Remark
 from editjudge.store import location as places
 from editjudge.store import schema
+from editjudge.store.records import PENDING, Item, RunRecord, State
 from editjudge.store.schema import (
     SCORE_COLUMNS,
     BulkInsert,
     FactorValues,
     as_fields,
+    batch_lines,
     claims,
     digests,
     items,
@@ -53,46 +54,11 @@ from editjudge.store.schema import (
     upsert,
     views,
 )
-
-State = Literal["running", "finished", "interrupted", "budget"]
-"""`interrupted`: by the user. `budget`: the money ran out. Both resume."""
-
-PENDING = "pending"
-"""The status of a task that no judgement is kept of."""
+from editjudge.store.values import as_json, packed, unpacked
 
 T = TypeVar("T")
 Row: TypeAlias = Any
 """Of a query; what SQLAlchemy calls it has another number of parameters in each of its versions."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    id: int
-    name: str
-    spec: Mapping[str, Any]
-    spec_hash: str
-    state: State
-    created: float
-    updated: float
-    summary: Mapping[str, Any] | None
-    version: str
-    """Of the program that created it."""
-    imported_from: str | None = None
-    """Of a run that others made, the folder that its pictures may lie in."""
-
-
-class Item(NamedTuple):
-    """An edit as a run keeps it: its words, and where its pictures were."""
-
-    item: str
-    model: str | None = None
-    edit_type: str | None = None
-    group: str | None = None
-    instruction: str = ""
-    referring_expression: str = ""
-    images: Mapping[str, Mapping[str, str | None]] = {}
-    """Role to `source` and `digest`."""
-    metadata: Mapping[str, Any] = {}
 
 
 R = TypeVar("R", Item, Task)
@@ -617,6 +583,10 @@ class Store:
         given = {row[-2]: scores_from_json(row[-3]) for row in rows if row[-1] == "ok"}
         return {**given, **self.factor_values([key for key, values in given.items() if values is None])}
 
+    def has_batches(self) -> bool:
+        """Whether questions may wait for their answers at a provider."""
+        return bool(self._read(sa.select(batch_lines.c.key).limit(1)))
+
     # --- digests of picture files -----------------------------------------------------------------------------
 
     def save_digests(self, remembered: Mapping[str, Mapping[str, Any]]) -> None:
@@ -840,10 +810,10 @@ def reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
     for number, exchange in enumerate(judgement.exchanges):
         values = {name: getattr(exchange, name) for name in _SAID} | {"at": judgement.created}
         # The number tells a model that says the same twice from a judgement that is written twice.
-        content = schema.as_json([number, exchange.text, values])
+        content = as_json([number, exchange.text, values])
         mark = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         number_of_mark = int.from_bytes(mark, "big", signed=True)
-        yield {**values, "key": judgement.key, "mark": number_of_mark, "text": schema.packed(exchange.text)}
+        yield {**values, "key": judgement.key, "mark": number_of_mark, "text": packed(exchange.text)}
 
 
 def kept_replies(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
@@ -851,9 +821,7 @@ def kept_replies(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
     keys = sa.select(tasks.c.key).where(tasks.c.run_id == run.id)
     query = sa.select(replies).where(replies.c.key.in_(keys)).order_by(replies.c.key, replies.c.id)
     for row in store._stream(query):
-        yield {name: value for name, value in row._asdict().items() if name != "id"} | {
-            "text": schema.unpacked(row.text)
-        }
+        yield {name: value for name, value in row._asdict().items() if name != "id"} | {"text": unpacked(row.text)}
 
 
 def mean_latency(store: Store, judge: str) -> float | None:
@@ -866,7 +834,7 @@ def mean_latency(store: Store, judge: str) -> float | None:
 def _exchange(row: Row) -> Exchange:
     values = {name: getattr(row, name) for name in _SAID}
     values |= {"usage": Usage(**row.usage), "reasons": _remarks(row.reasons)}
-    return Exchange(text=schema.unpacked(row.text), **values)
+    return Exchange(text=unpacked(row.text), **values)
 
 
 def _remarks(stored: list[dict[str, Any]]) -> tuple[Remark, ...]:

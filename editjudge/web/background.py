@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from editjudge.store.store import RunRecord
+from editjudge.store.records import RunRecord
 
 T = TypeVar("T")
 

@@ -10,7 +10,8 @@ from editjudge.report.run_data import RunData, load
 from editjudge.run.sums import OVERALL
 from editjudge.stats.pairwise import ModelRecord, PairwiseSummary
 from editjudge.stats.summary import Cell, summarise
-from editjudge.store.store import RunRecord, Store
+from editjudge.store.records import RunRecord
+from editjudge.store.store import Store
 from editjudge.web.background import BackgroundCache
 
 _KEPT = 16

@@ -26,7 +26,8 @@ from editjudge.run.sums import OVERALL
 from editjudge.store import browse
 from editjudge.store.annotations import Annotation, annotations_of, tag_rows, tags_of
 from editjudge.store.browse import EditSummary, FactorColumn
-from editjudge.store.store import PENDING, Item, RunRecord, Store
+from editjudge.store.records import PENDING, Item, RunRecord
+from editjudge.store.store import Store
 from editjudge.web.background import FRESH, BackgroundCache, NotReady
 from editjudge.web.fields import whole_number
 

@@ -25,7 +25,8 @@ from editjudge.report.run_data import RunData, load
 from editjudge.report.tables import Table
 from editjudge.store import browse
 from editjudge.store.browse import FactorColumn
-from editjudge.store.store import Item, RunRecord, Store
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.store import Store
 from editjudge.web.background import BackgroundCache, NotReady
 from editjudge.web.fields import whole_number
 from editjudge.web.listing import PAGE, Array, Browser, Query, fitted

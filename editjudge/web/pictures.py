@@ -10,7 +10,8 @@ from editjudge.errors import ImageError
 from editjudge.media.cache import DigestCache, PictureReader
 from editjudge.media.image import ImageLimits, Prepared, name_of, prepare, probe
 from editjudge.run.picture_sources import picture_of, picture_path, root_of
-from editjudge.store.store import Item, RunRecord, Store
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.store import Store
 
 ROLES = {
     "input": "Input",

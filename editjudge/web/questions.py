@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from editjudge.edit import IMAGE_ROLES, Edit
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import LAYOUTS, Layout, ask
-from editjudge.store.store import Item, RunRecord
+from editjudge.store.records import Item, RunRecord
 
 
 def rubric_of(content: Mapping[str, Any]) -> Rubric:

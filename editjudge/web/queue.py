@@ -34,7 +34,7 @@ from editjudge.run.feed import LOOK, Window, claim_tasks, is_paid, item_of, judg
 from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.run.plan import QuestionSettings, look_at, readable_pictures, works
 from editjudge.store.claims import Claims
-from editjudge.store.store import Item, RunRecord
+from editjudge.store.records import Item, RunRecord
 from editjudge.store.writer import Writer
 from editjudge.web.audit import RewardAudit
 from editjudge.web.requests import Refused

@@ -28,7 +28,7 @@ from editjudge.store.annotations import views_of
 from editjudge.store.browse import count_edits
 from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
 from editjudge.store.ratings import csv_lines, read_choices, read_scoped
-from editjudge.store.store import Item, RunRecord
+from editjudge.store.records import Item, RunRecord
 from editjudge.store.studies import (
     Assignment,
     FilledForm,

@@ -24,7 +24,8 @@ from editjudge.store import browse
 from editjudge.store.annotations import NOTE, annotate, annotations_of, remove_view, save_view, views_of
 from editjudge.store.export import harmless
 from editjudge.store.pairs import answers_about, pair_factors, ranking_factor
-from editjudge.store.store import Item, RunRecord, Store
+from editjudge.store.records import Item, RunRecord
+from editjudge.store.store import Store
 from editjudge.web import questions
 from editjudge.web.background import BackgroundCache, NotReady
 from editjudge.web.fields import raw_tail, with_fields

@@ -20,7 +20,7 @@ from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.verdict import Remark
 from editjudge.store import Store
-from editjudge.store.store import Item
+from editjudge.store.records import Item
 
 Say = Callable[[str, int, str, str, int], int | str | None]
 """Model, number of the edit, judge, factor and repeat to a score, a failure, `pending`, or None to abstain."""

@@ -17,7 +17,8 @@ from editjudge.rubrics.files import resolve
 from editjudge.rubrics.verdict import Remark
 from editjudge.run.job import Job
 from editjudge.store.ratings import add_ratings
-from editjudge.store.store import Item, Store
+from editjudge.store.records import Item
+from editjudge.store.store import Store
 
 JUDGES = ("openai/painter", "replay:critic.jsonl")
 MODELS = {"clean": 6.2, "leaky": 4.6, "sloppy": 3.0}

@@ -24,7 +24,7 @@ from editjudge.store.annotations import (
 )
 from editjudge.store.export import export_jsonl
 from editjudge.store.import_run import check_run, import_run
-from editjudge.store.store import Item, RunRecord
+from editjudge.store.records import Item, RunRecord
 from editjudge.store.studies import close_study, create_study, find_study, join
 
 

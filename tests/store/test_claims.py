@@ -11,8 +11,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from editjudge.store import Store
-from editjudge.store import claims as module
+from editjudge.store import Store, owner
 from editjudge.store.claims import Claims
 from editjudge.store.schema import claims as table
 
@@ -108,7 +107,7 @@ def test_a_process_of_this_machine_that_was_killed_holds_nothing(place: str) -> 
 
 
 def test_a_process_of_another_machine_may_live_and_one_whose_number_was_given_anew_does_not() -> None:
-    here, pid, started = module._process(os.getpid()).split(" ")
-    assert module._is_alive(f"{here} {pid} {started} mark")
-    assert module._is_alive("elsewhere/boot/pid 1 0 mark")
-    assert not module._is_alive(f"{here} {pid} 12 mark")
+    here, pid, started = owner.process_name(os.getpid()).split(" ")
+    assert owner.is_alive(f"{here} {pid} {started} mark")
+    assert owner.is_alive("elsewhere/boot/pid 1 0 mark")
+    assert not owner.is_alive(f"{here} {pid} 12 mark")

@@ -13,7 +13,7 @@ from editjudge.judgement import row
 from editjudge.rubrics.files import load
 from editjudge.store import Store
 from editjudge.store.export import export_csv, export_jsonl
-from editjudge.store.store import Item, RunRecord
+from editjudge.store.records import Item, RunRecord
 
 from .samples import JUDGE, RUBRIC, sample, task
 

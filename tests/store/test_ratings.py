@@ -11,7 +11,7 @@ from editjudge.rubrics.files import load
 from editjudge.store import Store
 from editjudge.store.invitations import remove_answers
 from editjudge.store.ratings import add_ratings, contents_in, ratings_of, read_ratings, read_scoped
-from editjudge.store.store import Item, RunRecord
+from editjudge.store.records import Item, RunRecord
 from editjudge.store.studies import FilledForm, create_study, fill_in, find_study, join
 
 from .samples import sample, task

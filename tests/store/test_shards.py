@@ -21,7 +21,7 @@ from editjudge.rubrics.files import load
 from editjudge.store import Store, shards
 from editjudge.store.export import export_parquet
 from editjudge.store.import_run import check_run, import_run
-from editjudge.store.store import Item, RunRecord
+from editjudge.store.records import Item, RunRecord
 
 from .samples import JUDGE, RUBRIC, judgements, sample, task, texts
 

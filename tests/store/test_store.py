@@ -19,7 +19,7 @@ from editjudge.judgement import Judgement, Task, row
 from editjudge.rubrics.files import load
 from editjudge.run.summary import summarise, summary_of
 from editjudge.store import Store
-from editjudge.store.store import Item
+from editjudge.store.records import Item
 
 from .samples import JUDGE, RUBRIC, judgements, key, sample, task, texts
 

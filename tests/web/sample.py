@@ -19,7 +19,8 @@ from editjudge.rubrics.files import resolve
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.verdict import Remark
 from editjudge.store.ratings import add_ratings
-from editjudge.store.store import Item, Store
+from editjudge.store.records import Item
+from editjudge.store.store import Store
 
 MODELS = ("brush-2", "quill-xl")
 JUDGES = ("openai/vision-1", "google/looker")

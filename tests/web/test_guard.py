@@ -16,7 +16,8 @@ from starlette.testclient import TestClient
 from editjudge.judgement import Exchange, Judgement, Task
 from editjudge.rubrics.files import resolve
 from editjudge.rubrics.verdict import Remark
-from editjudge.store.store import Item, Store
+from editjudge.store.records import Item
+from editjudge.store.store import Store
 from editjudge.web.app import create
 from editjudge.web.filters import edit_url
 from editjudge.web.guard import cookie_value

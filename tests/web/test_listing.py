@@ -11,7 +11,8 @@ from editjudge.rubrics.verdict import Remark
 from editjudge.store import browse
 from editjudge.store.browse import FactorColumn
 from editjudge.store.ratings import add_ratings
-from editjudge.store.store import Item, Store
+from editjudge.store.records import Item
+from editjudge.store.store import Store
 from editjudge.web.listing import Browser, Query
 
 

@@ -1,0 +1,54 @@
+"""Who holds a claim: a process, told from all others, and whether it lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import uuid
+from pathlib import Path
+
+LEASE = 60.0
+"""Seconds that a claim outlives the last sign of its owner: on another machine, a dead one is waited for so long."""
+BEAT = 15.0
+"""Seconds between two signs: three may be late on a busy disk before a claim is lost."""
+
+
+def new_owner() -> str:
+    return f"{process_name(os.getpid())} {uuid.uuid4().hex}"
+
+
+def process_name(pid: int) -> str:
+    """A process, told from those of another machine or container, and from a later one of the same number."""
+    return f"{_here()} {pid} {_started(pid)}"
+
+
+def _here() -> str:
+    """This machine since it was started, and its processes as they are seen from here."""
+    parts = [socket.gethostname().replace(" ", "-")]
+    with contextlib.suppress(OSError):  # only on Linux
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return "/".join(parts)
+
+
+def _started(pid: int) -> str:
+    """When a process was started; "dead" for one that nobody has buried yet."""
+    with contextlib.suppress(OSError, IndexError):  # only on Linux
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "dead" if state in "ZX" else fields[18]
+    return "?"
+
+
+def is_alive(owner: str) -> bool:
+    """Whether an owner may live: one elsewhere always may, until its claim expires."""
+    here, pid, started, *_ = [*owner.split(" "), "", "", ""]
+    if here != _here() or not pid.isdecimal():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # of another user
+    return _started(int(pid)) == started
