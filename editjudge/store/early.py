@@ -1,13 +1,14 @@
 """The beginning of a run in a SQLite file, by SQL text: SQLAlchemy is imported while the first questions are asked.
 
 Importing it and compiling its statements took a third of the time from the start of a run to its first request. Until
-then a run writes only new rows: itself, its rubrics, the edits and tasks of its first batch, and claims. Where a row is
-there already, and for everything else, `Store` does it.
+then a run writes only new rows: itself, its rubrics, the edits and tasks of its first batch, claims, and the answers
+that come meanwhile. Where a row is there already, and for everything else, `Store` does it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import operator
 import sqlite3
 import threading
 import time
@@ -19,10 +20,19 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import editjudge
 from editjudge.canonical import json_hash
 from editjudge.content import Content
-from editjudge.judgement import Task
+from editjudge.judgement import Judgement, Task
 from editjudge.rubrics.model import Rubric
 from editjudge.store.owner import BEAT, LEASE, new_owner
 from editjudge.store.records import Item, RunRecord
+from editjudge.store.rows import (
+    JUDGEMENT_COLUMNS,
+    REPLY_COLUMNS,
+    SCORE_COLUMNS,
+    factor_values,
+    judgement_row,
+    reply_rows,
+    score_rows,
+)
 from editjudge.store.sqlite_file import address_of, check_path, connect
 from editjudge.store.values import as_json, escaped, json_column
 
@@ -172,6 +182,19 @@ class EarlyStore:
             return True
         return False
 
+    def write(self, batch: Sequence[Judgement]) -> None:
+        """As `Store.write`: an answer that comes while the store is being opened is kept at once."""
+        batch = sorted(batch, key=lambda judgement: judgement.key)
+        with suppress(_NotNew), self._writing():
+            self._insert("judgements", JUDGEMENT_COLUMNS, map(judgement_row, batch))
+            scores = (row for key, given in factor_values(batch).items() for row in score_rows(key, given))
+            self._insert("scores", SCORE_COLUMNS, scores)
+            replies = (reply for judgement in batch for reply in reply_rows(judgement))
+            self._insert("replies", REPLY_COLUMNS, map(operator.itemgetter(*REPLY_COLUMNS), replies))
+            self._connection.executemany("DELETE FROM claims WHERE key = ?", [(one.key,) for one in batch])
+            return
+        self.whole.write(batch)
+
     # --- statements ---------------------------------------------------------------------------------------------
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
@@ -195,7 +218,8 @@ class EarlyStore:
 
     def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], otherwise: str = "") -> None:
         places = ", ".join("?" * len(columns))
-        sql = f"INSERT {otherwise} INTO {table} ({', '.join(columns)}) VALUES ({places})"  # noqa: S608
+        names = ", ".join(f'"{column}"' for column in columns)
+        sql = f"INSERT {otherwise} INTO {table} ({names}) VALUES ({places})"  # noqa: S608
         self._connection.executemany(sql, (tuple(map(_stored, row)) for row in rows))
 
 
@@ -203,7 +227,7 @@ def _stored(value: Any) -> Any:
     """As the types of the schema store it: texts escaped, objects as JSON."""
     if isinstance(value, str):
         return escaped(value)
-    return json_column(value) if isinstance(value, Mapping | list | tuple) else value
+    return value if value is None or isinstance(value, int | float | bytes) else json_column(value)
 
 
 class EarlyClaims:

@@ -32,6 +32,7 @@ import sqlalchemy as sa
 from editjudge.edit import Content
 from editjudge.errors import StoreError
 from editjudge.judgement import FIELDS, PER_FACTOR, Kind
+from editjudge.store.rows import SCORE_COLUMNS, score_rows
 from editjudge.store.values import escaped, from_json, json_column, unescaped
 
 # --- types ----------------------------------------------------------------------------------------------------
@@ -580,17 +581,6 @@ def _admit_choices_and_variants(connection: sa.Connection) -> None:
 
 FactorValues = dict[str, dict[str, Any]]
 """Of one judgement: values by factor, by the fields that have some."""
-
-
-SCORE_COLUMNS = ("key", "factor", "position", *PER_FACTOR.values())
-
-
-def score_rows(key: str, given: Mapping[str, Mapping[str, Any] | None]) -> Iterator[tuple[Any, ...]]:
-    """Rows of `scores` for one judgement, in the order of `SCORE_COLUMNS`."""
-    fields = [given.get(name) or {} for name in PER_FACTOR]
-    for position, factor in enumerate(dict.fromkeys(factor for values in fields for factor in values)):
-        values = (values.get(factor) for values in fields)
-        yield key, factor, position, *(v if v is None or type(v) is str else float(v) for v in values)
 
 
 def of_factors(rows: Iterable[Sequence[Any]]) -> FactorValues:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import logging
 import operator
@@ -31,8 +30,17 @@ from editjudge.rubrics.verdict import Remark
 from editjudge.store import location as places
 from editjudge.store import schema
 from editjudge.store.records import PENDING, Item, RunRecord, State
-from editjudge.store.schema import (
+from editjudge.store.rows import (
+    EXCHANGE_COLUMNS,
+    JUDGEMENT_COLUMNS,
+    REPLY_COLUMNS,
     SCORE_COLUMNS,
+    factor_values,
+    judgement_row,
+    reply_rows,
+    score_rows,
+)
+from editjudge.store.schema import (
     BulkInsert,
     FactorValues,
     as_fields,
@@ -46,7 +54,6 @@ from editjudge.store.schema import (
     replies,
     rubrics,
     runs,
-    score_rows,
     scores,
     scores_as_json,
     scores_from_json,
@@ -54,7 +61,7 @@ from editjudge.store.schema import (
     upsert,
     views,
 )
-from editjudge.store.values import as_json, packed, unpacked
+from editjudge.store.values import unpacked
 
 T = TypeVar("T")
 Row: TypeAlias = Any
@@ -464,13 +471,8 @@ class Store:
         """Keep judgements, all or none. A later one replaces a failure, never what is done; replies only add up."""
         # In the order of keys, so that two who write the same ones wait for each other and not in a circle.
         in_order = sorted(batch, key=lambda judgement: judgement.key)
-        given = {
-            judgement.key: {name: getattr(judgement, name) for name in PER_FACTOR}
-            for judgement in in_order
-            if judgement.status == "ok"
-        }
         exchanges = [reply for judgement in in_order for reply in reply_rows(judgement)]
-        self._write(list(map(_COLUMNS_OF, in_order)), given, exchanges)
+        self._write(list(map(judgement_row, in_order)), factor_values(in_order), exchanges)
 
     def _write(
         self,
@@ -483,7 +485,7 @@ class Store:
         try:
             new_judgements = into_judgements.encoded(rows)
             new_scores = into_scores.encoded(row for key, fields in given.items() for row in score_rows(key, fields))
-            new_replies = into_replies.encoded(map(_REPLY, exchanges))
+            new_replies = into_replies.encoded(map(operator.itemgetter(*REPLY_COLUMNS), exchanges))
         except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
             raise ValueError(f"{self._place}: not a value that can be stored: {error}") from error
 
@@ -505,9 +507,9 @@ class Store:
         """By table: rows are tuples of the columns named here."""
         name = self._dialect
         statements = {
-            judgements: (upsert(name, judgements, _COLUMNS[1:], unless=_is_done), _COLUMNS),
+            judgements: (upsert(name, judgements, JUDGEMENT_COLUMNS[1:], unless=_is_done), JUDGEMENT_COLUMNS),
             scores: (upsert(name, scores), SCORE_COLUMNS),
-            replies: (upsert(name, replies), _REPLY_COLUMNS),
+            replies: (upsert(name, replies), REPLY_COLUMNS),
             digests: (upsert(name, digests, _DIGEST_COLUMNS[1:]), _DIGEST_COLUMNS),
             items: (_refresh(name, items), ("run_id", "position", *Item._fields, "content")),
             tasks: (_refresh(name, tasks), ("run_id", "position", *Task._fields)),
@@ -741,7 +743,7 @@ def _shown(values: dict[str, Any], status: str) -> dict[str, Any]:
 
 def _written(connection: sa.Connection, rows: Sequence[tuple[Any, ...]]) -> set[str]:
     """Of the keys of these judgements, those that the store has this very judgement of."""
-    status, created = _COLUMNS.index("status"), _COLUMNS.index("created")
+    status, created = JUDGEMENT_COLUMNS.index("status"), JUDGEMENT_COLUMNS.index("created")
     made = {row[_KEY]: (row[status], row[created]) for row in rows}
     columns = (judgements.c.key, judgements.c.status, judgements.c.created)
     return {
@@ -798,22 +800,7 @@ def _move_ratings(connection: sa.Connection, dialect: str, old: str, new: str) -
     connection.execute(sa.delete(ratings).where(ratings.c.content == old))
 
 
-_COLUMNS = tuple(column.key for column in judgements.columns)
-_COLUMNS_OF = operator.attrgetter(*_COLUMNS)
-_KEY = _COLUMNS.index("key")
-_REPLY_COLUMNS = tuple(column.key for column in replies.columns if column.key != "id")
-_REPLY = operator.itemgetter(*_REPLY_COLUMNS)
-_SAID = tuple(name for name in Exchange.__slots__ if name != "text")
-
-
-def reply_rows(judgement: Judgement) -> Iterator[dict[str, Any]]:
-    for number, exchange in enumerate(judgement.exchanges):
-        values = {name: getattr(exchange, name) for name in _SAID} | {"at": judgement.created}
-        # The number tells a model that says the same twice from a judgement that is written twice.
-        content = as_json([number, exchange.text, values])
-        mark = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        number_of_mark = int.from_bytes(mark, "big", signed=True)
-        yield {**values, "key": judgement.key, "mark": number_of_mark, "text": packed(exchange.text)}
+_KEY = JUDGEMENT_COLUMNS.index("key")
 
 
 def kept_replies(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
@@ -832,7 +819,7 @@ def mean_latency(store: Store, judge: str) -> float | None:
 
 
 def _exchange(row: Row) -> Exchange:
-    values = {name: getattr(row, name) for name in _SAID}
+    values = {name: getattr(row, name) for name in EXCHANGE_COLUMNS}
     values |= {"usage": Usage(**row.usage), "reasons": _remarks(row.reasons)}
     return Exchange(text=unpacked(row.text), **values)
 

@@ -15,11 +15,11 @@ import pytest
 from editjudge.edit import Edit
 from editjudge.errors import WorldError
 from editjudge.judgement import Judgement, Task
-from editjudge.judges import chat as vlm
 from editjudge.judges.chat import ChatJudge
 from editjudge.judges.judge import Judge, Load, Work
 from editjudge.judges.registry import Options
 from editjudge.media.cache import DigestCache, ImageCache
+from editjudge.rubrics import contract
 from editjudge.rubrics.files import load
 from editjudge.run import batch as batches
 from editjudge.run import feed as module
@@ -200,7 +200,7 @@ def test_a_reply_that_breaks_the_contract_s_own_code_is_kept_with_its_cost(
     def deep(*_: Any, **__: Any) -> Any:
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(vlm, "check", deep)
+    monkeypatch.setattr(contract, "check", deep)
     with stub() as server:
         done = run(edits(tmp_path, 1), store, rubrics=("fidelity",), options=Options(prices=prices))
     row = done.row("e0")
