@@ -98,7 +98,8 @@ class Edit:
     def all_pictures(self) -> dict[str, ImageSource]:
         """Every picture that there is, by name."""
         usual = zip(IMAGE_ROLES, (self.input, self.edited, self.ground_truth, self.mask), strict=True)
-        return {**{role: source for role, source in usual if source is not None}, **self.pictures}
+        pictures = {role: source for role, source in usual if source is not None}
+        return {**pictures, **self.pictures} if self.pictures else pictures
 
     def value(self, name: str) -> Any:
         """What a column holds; inside an object by dots, as `scene.light`. None where there is nothing."""

@@ -15,7 +15,7 @@ from editjudge.judges.judge import Judge, Work
 from editjudge.media.cache import ImageCache
 from editjudge.run.feed import LOOK, Window, is_paid, judged, keep
 from editjudge.run.plan import Planner
-from editjudge.store.early import EarlyStore, is_database
+from editjudge.store.early import EarlyStore, is_database, whole_of
 from editjudge.store.sink import Sink
 from editjudge.store.writer import Writer
 
@@ -124,7 +124,7 @@ class Engine:
             return ()
         from editjudge.store.batches import awaited
 
-        return awaited(self._batches, keys)
+        return awaited(whole_of(self._batches), keys)
 
     async def left_behind(self, judge: Judge) -> list[Work]:
         """Tasks that another process gave back or died with; where there are none, after a pause."""

@@ -38,7 +38,7 @@ from editjudge.run.plan import Planner, QuestionSettings, look_at, works
 from editjudge.run.progress import RunTally
 from editjudge.run.summary import Summary, commonest, is_failure, summarise, summary_of
 from editjudge.run.where import EditFilter, Selected
-from editjudge.store.early import EarlyClaims, EarlyStore, is_database
+from editjudge.store.early import EarlyClaims, EarlyStore, is_database, whole_of
 from editjudge.store.records import RunRecord
 from editjudge.store.sink import RunPlace
 
@@ -150,7 +150,7 @@ class Job:
 
     def chosen(self, store: Store | EarlyStore | None, edits: Callable[[], Iterator[Edit]] | None = None) -> Selected:
         """The edits that the run is about, of all or of some of the manifest's; conditions need a store."""
-        return Selected(edits or self.edits, EditFilter(self.where, store) if self.where and store else None)
+        return Selected(edits or self.edits, EditFilter(self.where, whole_of(store)) if self.where and store else None)
 
     def check(self, *, whole: bool = True) -> int | None:
         """Read the manifest through before anything is asked: every line can be understood, every model has edits, and
@@ -173,7 +173,7 @@ class Job:
                     first.append(edit)
                 if edits is not None:
                     edits.append(edit)
-                    if chosen > _CACHED or any(isinstance(source, bytes) for source in edit.all_pictures().values()):
+                    if chosen > _CACHED or bytes in map(type, edit.all_pictures().values()):
                         edits = None
             enough = chosen == self.limit or (not whole and len(first) == _FIRST)
             if enough and models.issuperset(self.models):
@@ -360,7 +360,7 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
         if options.batch:
             from editjudge.run.batch import BatchEngine  # three wire formats that other runs need not wait for
 
-            engine = BatchEngine(store, run.id, planner, budget, options.say)
+            engine = BatchEngine(whole_of(store), run.id, planner, budget, options.say)
         options.control(engine.control)
         try:
             await engine.run(chosen, judges)
@@ -393,7 +393,7 @@ def conclude(
     # No mean is formed of choices.
     factors = {rubric.name: [] if rubric.chooses else [factor.key for factor in rubric.factors] for rubric in rubrics}
     if is_database(store):
-        summary = _stored_summary(store, run, tally) or summary_of(*store.score_sums(run), factors)
+        summary = _stored_summary(store, run, tally) or summary_of(*whole_of(store).score_sums(run), factors)
     else:
         summary = summarise(store.judgements(run, fields=("judge", "model", "rubric", "status", "scores")), factors)
     if failed := [status for status in summary.statuses if is_failure(status)]:

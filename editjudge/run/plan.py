@@ -479,6 +479,25 @@ def look_at(digests: DigestCache, edit: Edit, role: str) -> KnownImage | None:
     return known
 
 
+def _looking(digests: DigestCache) -> Look:
+    """As `look_at`, for some edits: a file that they share is looked at once."""
+    seen: dict[str, KnownImage] = {}
+
+    def look(edit: Edit, role: str) -> KnownImage | None:
+        source = edit.picture(role)
+        if not isinstance(source, Path):
+            return look_at(digests, edit, role)
+        path = str(source)
+        if path not in seen:
+            known = look_at(digests, edit, role)
+            if known is None:
+                return None
+            seen[path] = known
+        return seen[path]
+
+    return look
+
+
 def readable_pictures(edit: Edit, digests: DigestCache, skip: Iterable[str] = ()) -> dict[str, KnownImage]:
     """The pictures that can be read, also those that no rubric shows: by them an edit is known to ratings and other
     runs. Addresses are left out: they are fetched for a judge alone."""
@@ -583,7 +602,7 @@ class Planner:
 
     def _plan(self, judge: Judge, edits: Sequence[Edit], digests: DigestCache, stage: int) -> tuple[list[Work], int]:
         """The works of the first edits, and of how many."""
-        look = functools.partial(look_at, digests)
+        look = _looking(digests)
         planned: list[Work] = []
         before = digests.bytes_asked
         for count, edit in enumerate(edits, 1):

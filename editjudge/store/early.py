@@ -59,6 +59,10 @@ def open_early(place: str) -> Store | EarlyStore:
     return _opened(place)
 
 
+def whole_of(store: Store | EarlyStore) -> Store:
+    return store.whole if isinstance(store, EarlyStore) else store
+
+
 def _opened(place: str | Path) -> Store:
     from editjudge.store.store import Store
 

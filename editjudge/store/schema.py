@@ -766,11 +766,10 @@ def sqlite_script() -> str:
     """The tables as SQL text for SQLite, with their version: what schema.sql holds."""
     from sqlalchemy.dialects import sqlite
 
-    statements = [
-        str(element.compile(dialect=sqlite.dialect()))
-        for table in metadata.sorted_tables
-        for element in (sa.schema.CreateTable(table), *map(sa.schema.CreateIndex, sorted(table.indexes, key=_name)))
-    ]
+    elements: list[sa.schema.ExecutableDDLElement] = []
+    for table in metadata.sorted_tables:
+        elements += [sa.schema.CreateTable(table), *map(sa.schema.CreateIndex, sorted(table.indexes, key=_name))]
+    statements = [str(element.compile(dialect=sqlite.dialect())) for element in elements]
     row = sa.insert(meta).values(name="schema_version", value=str(version()))
     statements.append(str(row.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})))
     lines = (line.rstrip().expandtabs(4) for text in statements for line in f"{text.strip()};".splitlines())

@@ -26,6 +26,7 @@ from .samples import judgements, key, sample, task, texts
 
 SPEC = {"manifest": "edits.jsonl", "rubrics": {"fidelity": "f"}}
 DIGEST = {"size": 3, "mtime_ns": 5, "ctime_ns": 7, "inode": 9, "digest": "d", "info": {"format": "png"}, "problem": ""}
+_TIMES = ("created", "updated")
 KEYS = [key(number) for number in range(5)]
 
 
