@@ -154,7 +154,9 @@ def _opened(stack: ExitStack, run_options: RunOptions, place: str, has_condition
         return stack.enter_context(open_store(place))
     from editjudge.store.early import open_early
 
-    return stack.enter_context(open_early(place))
+    store = open_early(place)
+    stack.callback(store.close)
+    return store
 
 
 def conduct(

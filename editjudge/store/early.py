@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import editjudge
 from editjudge.canonical import json_hash
-from editjudge.content import Content
+from editjudge.edit import Content
 from editjudge.judgement import Judgement, Task
 from editjudge.rubrics.model import Rubric
 from editjudge.store.owner import BEAT, LEASE, new_owner
@@ -116,6 +116,9 @@ class EarlyStore:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._connection.close()
         if self._whole:
             self._whole.close()
