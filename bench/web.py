@@ -24,7 +24,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from editjudge.rubrics.files import resolve
-from editjudge.store import schema, values
+from editjudge.store import schema
+from editjudge.store.rows import packed, unpacked
 from editjudge.store.store import Store
 
 RUBRICS = resolve(["online"])
@@ -78,14 +79,14 @@ def _asked(run: int, n: int, rng: random.Random) -> Iterator[tuple[dict[str, Any
         }  # fmt: skip
         reply = {
             "key": key, "mark": 1, "at": 1.8e9, "outcome": "ok", "finish": "stop", "usage": {}, "model": "m",
-            "text": values.packed(json.dumps(scores)), "request_id": None, "latency": 1.2, "retries": 0, "reasons": [],
+            "text": packed(json.dumps(scores)), "request_id": None, "latency": 1.2, "retries": 0, "reasons": [],
         }  # fmt: skip
         yield task, judgement, reply
 
 
 def _scores(_: object, judgement: dict[str, Any], reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if judgement["status"] == "ok":
-        for position, (factor, score) in enumerate(json.loads(values.unpacked(reply["text"])).items()):
+        for position, (factor, score) in enumerate(json.loads(unpacked(reply["text"])).items()):
             place = {"key": judgement["key"], "status": "ok", "position": position}
             yield {**place, "factor": factor, "score": score}
 

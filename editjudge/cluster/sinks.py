@@ -19,10 +19,9 @@ from editjudge.errors import StoreError
 from editjudge.judgement import DONE, Judgement, Task, factor_values, from_row, row
 from editjudge.run.plan import QuestionSettings
 from editjudge.store.records import PENDING, Item, RunRecord
-from editjudge.store.rows import reply_rows
+from editjudge.store.rows import as_json, reply_rows
 from editjudge.store.sink import Sink
 from editjudge.store.store import Store
-from editjudge.store.values import as_json
 
 
 class SplitSink(Sink, Protocol):

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from editjudge.edit import Content
 from editjudge.errors import UsageError
 from editjudge.store.records import Item, RunRecord
+from editjudge.store.rows import as_json, escaped
 from editjudge.store.schema import edit_annotations, items, upsert, views
 from editjudge.store.store import Store
-from editjudge.store.values import as_json, escaped
 
 TAG, TAGS, NOTE = 40, 12, 4_000
 """Most letters of a tag, tags of an edit, and letters of a note."""

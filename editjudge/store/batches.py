@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 import sqlalchemy as sa
 
+from editjudge.store.rows import packed, unpacked
 from editjudge.store.schema import batch_lines, batches
 from editjudge.store.store import _IN, Store, _chunks
-from editjudge.store.values import packed, unpacked
 
 State = Literal["submitting", "open", "collected", "turned down"]
 """`submitting`: perhaps the provider has it, perhaps not; the mark tells."""

@@ -20,10 +20,10 @@ from editjudge.edit import Content
 from editjudge.rubrics.model import Scale
 from editjudge.store.ratings import rubrics_alike
 from editjudge.store.records import PENDING, Item, RunRecord
+from editjudge.store.rows import as_json, escaped, unescaped
 from editjudge.store.schema import items, judgements, ratings, scores, tasks
 from editjudge.store.set_scores import scorer_of
 from editjudge.store.store import Store
-from editjudge.store.values import as_json, escaped, unescaped
 
 _SAME_ITEM = sa.and_(items.c.run_id == tasks.c.run_id, items.c.item == tasks.c.item)
 _JUDGED = tasks.join(items, _SAME_ITEM).outerjoin(judgements, judgements.c.key == tasks.c.key)

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 from editjudge.errors import StoreError
 from editjudge.store.early import EarlyClaims
 from editjudge.store.owner import BEAT, LEASE, is_alive, new_owner
-from editjudge.store.schema import BulkInsert, claims, upsert
+from editjudge.store.rows import BulkInsert
+from editjudge.store.schema import claims, upsert
 from editjudge.store.store import _IN, Store, _chunks
 
 _OWNERS = sa.select(claims.c.owner).where(claims.c.key.in_(sa.bindparam("keys", expanding=True))).distinct()

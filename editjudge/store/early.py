@@ -28,13 +28,15 @@ from editjudge.store.rows import (
     JUDGEMENT_COLUMNS,
     REPLY_COLUMNS,
     SCORE_COLUMNS,
+    as_json,
+    escaped,
     factor_values,
+    json_column,
     judgement_row,
     reply_rows,
     score_rows,
 )
 from editjudge.store.sqlite_file import address_of, check_path, connect
-from editjudge.store.values import as_json, escaped, json_column
 
 if TYPE_CHECKING:
     from editjudge.store.claims import Claims

@@ -32,9 +32,9 @@ from editjudge.rubrics.prompt import LAYOUTS, Layout
 from editjudge.store.annotations import NOTE, clean_tags
 from editjudge.store.export import about_run
 from editjudge.store.records import PENDING, RunRecord, State
+from editjudge.store.rows import packed
 from editjudge.store.schema import as_fields, edit_annotations, items, judgements, rubrics, runs, tasks, upsert
 from editjudge.store.store import Store, _at_run, _chunks, _refresh
-from editjudge.store.values import packed
 
 Key = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**31)]

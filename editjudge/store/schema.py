@@ -23,7 +23,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,8 +31,7 @@ import sqlalchemy as sa
 from editjudge.edit import Content
 from editjudge.errors import StoreError
 from editjudge.judgement import FIELDS, PER_FACTOR, Kind
-from editjudge.store.rows import SCORE_COLUMNS, score_rows
-from editjudge.store.values import escaped, from_json, json_column, unescaped
+from editjudge.store.rows import SCORE_COLUMNS, BulkInsert, escaped, from_json, json_column, score_rows, unescaped
 
 # --- types ----------------------------------------------------------------------------------------------------
 
@@ -43,6 +41,7 @@ class EscapedText(sa.types.TypeDecorator[str]):
 
     impl = sa.Text
     cache_ok = True
+    encode = staticmethod(escaped)
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[str]:
         # Sorted by bytes, as SQLite does, and not by the custom of the server's country.
@@ -60,6 +59,7 @@ class JsonText(sa.types.TypeDecorator[Any]):
 
     impl = sa.Text
     cache_ok = True
+    encode = staticmethod(json_column)
 
     def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str | None:
         return None if value is None else json_column(value)
@@ -356,71 +356,7 @@ def upsert(
     return statement
 
 
-class BulkInsert:
-    """An INSERT of many rows, each a tuple in the order of `names`, compiled once.
-
-    SQLAlchemy makes and sorts a dictionary for each row at each execution: of the time that it took to keep a batch of
-    512 judgements, a third.
-    """
-
-    def __init__(self, dialect: sa.Dialect, statement: sa.Insert, names: Sequence[str]) -> None:
-        compiled = statement.compile(dialect=dialect, column_keys=list(names))
-        self._sql, self._positional = str(compiled), compiled.positiontup is not None
-        self._names = [*names, *(name for name in compiled.params if name not in names)]
-        self._constants = tuple(compiled.params[name] for name in self._names[len(names) :])
-        columns: Any = statement.table.columns
-        self._encode = encoder([columns[name] for name in names])
-        order = list(map(self._names.index, compiled.positiontup or self._names))
-        self._in_order = operator.itemgetter(*order) if order != sorted(order) else None
-
-    def encoded(self, rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """The rows as they are stored; raises where one holds what cannot be."""
-        return list(map(self._encode, rows))
-
-    def execute(self, connection: sa.Connection, encoded: Sequence[tuple[Any, ...]], *parameters: Any) -> int:
-        """Insert rows that are encoded, with the statement's further parameters; returns how many were written."""
-        if not encoded:
-            return 0
-        constants = parameters or self._constants
-        values: Any = [row + constants for row in encoded] if constants else encoded
-        if self._in_order:
-            values = list(map(self._in_order, values))
-        if not self._positional:
-            values = [dict(zip(self._names, row, strict=True)) for row in values]
-        return connection.exec_driver_sql(self._sql, values).rowcount
-
-
-def encoder(columns: Iterable[sa.Column[Any]]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """Makes a row of values one of what is stored."""
-    given = ((at, _ENCODERS.get(type(column.type))) for at, column in enumerate(columns))
-    encoders = [(at, encode) for at, encode in given if encode]
-
-    def encoded(row: Sequence[Any]) -> tuple[Any, ...]:
-        values = list(row)
-        for at, encode in encoders:
-            if (value := values[at]) is not None:
-                values[at] = encode(value)
-        return tuple(values)
-
-    return encoded
-
-
-_ENCODERS: dict[type, Callable[[Any], Any]] = {EscapedText: escaped, JsonText: json_column}
 _DECODERS: dict[type, Callable[[Any], Any]] = {EscapedText: unescaped, JsonText: from_json}
-
-
-def plain_encoder(columns: Sequence[sa.Column[Any]]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    """Makes a row of what is stored in these columns. Texts are taken as they are: where one is stored escaped, the two
-    differ."""
-    documents = [at for at, column in enumerate(columns) if isinstance(column.type, JsonText)]
-
-    def encoded(row: tuple[Any, ...]) -> tuple[Any, ...]:
-        plain = list(row)
-        for at in documents:
-            plain[at] = json_column(plain[at])
-        return tuple(plain)
-
-    return encoded
 
 
 def stored(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:

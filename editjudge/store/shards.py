@@ -18,10 +18,10 @@ from typing import Any
 
 from editjudge.errors import ManifestError, UsageError
 from editjudge.judgement import EMPTY_ROW, FIELDS, Field, Kind
-from editjudge.store import values
 from editjudge.store.contradictions import Count
 from editjudge.store.export import about_run
 from editjudge.store.records import Item, RunRecord
+from editjudge.store.rows import escaped, unescaped
 
 try:
     import pyarrow as pa
@@ -308,8 +308,8 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-_ENCODERS: dict[bytes, Codec] = {b"words": values.escaped, b"json": _as_json}
-_DECODERS: dict[bytes, Codec] = {b"words": values.unescaped, b"json": json.loads}
+_ENCODERS: dict[bytes, Codec] = {b"words": escaped, b"json": _as_json}
+_DECODERS: dict[bytes, Codec] = {b"words": unescaped, b"json": json.loads}
 
 
 def _codec(kind: pa.Schema, codec_of: Mapping[bytes, Codec]) -> Callable[[dict[str, Any]], None]:

@@ -35,13 +35,16 @@ from editjudge.store.rows import (
     JUDGEMENT_COLUMNS,
     REPLY_COLUMNS,
     SCORE_COLUMNS,
+    BulkInsert,
+    encoder,
     factor_values,
     judgement_row,
+    plain_encoder,
     reply_rows,
     score_rows,
+    unpacked,
 )
 from editjudge.store.schema import (
-    BulkInsert,
     FactorValues,
     as_fields,
     batch_lines,
@@ -61,7 +64,6 @@ from editjudge.store.schema import (
     upsert,
     views,
 )
-from editjudge.store.values import unpacked
 
 T = TypeVar("T")
 Row: TypeAlias = Any
@@ -622,8 +624,8 @@ class Store:
 
     def _read_among(self, query: sa.Select[Any], column: sa.Column[str], values: Iterable[str]) -> Iterator[Row]:
         """The rows of which the column has one of these values, however many."""
-        among = query.where(column.in_(sa.bindparam("among", expanding=True)))
-        for some in _chunks(values, _IN):
+        among = query.where(schema.stored(column).in_(sa.bindparam("among", expanding=True)))
+        for some in _chunks(map(getattr(column.type, "encode", str), values), _IN):
             yield from self._read(among, {"among": some})
 
     def _plain_rows(self, query: sa.Select[Any], values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -679,8 +681,8 @@ _AT_POSITIONS = {
     .select_from(tasks.outerjoin(judgements, _SAME_KEY & _FROM_INDEX))
     .where(tasks.c.judge.in_(sa.bindparam("judges", expanding=True))),
 }
-_PLAIN: dict[sa.Table, Callable[[Any], Any]] = {items: schema.plain_encoder(_ITEM_COLUMNS), tasks: tuple}
-_ENCODE = {items: schema.encoder(_ITEM_COLUMNS), tasks: schema.encoder(_TASK_COLUMNS)}
+_PLAIN: dict[sa.Table, Callable[[Any], Any]] = {items: plain_encoder(_ITEM_COLUMNS), tasks: tuple}
+_ENCODE = {items: encoder(_ITEM_COLUMNS), tasks: encoder(_TASK_COLUMNS)}
 _DIGEST_COLUMNS = tuple(column.key for column in digests.columns)
 
 

@@ -12,42 +12,42 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from editjudge.errors import StoreError
-from editjudge.store import Store, schema, values
+from editjudge.store import Store, rows, schema
 
 from .samples import sample, texts
 
 
 @given(texts)
 def test_a_text_comes_back_to_the_character_and_is_stored_as_text_without_nul(text: str) -> None:
-    stored = values.escaped(text)
-    assert values.unescaped(stored) == text
+    stored = rows.escaped(text)
+    assert rows.unescaped(stored) == text
     assert b"\0" not in stored.encode()
 
 
 @pytest.mark.parametrize("text", ["plain", "日本語 😀", "back\\slash", ""])
 def test_a_plain_text_is_stored_as_it_is(text: str) -> None:
-    assert values.escaped(text) == text
+    assert rows.escaped(text) == text
 
 
 def test_two_halves_of_a_pair_are_not_made_one_character() -> None:
     halves = "\ud83d" + "\ude00"
-    assert values.unescaped(values.escaped(halves)) == halves != "😀"
-    assert values.unpacked(values.packed(halves)) == halves
+    assert rows.unescaped(rows.escaped(halves)) == halves != "😀"
+    assert rows.unpacked(rows.packed(halves)) == halves
 
 
 @given(texts)
 def test_a_packed_reply_comes_back_to_the_character(text: str) -> None:
-    assert values.unpacked(values.packed(text)) == text
+    assert rows.unpacked(rows.packed(text)) == text
 
 
 def test_a_long_reply_is_compressed_and_a_short_one_is_not() -> None:
-    assert len(values.packed("the same words " * 100)) < 100
-    assert values.packed("no") == b"\x00no"
+    assert len(rows.packed("the same words " * 100)) < 100
+    assert rows.packed("no") == b"\x00no"
 
 
 def test_a_codec_of_a_later_version_is_refused() -> None:
     with pytest.raises(StoreError, match="upgrade"):
-        values.unpacked(b"\x07...")
+        rows.unpacked(b"\x07...")
 
 
 def test_sqlite_itself_refuses_a_score_that_is_not_ok(tmp_path: Path) -> None:
