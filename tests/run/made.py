@@ -86,6 +86,18 @@ def edits(folder: Path, count: int, **more: Any) -> Path:
     return write_manifest(folder, rows)
 
 
+def edit_pairs(folder: Path, count: int) -> Path:
+    """A manifest of that many pairs: two outputs of one input each."""
+    rows = []
+    for number in range(count):
+        row = {"id": f"p{number}", "instruction": f"Paint car {number} red.", "model_a": "m0", "model_b": "m1"}
+        row |= {role: f"{role}-{number}.png" for role in ("input", "edited_a", "edited_b")}
+        for role in ("input", "edited_a", "edited_b"):
+            write_old(folder / row[role], picture(row[role]))
+        rows.append(row)
+    return write_manifest(folder, rows)
+
+
 def rows_of(manifest: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in manifest.read_text().splitlines()]
 

@@ -24,7 +24,7 @@ from editjudge.store import batches as kept
 from editjudge.store.schema import batch_lines
 from editjudge.store.store import Store
 
-from .made import SPECS, Done, editjudge, edits, expected, rows_of, run, stub, until, write_manifest
+from .made import SPECS, Done, edit_pairs, editjudge, edits, expected, rows_of, run, stub, until, write_manifest
 
 OPENAI = SPECS["openai"]
 SOON = "from editjudge.run import batch; batch.LOOK = (0.02, 0.1)"
@@ -69,6 +69,21 @@ def test_a_batch_says_what_live_answers_say_under_the_same_keys(wire: str, tmp_p
     assert verdicts(done) == verdicts(live)
     assert done.statuses() == {"ok": 30}
     assert lines_left(store) == 0
+
+
+@pytest.mark.parametrize("wire", SPECS)
+def test_a_batch_of_pairs_chooses_as_live_answers_do_in_both_orders(wire: str, tmp_path: Path, store: Path) -> None:
+    manifest, asked = edit_pairs(tmp_path, 6), {"judges": (SPECS[wire],), "rubrics": ("preference",)}
+    with stub() as server:
+        done = batched(manifest, store, **asked)
+        assert (server.ledger.paid, server.batches.calls["create"]) == (12, 1)
+        live = run(manifest, tmp_path / "live.db", **asked)
+        again = batched(manifest, store, **asked)
+        assert server.ledger.paid == 24 and again.outcome.tally.asked == 0
+    said = ("item", "order", "key", "status", "choices", "justifications", "attempts", "schema_mode", "prepared")
+    assert [[row[name] for name in said] for row in done.rows] == [[row[name] for name in said] for row in live.rows]
+    assert done.statuses() == {"ok": 12} and {row["order"] for row in done.rows} == {"ab", "ba"}
+    assert len({row["choices"]["overall"] for row in done.rows}) > 1  # named by the item, whatever was shown first
 
 
 @pytest.mark.parametrize("wire", SPECS)

@@ -38,7 +38,7 @@ from editjudge.store.store import Store
 
 from .clockwork import now, wind
 from .limiters import LimitedServer, TokenBucket
-from .made import SEED, edits, expected, picture, rows_of, start, until, write_manifest, write_old
+from .made import SEED, edit_pairs, edits, expected, picture, rows_of, start, until, write_manifest, write_old
 from .test_pace import LIMITS, trouble
 
 # Ray's own, of itself.
@@ -404,6 +404,24 @@ def test_shards_are_what_a_store_would_have_been_and_resume_by_key(nodes: Any, s
     assert second.summary.as_json() == shards.find_run(1).summary
     with pytest.raises(StoreError, match="another spec or name"):
         into_shards(Job(manifest, ("quality",), (JUDGE,), options=job.options), tmp_path)
+
+
+@pytest.mark.parametrize("order", ["both", "given"])
+def test_pairs_are_chosen_from_in_a_store_and_in_shards_as_the_local_engine_does(
+    order: Any, nodes: Any, server: Stub, tmp_path: Path
+) -> None:
+    manifest, orders = edit_pairs(tmp_path, 20), {"both": ["ab", "ba"], "given": ["ab"]}[order]
+    job = dataclasses.replace(job_for(manifest, server), rubrics=("preference",), order=order)
+    server.reset()
+    server.behaviour = Behaviour()
+    outcome, rows = judge_all(job, tmp_path / "ray.db", Cluster(workers=2))
+    assert (outcome.ending, outcome.tally.asked, server.ledger.paid) == ("finished", len(rows), 20 * len(orders))
+    assert [(row["item"], row["order"]) for row in rows] == [(f"p{n}", each) for n in range(20) for each in orders]
+    assert judge_all(job, tmp_path / "ray.db", Cluster(workers=2))[0].tally.asked == 0
+    into_shards(job, tmp_path)
+    local = judge_all(job, tmp_path / "local.db")[1]
+    assert rows == local and {row["status"] for row in rows} == {"ok"}
+    assert sorted(timeless(Shards(tmp_path / "out").judgements(1)), key=_place) == local
 
 
 def _place(row: dict[str, Any]) -> tuple[int, str]:
