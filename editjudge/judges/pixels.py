@@ -12,6 +12,9 @@ from editjudge.media.image import ImageLimits, decode
 
 READABLE = ImageLimits(formats=frozenset({"jpeg", "png", "webp", "gif", "bmp", "tiff", "heic"}), base64=False)
 """Whatever can be decoded, at its own size."""
+_LARGE = 40_000_000
+"""Pixels of one edit's pictures, from which on edits are measured one at a time, and let go when no more questions are
+open about them: a pixel takes seven bytes while it is decoded, and three as long as it is kept."""
 
 
 def opened(encoded: Mapping[str, Encoded]) -> tuple[dict[str, Any], dict[str, ImageError]]:
@@ -25,6 +28,11 @@ def opened(encoded: Mapping[str, Encoded]) -> tuple[dict[str, Any], dict[str, Im
         except ImageError as error:
             broken[role] = error
     return pictures, broken
+
+
+def is_large(sizes: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether pictures of these widths and heights take so much memory that only one edit is opened at a time."""
+    return sum(width * height for width, height in sizes.values()) > _LARGE
 
 
 def cores() -> int:

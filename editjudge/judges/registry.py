@@ -147,11 +147,9 @@ def _embedded(spec: str, extra: Mapping[str, Any], resources: AsyncExitStack) ->
             f"the embedded judge `{spec}` needs {', '.join(absent)}: pip install 'editjudge[measured]', "
             "or name a judge with --judge provider/model"
         )
-    if spec == METRICS:
-        from editjudge.metrics import Metrics
+    from editjudge.metrics import Metrics
 
-        return Metrics(extra)
-    judge = measured.Measured()
+    judge = Metrics(extra) if spec == METRICS else measured.Measured()
     resources.callback(judge.close)
     opened: Judge = judge
     return opened

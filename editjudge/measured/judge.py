@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from editjudge.edit import PAIR_ROLES, Edit, ImageSource
 from editjudge.judgement import Judgement, Status
 from editjudge.judges.judge import Load, Work
-from editjudge.judges.pixels import READABLE, cores, opened
+from editjudge.judges.pixels import READABLE, cores, is_large, opened
 from editjudge.measured.workers import WorkerPool
 from editjudge.media.cache import Encoded
 from editjudge.media.image import ImageLimits, decode, name_of, read
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 VERSION = 3
 """Raised whenever the same pictures would get another score under the same calibration."""
-_LARGE = 40_000_000
-"""Pixels of one edit's pictures, from which on edits are measured one at a time, and let go when no more questions are
-open about them: a pixel takes seven bytes while it is decoded, and three as long as it is kept."""
 
 
 class Measured:
@@ -38,8 +35,7 @@ class Measured:
 
         self._calibration = load()
         self._workers = WorkerPool("editjudge.measured.judge:EditMeasurer", workers or cores())
-        self.at_once = 4 * self._workers.size
-        """Tasks that are open: the rubrics of one edit for each worker, and of the next."""
+        self.edits_at_once = 2 * self._workers.size
 
     def close(self) -> None:
         self._workers.close()
@@ -63,9 +59,8 @@ class Measured:
                 for key, output in zip(keys, roles, strict=True)
             }
 
-        large = sum(width * height for width, height in work.sizes.values()) > _LARGE
         question = (work.rubric, work.images, work.order, keys)
-        status, fields = await self._workers.ask(tuple(sorted(keys)), question, pictures, large=large)
+        status, fields = await self._workers.ask(tuple(sorted(keys)), question, pictures, large=is_large(work.sizes))
         return work.judgement(status, **fields)
 
 

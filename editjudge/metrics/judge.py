@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from editjudge.edit import Edit
 from editjudge.errors import UsageError, near_miss
 from editjudge.judgement import Judgement
 from editjudge.judges.judge import Load, Work
-from editjudge.judges.pixels import READABLE, cores, opened
+from editjudge.judges.pixels import READABLE, cores, is_large, opened
+from editjudge.measured.workers import WorkerPool
+from editjudge.media.cache import Encoded
 from editjudge.media.image import ImageLimits
 from editjudge.rubrics.model import Rubric
+
+if TYPE_CHECKING:
+    from editjudge.metrics.networks import Network
 
 SPEC = "metrics"
 VERSION = 1
 """Raised whenever the same pictures would get other numbers."""
 TRUTH = "_truth"
 """Ends the name of a metric against the ground truth; the others are against the input."""
+
+_Values: TypeAlias = dict[str, float | str]
+"""Each factor's number, or the reason for none."""
 
 
 class Metrics:
@@ -31,8 +37,6 @@ class Metrics:
     """Pictures it looks at where the edit has them, whether or not the rubric shows them."""
 
     def __init__(self, extra: Mapping[str, Any] | None = None, workers: int | None = None) -> None:
-        import cv2
-
         from editjudge.metrics.networks import CAPTIONS, KINDS, Network
 
         for name in extra or {}:
@@ -40,8 +44,15 @@ class Metrics:
                 raise UsageError(f"-J {name}: the judge metrics takes {' and '.join(KINDS)}{near_miss(name, KINDS)}")
         self._networks = {kind: Network(kind, str(place)) for kind, place in (extra or {}).items()}
         self._captions = CAPTIONS if self._networks else ()
-        cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
-        self._pool = ThreadPoolExecutor(workers or cores(), SPEC)
+        make = "editjudge.metrics.judge:PairMeasurer"
+        self._pool = WorkerPool(make, workers or cores())
+        # One thread of this process: a checkpoint is loaded once, and torch uses all cores by itself.
+        self._network_pool = WorkerPool(make, 1, {"networks": self._networks}) if self._networks else self._pool
+        self.edits_at_once = 2 * self._pool.size
+
+    def close(self) -> None:
+        for pool in {self._pool, self._network_pool}:
+            pool.close()
 
     def identity(self, edit: Edit, rubric: Rubric, repeat: int) -> Mapping[str, Any]:
         from editjudge.measured.network import DIGEST
@@ -55,23 +66,18 @@ class Metrics:
         return {name: str(edit.metadata[name]) for name in self._captions if edit.metadata.get(name) is not None}
 
     async def judge(self, work: Work, load: Load) -> Judgement:
-        encoded = {role: await load(role) for role in work.digests}
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._judged, work, encoded)
+        async def pictures() -> dict[str, Encoded]:
+            return {role: await load(role) for role in work.digests}
 
-    def _judged(self, work: Work, encoded: Mapping[str, Any]) -> Judgement:
-        from editjudge.metrics.networks import likeness
-
-        pictures, broken = opened(encoded)
-        for role in work.images:
-            if role in broken:
-                raise broken[role]
         factors = [factor.key for factor in work.rubric.factors]
-        known = likeness(factors, self._networks, pictures, self._captions_of(work.edit))
-        values, evidence = _values([factor for factor in factors if factor not in known], pictures)
-        return _judgement(work, {factor: (known | values)[factor] for factor in factors}, evidence)
+        pool = self._network_pool if any(key.partition("_")[0] in self._networks for key in factors) else self._pool
+        question = (factors, work.images, self._captions_of(work.edit))
+        key = tuple(sorted(work.digests.items()))
+        values, evidence = await pool.ask(key, question, pictures, large=is_large(work.sizes))
+        return _judgement(work, values, evidence)
 
 
-def _judgement(work: Work, values: Mapping[str, float | str], evidence: Mapping[str, Any]) -> Judgement:
+def _judgement(work: Work, values: _Values, evidence: Mapping[str, Any]) -> Judgement:
     scores = {factor: value for factor, value in values.items() if not isinstance(value, str)}
     abstained = {factor: value for factor, value in values.items() if isinstance(value, str)}
     if not scores:
@@ -79,11 +85,36 @@ def _judgement(work: Work, values: Mapping[str, float | str], evidence: Mapping[
     return work.judgement("ok", scores=scores, justifications={}, abstained=abstained, evidence=evidence)
 
 
-def _values(factors: list[str], pictures: Mapping[str, Any]) -> tuple[dict[str, float | str], dict[str, Any]]:
+class PairMeasurer:
+    """What a worker does: opens the pictures of one edit once, and computes the metrics that rubrics name."""
+
+    def __init__(self, networks: Mapping[str, Network] | None = None) -> None:
+        import cv2
+
+        cv2.setNumThreads(1)  # workers are the parallelism: two of them use two cores
+        self._networks = networks or {}
+        self.take(None)
+
+    def take(self, edit: Mapping[str, Encoded] | None) -> None:
+        self._pictures, self._broken = opened(edit or {})
+
+    def answer(self, question: tuple[list[str], tuple[str, ...], Mapping[str, str]]) -> tuple[_Values, dict[str, Any]]:
+        from editjudge.metrics.networks import likeness
+
+        factors, images, captions = question
+        for role in images:
+            if role in self._broken:
+                raise self._broken[role]
+        known = likeness(factors, self._networks, self._pictures, captions)
+        values, evidence = _values([factor for factor in factors if factor not in known], self._pictures)
+        return {factor: (known | values)[factor] for factor in factors}, evidence
+
+
+def _values(factors: list[str], pictures: Mapping[str, Any]) -> tuple[_Values, dict[str, Any]]:
     """Each factor's number or the reason for none, in the rubric's order, and what was done to the pictures."""
     from editjudge.metrics.comparison import METRICS, MetricPair
 
-    values: dict[str, float | str] = dict.fromkeys(factors, "")
+    values: _Values = dict.fromkeys(factors, "")
     evidence: dict[str, Any] = {}
     for role, name, ending in (("input", "input", ""), ("ground_truth", "ground truth", TRUTH)):
         named = {f: f.removesuffix(TRUTH) for f in factors if f.endswith(TRUTH) == bool(ending)}

@@ -101,7 +101,7 @@ class Engine:
     async def _drive_stage(self, judge: Judge, batches: Iterator[list[Work]]) -> None:
         ahead = asyncio.create_task(self._next(batches))
         async with asyncio.TaskGroup() as group:
-            window = Window(judge)
+            window = Window(judge, self.planner.questions)
             while self.control.stopping is None and (works := await ahead) is not None:
                 ahead = asyncio.create_task(self._next(batches))
                 await self._begin(judge, works, group, window)

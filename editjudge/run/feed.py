@@ -35,15 +35,21 @@ LOOK = 0.5
 
 
 class Window:
-    """Bounds how many tasks of a judge are open: as many as it or its pace allows, and `LOOKAHEAD` more."""
+    """Bounds how many tasks of a judge are open: as many as its pace allows, or all `questions` about each of the edits
+    that it takes at once, and `LOOKAHEAD` more.
 
-    def __init__(self, judge: Judge) -> None:
-        self._pace, self._at_once = getattr(judge, "pace", None), getattr(judge, "at_once", 2)
+    A judge that measures counts edits, since the questions about one share a worker: with a bound of tasks, a set of
+    twelve rubrics left every second worker without an edit.
+    """
+
+    def __init__(self, judge: Judge, questions: int) -> None:
+        self._pace = getattr(judge, "pace", None)
+        self._tasks = questions * getattr(judge, "edits_at_once", 0) or 2
         self._open = 0
         self._left = asyncio.Event()
 
     async def enter(self) -> None:
-        while self._open >= (self._pace.window if self._pace else self._at_once) + LOOKAHEAD:
+        while self._open >= (self._pace.window if self._pace else self._tasks) + LOOKAHEAD:
             self._left.clear()
             await self._left.wait()
         self._open += 1

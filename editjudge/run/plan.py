@@ -548,7 +548,7 @@ class Planner:
         self._in_flight: set[str] = set()
         """Keys that are planned or being asked: an answer that two tasks share is paid for once."""
         self._claims = claims
-        self.stages = len(settings.stages)
+        self.stages, self.questions = len(settings.stages), settings.questions
         self._positions: dict[str, int] = {}
         """Of each judge, how many tasks are stored."""
         self._done: dict[str, str] = {}

@@ -95,13 +95,15 @@ class JudgeQueue:
 
     judge: Judge
     pace: Pace
+    questions: int
+    """About each edit."""
     runs: dict[bool, RunRecord] = field(default_factory=dict)
     """Of edits (False) and of pairs (True): a run of pairs is reported by win rates."""
     waiting: asyncio.Queue[Work] = field(default_factory=asyncio.Queue)
     down: bool = False
 
     def __post_init__(self) -> None:
-        self.window = Window(self.judge)
+        self.window = Window(self.judge, self.questions)
 
     def try_again(self) -> None:
         """A judge that had given up on its server is asked again by whoever comes next."""
@@ -310,7 +312,7 @@ class JudgingQueue:
     async def _opened(self, spec: str) -> JudgeQueue:
         pace = Pace(spec, concurrency=self._site.terms.concurrency, retry=Retry(tries=_TRIES), circuit=_circuit(spec))
         judge = await open_judge(spec, self._site.options, lambda _: pace, self._resources, funds=self.budget)
-        line = JudgeQueue(judge, pace)
+        line = JudgeQueue(judge, pace, len(self._rubrics))
         self._start(self._drive(line), self._tasks)
         return line
 

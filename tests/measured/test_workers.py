@@ -190,25 +190,55 @@ def test_a_picture_that_cannot_be_loaded_fails_its_edit_alone() -> None:
     assert isinstance(failed, ImageError) and sound[0] == "b"
 
 
-def test_a_run_gets_the_same_judgements_from_processes_as_from_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("judge", "rubric"), [("measured", "online"), ("metrics", "metrics")])
+def test_however_many_questions_there_are_about_an_edit_each_worker_has_one_and_the_next(
+    judge: str, rubric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.png").write_bytes(encoded(photograph()))
+    manifest = photographs(tmp_path, 12)
+    edits: set[Any] = set()
+
+    async def ask(self: WorkerPool, key: Any, question: Any, load: Any, **_: Any) -> Any:
+        edits.add(key)
+        async with asyncio.timeout(30):
+            while len(edits) < 2 * self.size:
+                await asyncio.sleep(0.01)
+        return {"measured": ("abstained", {}), "metrics": ({"l1": "not computed"}, {})}[judge]
+
+    monkeypatch.setattr(f"editjudge.{judge}.judge.cores", lambda: 4)
+    monkeypatch.setattr(WorkerPool, "ask", ask)
+    with Store.open(tmp_path / "s.db") as store:
+        outcome = asyncio.run(execute(Job(manifest, (rubric,), (judge,), repeats=24), store, RunOptions()))
+    assert set(outcome.summary.statuses) == {"abstained"}
+
+
+def photographs(folder: Path, count: int) -> Path:
+    """A manifest of edits of one photograph, no two alike."""
+    (folder / "a.png").write_bytes(encoded(photograph()))
     lines = []
-    for n in range(FEW + 4):
+    for n in range(count):
         name = f"{n}.png"
-        (tmp_path / name).write_bytes(encoded(recoloured(photograph())[n:, n:]))
+        (folder / name).write_bytes(encoded(recoloured(photograph())[n:, n:]))
         lines.append({"id": f"e{n}", "input": "a.png", "edited": name, "instruction": "recolour it"})
-    (tmp_path / "m.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (folder / "m.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return folder / "m.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("judge", "rubrics", "questions"), [("measured", ("online",), 3), ("metrics", ("metrics", "metrics_truth"), 2)]
+)
+def test_a_run_gets_the_same_judgements_from_processes_as_from_a_thread(
+    judge: str, rubrics: tuple[str, ...], questions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = photographs(tmp_path, FEW + 4)
     fields = ("item", "rubric", "status", "scores", "justifications", "abstained", "evidence")
 
     def run(count: int) -> list[dict[str, Any]]:
-        monkeypatch.setattr("editjudge.measured.judge.cores", lambda: count)
+        monkeypatch.setattr(f"editjudge.{judge}.judge.cores", lambda: count)
         with Store.open(tmp_path / f"{count}.db") as store:
-            asyncio.run(execute(Job(tmp_path / "m.jsonl", ("online",), ("measured",)), store, RunOptions()))
+            asyncio.run(execute(Job(manifest, rubrics, (judge,)), store, RunOptions()))
             rows = list(store.judgements(store.runs()[0].id, fields=fields))
         return sorted(rows, key=lambda row: (row["item"], row["rubric"]))
 
     monkeypatch.setattr(workers, "FEW", 0)
     one, two = run(1), run(2)
-    assert len(one) == 3 * (FEW + 4) and one == two
+    assert len(one) == questions * (FEW + 4) and one == two

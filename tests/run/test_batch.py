@@ -73,7 +73,8 @@ def test_a_batch_says_what_live_answers_say_under_the_same_keys(wire: str, tmp_p
 
 @pytest.mark.parametrize("wire", SPECS)
 def test_a_batch_of_pairs_chooses_as_live_answers_do_in_both_orders(wire: str, tmp_path: Path, store: Path) -> None:
-    manifest, asked = edit_pairs(tmp_path, 6), {"judges": (SPECS[wire],), "rubrics": ("preference",)}
+    manifest = edit_pairs(tmp_path, 6)
+    asked: dict[str, Any] = {"judges": (SPECS[wire],), "rubrics": ("preference",)}
     with stub() as server:
         done = batched(manifest, store, **asked)
         assert (server.ledger.paid, server.batches.calls["create"]) == (12, 1)
