@@ -1,10 +1,15 @@
 """Edits a second, memory and the cost of a cluster: one process, two of them, and Ray, on the same edits in one run.
 
     python -m bench.scale [--edits 1000 10000] [--judge stub measured] [--resume 100000] [--shards]
+    python -m bench.scale --edits 60 --judge measured --manifest FOLDER/manifest.jsonl --rounds 3
+    python -m bench.scale --edits 600 --judge stub --latency 0.5 --rounds 3
 
-The stub answers at once, on the same machine, so that what is measured is what a judgement costs besides its judge;
-`measured` is asked about pictures of 64 x 64. Each contender is a process of its own, with what it starts: seconds and
-CPU are those after its start, memory is the peak of each of its processes, added up. `--resume` makes a store in which
+The stub answers after `--latency` seconds, at once by default, on the same machine, so that what is measured is what a
+judgement costs besides its judge; `measured` is asked about pictures of 64 x 64, or about the first edits of
+`--manifest`. Each contender is a process of its own, with what it starts: seconds and CPU are those after its start,
+memory is the peak of each of its processes, added up. `judging_seconds` are those from the first to the last judgement,
+apart from the start of a cluster before and its end after. Contenders take turns, `--rounds` times, and medians are
+printed: on a machine that others use, ratios of CPU say more than those of seconds. `--resume` makes a store in which
 that many keys are done, and runs again over it. Prints JSON.
 """
 
@@ -14,6 +19,7 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,6 +33,7 @@ from bench.resume import NOBODY, answers, make_manifest
 
 ROOT = Path(__file__).parents[1]
 CONTENDERS = ("local", "ray-1", "ray-2")
+RATIOS = {"seconds": "seconds_to_local", "judging_seconds": "judging_to_local", "cpu_ms": "cpu_to_local"}
 
 
 def main() -> None:
@@ -34,14 +41,18 @@ def main() -> None:
     parser.add_argument("--edits", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--judge", nargs="+", choices=["stub", "measured"], default=["stub"])
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--manifest", type=Path, help="of edits of your own, in the place of made ones")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds that the stub takes to answer")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--shards", action="store_true", help="Ray into shards instead of a store")
     parser.add_argument("--resume", type=int, metavar="KEYS", help="also resume a run of that many finished keys")
     parser.add_argument("--as", dest="contender", help=argparse.SUPPRESS)
     parser.add_argument("--in", dest="folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.contender:
-        print(json.dumps(contend(asked.contender, asked.judge[0], asked.folder, asked.url, asked.shards)))
+        print(json.dumps(contend(asked)))
         return
     found: dict[str, Any] = {judge: [compare(judge, count, asked) for count in asked.edits] for judge in asked.judge}
     if asked.resume:
@@ -50,15 +61,20 @@ def main() -> None:
 
 
 def compare(judge: str, count: int, asked: argparse.Namespace) -> dict[str, Any]:
-    figures: dict[str, Any] = {"edits": count}
     with tempfile.TemporaryDirectory() as name:
-        make_manifest(Path(name), count)
-        for contender in asked.contenders:
-            figures[contender] = one(contender, judge, Path(name), asked.shards)
+        manifest = asked.manifest.absolute() if asked.manifest else make_manifest(Path(name), count)
+        rounds = [
+            {contender: one(contender, judge, Path(name), asked, manifest, count) for contender in asked.contenders}
+            for _ in range(asked.rounds)
+        ]
+    figures: dict[str, Any] = {"edits": count}
+    for contender in asked.contenders:
+        runs = [each[contender] for each in rounds]
+        figures[contender] = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     if "local" in figures:
         for contender in asked.contenders:
-            figures[contender]["seconds_to_local"] = figures[contender]["seconds"] / figures["local"]["seconds"]
-            figures[contender]["cpu_to_local"] = figures[contender]["cpu_ms"] / figures["local"]["cpu_ms"]
+            for name, ratio in RATIOS.items():
+                figures[contender][ratio] = figures[contender][name] / figures["local"][name]
     return _rounded(figures)
 
 
@@ -78,18 +94,22 @@ def resume(asked: argparse.Namespace) -> dict[str, Any]:
         figures: dict[str, Any] = {"keys": len(said)}
         for contender in asked.contenders:
             for time_of in ("first", "again"):
-                done = one(contender, "nobody", folder, False)
+                done = one(contender, "nobody", folder, asked, job.manifest)
                 figures.setdefault(contender, {})[time_of] = done
     return _rounded(figures)
 
 
-def one(contender: str, judge: str, folder: Path, shards: bool) -> dict[str, Any]:
-    stub = [sys.executable, "-m", "bench.stub", "--port", "0"]
+def one(
+    contender: str, judge: str, folder: Path, asked: argparse.Namespace, manifest: Path, limit: int | None = None
+) -> dict[str, Any]:
+    stub = [sys.executable, "-m", "bench.stub", "--port", "0", "--latency", str(asked.latency)]
     server = subprocess.Popen(stub, stdout=subprocess.PIPE, text=True, cwd=ROOT) if judge == "stub" else None
     try:
         url = server.stdout.readline().strip() if server and server.stdout else "http://127.0.0.1:9"
         command = [sys.executable, "-m", "bench.scale", "--as", contender, "--in", str(folder), "--url", url]
-        command += ["--judge", "measured" if judge == "measured" else "stub", *(["--shards"] if shards else [])]
+        command += ["--manifest", str(manifest), *(["--limit", str(limit)] if limit else [])]
+        command += ["--judge", "measured" if judge == "measured" else "stub"]
+        command += ["--shards"] if asked.shards and judge != "nobody" else []
         environment = os.environ | {"BENCH_SCALE_NOBODY": "1"} if judge == "nobody" else None
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT, env=environment)
         figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -100,7 +120,7 @@ def one(contender: str, judge: str, folder: Path, shards: bool) -> dict[str, Any
             server.wait()
 
 
-def contend(contender: str, judge: str, folder: Path, url: str, shards: bool) -> dict[str, Any]:
+def contend(asked: argparse.Namespace) -> dict[str, Any]:
     """Judge the manifest; figures of this process and of those it started."""
     from editjudge.cluster.shard_run import ShardRun
     from editjudge.judges.registry import Options
@@ -108,26 +128,29 @@ def contend(contender: str, judge: str, folder: Path, url: str, shards: bool) ->
     from editjudge.store.store import Store
 
     nobody = bool(os.environ.get("BENCH_SCALE_NOBODY"))
-    spec = "measured" if judge == "measured" else "openai-compatible/none" if nobody else "openai-compatible/stub"
-    job = Job(folder / "edits.jsonl", ("online",), (spec,), options=NOBODY if nobody else Options(base_url=f"{url}/v1"))
-    place = folder / ("store.db" if nobody else f"{contender}-{time.time_ns()}.db")
-    cluster = Cluster(workers=int(contender[-1])) if contender != "local" else None
-    began: list[float] = []
+    server = "openai-compatible/none" if nobody else "openai-compatible/stub"
+    spec = "measured" if asked.judge == ["measured"] else server
+    options = NOBODY if nobody else Options(base_url=f"{asked.url}/v1")
+    job = Job(asked.manifest, ("online",), (spec,), limit=asked.limit, options=options)
+    place = asked.folder / ("store.db" if nobody else f"{asked.contender}-{time.time_ns()}.db")
+    cluster = Cluster(workers=int(asked.contender[-1])) if asked.contender != "local" else None
     memory = Memory()
-    store: Any = ShardRun(f"{place}/") if shards and cluster else Store.open(place)
+    store: Any = ShardRun(f"{place}/") if asked.shards and cluster else Store.open(place)
     with store, memory:
-        started = time.monotonic()
-        observe = lambda tally: began.append(time.monotonic()) if tally.total and not began else None  # noqa: E731
-        outcome = asyncio.run(execute(job, store, RunOptions(cluster=cluster, observe=observe)))
-        seconds = time.monotonic() - started
+        started = time.time()
+        outcome = asyncio.run(execute(job, store, RunOptions(cluster=cluster)))
+        ended = time.time()
+        created = [row["created"] for row in store.judgements(outcome.run_id, fields=("created",))]
     assert outcome.ending == "finished" and not (nobody and outcome.tally.asked), outcome
-    begun = began[0] - started if began else 0.0
-    judged = outcome.summary.total
+    judged, seconds = outcome.summary.total, ended - started
+    first, last = (started, started) if nobody else (min(created), max(created))
     return {
         "seconds": seconds,
-        "until_the_first": begun,
+        "until_the_first": first - started,
+        "judging_seconds": max(last - first, 1e-9),
+        "after_the_last": ended - last,
         "edits_per_second": judged / 3 / seconds,
-        "edits_per_second_once_begun": judged / 3 / max(seconds - begun, 1e-9),
+        "edits_per_second_judging": judged / 3 / max(last - first, 1e-9),
         "cpu_ms": 1000 * memory.cpu / judged,
         "peak_mb": memory.peak,
         "peak_mb_of_largest": memory.largest,
