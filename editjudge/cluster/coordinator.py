@@ -1,7 +1,7 @@
-"""What the workers of a cluster share: one pace for each judge, one budget, one count, and the word to stop.
+"""What the workers of a cluster share: one pace for each judge, one budget, one tally, and the signal to stop.
 
-One of these lives in an actor of its own; it knows nothing of Ray. Whatever a worker holds here is given back when it
-has not been heard of for a while, since a node that dies says no goodbye.
+The coordinator is an actor of its own; it knows nothing of Ray. What a worker holds is released when no heartbeat has
+come for a while, since a node that dies does not say so.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from editjudge.errors import BudgetReached
 from editjudge.judges.budget import Budget, MaximumCost, Reservation, Shortfall
 from editjudge.judges.messages import CallFailed
-from editjudge.run.engine import Ending
 from editjudge.run.pace import Circuit, JudgeDown, Pace
 from editjudge.run.progress import RunTally
 
-SILENCE = 15.0
-"""Seconds without a beat after which a worker counts as dead: it beats every second, and a busy node is no dead one."""
+if TYPE_CHECKING:  # 0.2 s to import, of which the coordinator needs nothing
+    from editjudge.run.engine import Ending
+
+HEARTBEAT_TIMEOUT = 15.0
+"""Seconds without a heartbeat after which a worker counts as dead: one is sent every second, and a node may be busy."""
 
 Problem = tuple[Any, ...]
 """A `CallFailed` as plain values: kind, message, status, retry after."""
 
 
-class BudgetGrant(NamedTuple):
-    """What somebody waited for, or why it will never come."""
+class Grant(NamedTuple):
+    """A slot or a send that a worker waited for, or why there will be none."""
 
     number: int = 0
     turn: int | None = None
@@ -37,8 +39,8 @@ class BudgetGrant(NamedTuple):
     down: str = ""
 
 
-class WorkerReport(NamedTuple):
-    """What a worker is told when it beats."""
+class HeartbeatReply(NamedTuple):
+    """What a worker is told in answer to its heartbeat."""
 
     stopping: Ending | None
     down: list[str]
@@ -46,14 +48,14 @@ class WorkerReport(NamedTuple):
 
 
 class CoordinatorState(NamedTuple):
-    """What the driver wants to know every moment."""
+    """How the run is going, for the driver."""
 
     tally: RunTally
     messages: list[str]
     stopping: Ending | None
     why: str
     busy: int
-    """Pieces that somebody is at."""
+    """Splits that workers are judging."""
     short: Shortfall | None = None
     """Where the budget ends the run, what it was too little for."""
 
@@ -65,7 +67,7 @@ class _WorkerState:
     heard: float
     held: dict[int, tuple[AbstractAsyncContextManager[Any], Any]] = field(default_factory=dict)
     holds: dict[int, Reservation] = field(default_factory=dict)
-    pieces: set[int] = field(default_factory=set)
+    splits: set[int] = field(default_factory=set)
 
 
 class Coordinator:
@@ -77,7 +79,7 @@ class Coordinator:
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
         budget: float | None = None,
-        silence: float = SILENCE,
+        heartbeat_timeout: float = HEARTBEAT_TIMEOUT,
     ) -> None:
         self._messages: list[str] = []
         self._paces = {
@@ -92,43 +94,43 @@ class Coordinator:
         }
         self._unmetered = not (requests_per_minute or tokens_per_minute)
         self._budget = Budget(budget)
-        self._silence = silence
-        self._members: dict[str, _WorkerState] = {}
+        self._heartbeat_timeout = heartbeat_timeout
+        self._workers: dict[str, _WorkerState] = {}
         self._tallies: dict[str, RunTally] = {}
-        """What each worker has done so far, the dead included: what they asked was paid for."""
+        """What each worker has done so far, dead ones included: what they asked was paid for."""
         self._numbers = itertools.count(1)
         self._stopping: Ending | None = None
         self._why = ""
 
     # --- pace -------------------------------------------------------------------------------------------------
 
-    async def slot(self, worker: str, judge: str, has_reply: bool = False) -> BudgetGrant:
+    async def slot(self, worker: str, judge: str, has_reply: bool = False) -> Grant:
         """A place among those of the whole cluster who may ask now."""
         granted = await self._enter(worker, self._paces[judge].slot(has_reply=has_reply))
         if granted.down or not self._unmetered:
             return granted
         turn = await self.turn(worker, judge, 0)
         if turn.down:
-            await self.leave(worker, granted.number)
+            await self.release(worker, granted.number)
             return turn
         return granted._replace(turn=turn.number)
 
-    async def turn(self, worker: str, judge: str, tokens: int) -> BudgetGrant:
+    async def turn(self, worker: str, judge: str, tokens: int) -> Grant:
         return await self._enter(worker, self._paces[judge].turn(tokens))
 
-    async def _enter(self, worker: str, context: AbstractAsyncContextManager[Any]) -> BudgetGrant:
+    async def _enter(self, worker: str, context: AbstractAsyncContextManager[Any]) -> Grant:
         try:
             inside = await context.__aenter__()
         except JudgeDown as error:
-            return BudgetGrant(down=str(error))
+            return Grant(down=str(error))
         number = next(self._numbers)
-        # Who died while it waited is as one whose beats stop now.
-        self._member(worker).held[number] = (context, inside)
-        return BudgetGrant(number)
+        # A worker that died while it waited is released as one whose heartbeats stop now.
+        self._worker_state(worker).held[number] = (context, inside)
+        return Grant(number)
 
-    async def heard(self, worker: str, number: int, problem: Problem | None) -> BudgetGrant | bool:
-        """What became of a send; whether the judge counts as down since, or why nobody is asked any more."""
-        context, turn = self._member(worker).held.pop(number, (None, None))
+    async def report(self, worker: str, number: int, problem: Problem | None) -> Grant | bool:
+        """Take the outcome of a send; returns whether the judge is down, or why it is not asked any more."""
+        context, turn = self._worker_state(worker).held.pop(number, (None, None))
         if context is None or turn is None:
             return False
         if problem:
@@ -137,92 +139,92 @@ class Coordinator:
         try:
             await context.__aexit__(None, None, None)
         except JudgeDown as error:
-            return BudgetGrant(down=str(error))
+            return Grant(down=str(error))
         return bool(turn.down)
 
-    async def leave(self, worker: str, slot: int, answered: int | None = None, unused: int | None = None) -> None:
-        """Give a slot back; say which send was answered, and which was allowed and never came to an end."""
+    async def release(self, worker: str, slot: int, answered: int | None = None, unused: int | None = None) -> None:
+        """Release a slot. `answered`: the send that was answered; `unused`: one that was allowed and not made."""
         if answered is not None:
-            await self.heard(worker, answered, None)
+            await self.report(worker, answered, None)
         for number in (unused, slot):
-            context, _ = self._member(worker).held.pop(number or 0, (None, None))
+            context, _ = self._worker_state(worker).held.pop(number or 0, (None, None))
             if context is not None:
-                await _abandon(context)
+                await _cancel(context)
 
     async def end(self, judge: str, why: str) -> str:
         return str(await self._paces[judge].end(why))
 
     # --- budget ------------------------------------------------------------------------------------------------
 
-    async def hold(self, worker: str, most: MaximumCost) -> tuple[int, int] | None:
+    async def reserve(self, worker: str, most: MaximumCost) -> tuple[int, int] | None:
         """Money for one request: its number, and the tokens that the answer may take. None: the budget is reached."""
         try:
             hold = await self._budget.hold(most)
         except BudgetReached:
-            self.halt("budget")
+            self._stop("budget")
             return None
         number = next(self._numbers)
-        self._member(worker).holds[number] = hold
+        self._worker_state(worker).holds[number] = hold
         return number, hold.tokens
 
     async def settle(self, worker: str, number: int, cost: float | None) -> None:
         """`cost` None: unknown, so the most that was feared."""
-        if hold := self._member(worker).holds.pop(number, None):
+        if hold := self._worker_state(worker).holds.pop(number, None):
             hold.settle(cost)
 
     # --- the run ----------------------------------------------------------------------------------------------
 
-    async def begin(self, worker: str, piece: int) -> bool:
-        """Whether a piece is to be judged at all: not any more when the run is stopping."""
+    async def begin_split(self, worker: str, split: int) -> bool:
+        """Whether a split is to be judged at all: not any more when the run is stopping."""
         if self._stopping is None:
-            self._member(worker).pieces.add(piece)
+            self._worker_state(worker).splits.add(split)
         return self._stopping is None
 
-    async def finish(self, worker: str, piece: int, tally: RunTally) -> None:
-        self._member(worker).pieces.discard(piece)
+    async def finish_split(self, worker: str, split: int, tally: RunTally) -> None:
+        self._worker_state(worker).splits.discard(split)
         self._tallies[worker] = tally
 
-    async def beat(self, worker: str, tally: RunTally) -> WorkerReport:
-        """I am alive, and this is what I did; whether to stop."""
-        self._member(worker)
+    async def heartbeat(self, worker: str, tally: RunTally) -> HeartbeatReply:
+        """A worker is alive, and did this so far; returns whether to stop."""
+        self._worker_state(worker)
         self._tallies[worker] = tally
-        return WorkerReport(self._stopping, [spec for spec, pace in self._paces.items() if pace.circuit.over])
+        return HeartbeatReply(self._stopping, [spec for spec, pace in self._paces.items() if pace.circuit.over])
 
     async def stop(self, ending: Ending, why: str = "") -> None:
-        self.halt(ending, why)
+        self._stop(ending, why)
 
-    def halt(self, ending: Ending, why: str = "") -> None:
+    def _stop(self, ending: Ending, why: str = "") -> None:
         if self._stopping is None:
             self._stopping, self._why = ending, why
             for pace in self._paces.values():
                 pace.stop()
             self._budget.stop()
 
-    async def news(self) -> CoordinatorState:
-        await self._bury()
+    async def state(self) -> CoordinatorState:
+        await self._release_dead()
         messages = self._messages[:]
         self._messages.clear()
-        busy = sum(len(member.pieces) for member in self._members.values())
+        busy = sum(len(state.splits) for state in self._workers.values())
         short = self._budget.short if self._stopping == "budget" else None
         return CoordinatorState(total(self._tallies.values()), messages, self._stopping, self._why, busy, short)
 
-    def _member(self, worker: str) -> _WorkerState:
-        member = self._members.setdefault(worker, _WorkerState(0.0))
-        member.heard = time.monotonic()
-        return member
+    def _worker_state(self, worker: str) -> _WorkerState:
+        state = self._workers.setdefault(worker, _WorkerState(0.0))
+        state.heard = time.monotonic()
+        return state
 
-    async def _bury(self) -> None:
-        """Take back what the dead held. What they had asked may have been paid for, so it counts as spent."""
-        silent = time.monotonic() - self._silence
-        for worker in [name for name, member in self._members.items() if member.heard < silent]:
-            member = self._members.pop(worker)
-            for context, _ in reversed(member.held.values()):
-                await _abandon(context)
-            for hold in member.holds.values():
+    async def _release_dead(self) -> None:
+        """Release what dead workers held. What they had asked may have been paid for, so it counts as spent."""
+        silent = time.monotonic() - self._heartbeat_timeout
+        for worker in [name for name, state in self._workers.items() if state.heard < silent]:
+            state = self._workers.pop(worker)
+            for context, _ in reversed(state.held.values()):
+                await _cancel(context)
+            for hold in state.holds.values():
                 hold.settle(None)
 
 
-async def _abandon(context: AbstractAsyncContextManager[Any]) -> None:
+async def _cancel(context: AbstractAsyncContextManager[Any]) -> None:
     gone = asyncio.CancelledError()
     await context.__aexit__(type(gone), gone, None)
 

@@ -56,14 +56,14 @@ class ShardRun:
         contents = {r.hash: {"name": r.name, "content": r.content()} for r in added}
         self._write({"rubrics": contents})
 
-    def piece_size(self, suitable: int) -> int:
-        """Edits of a piece: as before where the run resumes, so that each piece finds its own shard."""
+    def split_size(self, suitable: int) -> int:
+        """Edits of a split: as before where the run resumes, so that each split finds its own shard."""
         size: int = self._about.get("piece_size", suitable)
         self._write({"piece_size": size})
         return size
 
     def keep_parts(self, count: int) -> None:
-        """Remove what belongs to pieces that are no longer there: a manifest may have become shorter."""
+        """Remove what belongs to splits that are no longer there: a manifest may have become shorter."""
         from pyarrow import fs
 
         for info in self._system.get_file_info(fs.FileSelector(self._root, allow_not_found=True, recursive=True)):

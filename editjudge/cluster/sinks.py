@@ -1,6 +1,6 @@
-"""Where the judgements of a piece go: into the store that all workers reach, or into shards of their own.
+"""Where the judgements of a split go: into the store that all workers reach, or into shards of their own.
 
-A store keeps each judgement as it comes; a shard is written when its piece
+A store keeps each judgement as it comes; a shard is written when its split
 is through, in the place of the one that was there, with what that had and need not be asked again.
 """
 
@@ -25,7 +25,7 @@ from editjudge.store.store import Store
 
 
 class SplitSink(Sink, Protocol):
-    """What the judgements of one piece are written to."""
+    """What the judgements of one split are written to."""
 
     store: Store | None
     """None where this worker alone writes."""
@@ -34,11 +34,11 @@ class SplitSink(Sink, Protocol):
 
 
 def split_sinks(place: str, run: RunRecord, shape: QuestionSettings) -> Callable[[Split], SplitSink]:
-    """Opens one for each piece."""
+    """Opens one for each split."""
     if is_folder(place):
-        return lambda piece: SplitPart(place, piece, shape)
+        return lambda split: SplitPart(place, split, shape)
     store = _reached(place, run)
-    return lambda piece: SplitSection(store, piece, shape)
+    return lambda split: SplitSection(store, split, shape)
 
 
 def _reached(place: str, run: RunRecord) -> Store:
@@ -60,12 +60,12 @@ def _reached(place: str, run: RunRecord) -> Store:
 
 
 class SplitSection:
-    """The part of a store that one piece fills: the same store, counting from another position."""
+    """The part of a store that one split fills: the same store, counting from another position."""
 
-    def __init__(self, store: Store, piece: Split, shape: QuestionSettings) -> None:
+    def __init__(self, store: Store, split: Split, shape: QuestionSettings) -> None:
         self.store: Store | None = store
-        self._store, self._first = store, piece.position
-        self._first_task = piece.position * shape.questions
+        self._store, self._first = store, split.position
+        self._first_task = split.position * shape.questions
         self.load_digests, self.save_digests = store.load_digests, store.save_digests
         self.done, self.judgement, self.write = store.done, store.judgement, store.write
 
@@ -84,7 +84,7 @@ class SplitPart:
     """One part of each table of `editjudge.store.shards`."""
 
     folder: str
-    piece: Split
+    split: Split
     shape: QuestionSettings
     items: dict[int, Item] = field(default_factory=dict)
     tasks: list[tuple[int, Task]] = field(default_factory=list)
@@ -100,15 +100,15 @@ class SplitPart:
         return {}
 
     def save_digests(self, remembered: Mapping[str, Any]) -> None:
-        """There is nowhere to keep them: on resuming each picture is read again, by whoever has the piece then."""
+        """There is nowhere to keep them: on resuming each picture is read again, by whoever has the split then."""
 
     def add_items(self, run: int, rows: Iterable[Item], start: int = 0) -> int:
-        added = dict(enumerate(rows, self.piece.position + start))
+        added = dict(enumerate(rows, self.split.position + start))
         self.items |= added
         return start + len(added)
 
     def add_tasks(self, run: int, added: Iterable[Task], start: int = 0) -> int:
-        first = self.piece.position * self.shape.questions
+        first = self.split.position * self.shape.questions
         more = list(enumerate(added, first + start))
         self.tasks += more
         return start + len(more)
@@ -122,7 +122,7 @@ class SplitPart:
         return self.judgements.get(key) or (from_row(earlier) if earlier and earlier["status"] in DONE else None)
 
     def write(self, batch: Sequence[Judgement]) -> None:
-        for judgement in batch:  # what cannot be written fails here, alone, and not at the end with its whole piece
+        for judgement in batch:  # what cannot be written fails here, alone, and not at the end with its whole split
             as_json([row(judgement, "", None, None), *_replies(judgement)])
         self.judgements |= {judgement.key: judgement for judgement in batch}
 
@@ -155,7 +155,7 @@ class SplitPart:
 
     def _path(self, table: str) -> tuple[Any, str]:
         # Nine digits, so that names sort as numbers do.
-        return filesystem(posixpath.join(self.folder, table, f"part-{self.piece.number:09}.parquet"))
+        return filesystem(posixpath.join(self.folder, table, f"part-{self.split.number:09}.parquet"))
 
     def _read(self, table: str) -> list[dict[str, Any]]:
         import pyarrow.parquet as pq

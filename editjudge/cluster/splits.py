@@ -1,6 +1,6 @@
-"""A manifest in pieces that workers read by themselves: a few rows of a Parquet file, wherever it lies.
+"""A manifest in splits that workers read by themselves: a few rows of a Parquet file, wherever it lies.
 
-Only where a piece is goes through the cluster, so that memory does not grow with the manifest. What is no Parquet is
+Only where a split is goes through the cluster, so that memory does not grow with the manifest. What is no Parquet is
 written as Parquet first, one column with the row as JSON.
 """
 
@@ -12,18 +12,31 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from editjudge import manifest
 from editjudge.edit import Edit
 from editjudge.errors import ManifestError
 from editjudge.run.job import Job
 
-LEAST, LARGEST = 8, 512
-"""Edits of a piece, where rows hold no pictures. A shard that is not written yet dies with its node; what is gained by
+LARGEST = 512
+"""Edits of a split, where rows hold no pictures. A shard that is not written yet dies with its node; what is gained by
 more is fewer shards: 100 million edits are 200,000 of them."""
-_SOME = 64
-"""Pieces at least, where there are enough edits: all workers have something to do until nearly the end."""
+
+
+class _Sizing(NamedTuple):
+    """How large splits are below `LARGEST`: so many for each worker, of no fewer edits than `least`."""
+
+    per_worker: int
+    least: int
+
+
+_ASKING = _Sizing(8, 16)
+"""A judge that is asked takes many questions at once: splits of 9 edits kept 54 questions of a worker under way, and
+answers of 0.5 s took 2.5 times as long as by the local engine."""
+_COMPUTING = _Sizing(64, 4)
+"""A judge that computes leaves other workers idle at the end for as long as a split takes. A split costs 30 ms of CPU,
+the measuring of an edit ten times as much."""
 _ROW, _LINE = "__editjudge_row__", "__editjudge_line__"
 _FIELDS: dict[str, Any] = {"input": None, "edited": None, "instruction": None}
 """Said of each row, so that one which has none of them is not taken for one that has them misspelt."""
@@ -36,7 +49,7 @@ class Split:
     group: int
     """Row group of the file."""
     skip: int
-    """Rows of the group that belong to earlier pieces."""
+    """Rows of the group that belong to earlier splits."""
     count: int
     position: int
     """Of its first edit in the manifest."""
@@ -74,12 +87,12 @@ class Source:
         total = sum(count for *_, count in self._groups)
         self._total = min(total, _rows_for(job) or total)
 
-    @property
-    def suitable(self) -> int:
-        """Edits of a piece, for so many edits."""
-        return max(LEAST, min(LARGEST, self._total // _SOME))
+    def suitable(self, workers: int, *, computing: bool) -> int:
+        """Edits of a split, for so many edits and workers."""
+        sizing = _COMPUTING if computing else _ASKING
+        return max(sizing.least, min(LARGEST, self._total // (workers * sizing.per_worker)))
 
-    def pieces(self, size: int) -> list[Split]:
+    def splits(self, size: int) -> list[Split]:
         """Row groups with pictures in them stay whole: a part of one can only be reached by reading what is before."""
         splits: list[Split] = []
         position = 0
@@ -139,21 +152,21 @@ def _rows_for(job: Job) -> int | None:
     return None
 
 
-def edits_of(piece: Split, job: Job) -> Iterator[Edit]:
-    """The edits of a piece, as the manifest itself would give them."""
+def edits_of(split: Split, job: Job) -> Iterator[Edit]:
+    """The edits of a split, as the manifest itself would give them."""
     import pyarrow.parquet as pq
 
     reader = _reader(job, "row" if _files(job.manifest) else "line")
     reader.notify = _silent  # the driver has said it
     if job.manifest.is_dir():
         reader.base = job.manifest
-    system, inside = filesystem(piece.path)
+    system, inside = filesystem(split.path)
     with pq.ParquetFile(inside, filesystem=system) as file:
         heavy = _heavy(file)
         names = [name for name in file.schema_arrow.names if name not in heavy or name in reader.pictures]
-        batches = file.iter_batches(batch_size=16 if heavy else LARGEST, row_groups=[piece.group], columns=names)
+        batches = file.iter_batches(batch_size=16 if heavy else LARGEST, row_groups=[split.group], columns=names)
         rows = (row for batch in batches for row in batch.to_pylist())
-        for position, row in enumerate(islice(rows, piece.skip, piece.skip + piece.count), piece.position):
+        for position, row in enumerate(islice(rows, split.skip, split.skip + split.count), split.position):
             if _ROW in row:
                 yield reader.edit(row[_LINE], json.loads(row[_ROW]))
             elif job.is_about(row.get("model")):

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from bench.stub import Behaviour, Stub, serve_in_thread
-from editjudge.cluster import coordinator as conductor_module
+from editjudge.cluster import coordinator as coordinator_module
 from editjudge.cluster.coordinator import Coordinator
 from editjudge.cluster.shard_run import ShardRun, is_folder
 from editjudge.cluster.splits import Source, edits_of
@@ -52,24 +52,24 @@ JUDGE = "openai-compatible/stub"
 
 
 class Handle:
-    """A conductor as workers see it: every call is on its way while others go on."""
+    """A coordinator as workers see it: every call is on its way while others go on."""
 
-    def __init__(self, conductor: Coordinator) -> None:
-        self._conductor = conductor
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
 
     def __getattr__(self, name: str) -> Any:
         class Method:
             @staticmethod
             def remote(*arguments: Any) -> asyncio.Task[Any]:
-                return asyncio.create_task(getattr(self._conductor, name)(*arguments))
+                return asyncio.create_task(getattr(self._coordinator, name)(*arguments))
 
         return Method
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The conductor by the same clock as its paces."""
-    monkeypatch.setattr(conductor_module, "time", SimpleNamespace(monotonic=now))
+    """The coordinator by the same clock as its paces."""
+    monkeypatch.setattr(coordinator_module, "time", SimpleNamespace(monotonic=now))
 
 
 async def ask(pace: ClusterPersistence, send: Callable[[], Any]) -> Any:
@@ -117,13 +117,13 @@ def test_429s_anywhere_slow_all(clock: None) -> None:
 
 def test_what_a_dead_worker_held_is_given_back(clock: None) -> None:
     async def use() -> float:
-        handle = Handle(Coordinator(["j"], concurrency=1, silence=15))
+        handle = Handle(Coordinator(["j"], concurrency=1, heartbeat_timeout=15))
         slot = ClusterPersistence("j", handle, "dead").slot()
         await slot.__aenter__()
         waiting = asyncio.create_task(ask(ClusterPersistence("j", handle, "alive"), lambda: asyncio.sleep(0, "reply")))
         while not waiting.done():
             await asyncio.sleep(1)
-            await handle.news.remote()
+            await handle.state.remote()
         return now()
 
     assert 15 <= wind(use()) <= 18
@@ -146,23 +146,23 @@ def test_one_purse_is_never_overspent_and_what_the_dead_owe_counts(clock: None) 
     most = MaximumCost(0.4, 0.0, 10, 10)
 
     async def use() -> tuple[list[bool], str | None]:
-        conductor = Coordinator(["j"], budget=1.0, silence=5)
-        first = await conductor.hold("one", most)
-        afforded = [first is not None, await conductor.hold("dead", most) is not None]
-        waiting = asyncio.create_task(conductor.hold("one", most))
+        coordinator = Coordinator(["j"], budget=1.0, heartbeat_timeout=5)
+        first = await coordinator.reserve("one", most)
+        afforded = [first is not None, await coordinator.reserve("dead", most) is not None]
+        waiting = asyncio.create_task(coordinator.reserve("one", most))
         await asyncio.sleep(1)
         afforded.append(waiting.done())
         assert first
-        await conductor.settle("one", first[0], 0.1)
+        await coordinator.settle("one", first[0], 0.1)
         third = await waiting
         afforded.append(third is not None)
-        last = asyncio.create_task(conductor.hold("one", most))
+        last = asyncio.create_task(coordinator.reserve("one", most))
         assert third
-        await conductor.settle("one", third[0], 0.3)
+        await coordinator.settle("one", third[0], 0.3)
         await asyncio.sleep(10)
-        news = await conductor.news()
+        state = await coordinator.state()
         afforded.append(await last is not None)
-        return afforded, (await conductor.news()).stopping or news.stopping
+        return afforded, (await coordinator.state()).stopping or state.stopping
 
     afforded, ending = wind(use())
     assert afforded == [True, True, False, True, False]
@@ -171,22 +171,22 @@ def test_one_purse_is_never_overspent_and_what_the_dead_owe_counts(clock: None) 
 
 def test_nothing_is_begun_once_the_run_stops(clock: None) -> None:
     async def use() -> list[object]:
-        conductor = Coordinator(["j"])
-        begun = await conductor.begin("w", 1)
-        await conductor.stop("interrupted")
-        refused, busy = await conductor.begin("w", 2), (await conductor.news()).busy
-        await conductor.finish("w", 1, RunTally(cached=3))
-        news = await conductor.news()
-        return [begun, refused, busy, news.busy, news.tally.cached, news.stopping]
+        coordinator = Coordinator(["j"])
+        begun = await coordinator.begin_split("w", 1)
+        await coordinator.stop("interrupted")
+        refused, busy = await coordinator.begin_split("w", 2), (await coordinator.state()).busy
+        await coordinator.finish_split("w", 1, RunTally(cached=3))
+        state = await coordinator.state()
+        return [begun, refused, busy, state.busy, state.tally.cached, state.stopping]
 
     assert wind(use()) == [True, False, 1, 0, 3, "interrupted"]
 
 
-# --- pieces ---------------------------------------------------------------------------------------------------
+# --- splits ---------------------------------------------------------------------------------------------------
 
 
-def in_pieces(job: Job, folder: Path, size: int) -> list[Any]:
-    return [edit for piece in Source(job, str(folder)).pieces(size) for edit in edits_of(piece, job)]
+def in_splits(job: Job, folder: Path, size: int) -> list[Any]:
+    return [edit for split in Source(job, str(folder)).splits(size) for edit in edits_of(split, job)]
 
 
 def as_parquet(manifest: Path, *, inside: bool, **options: Any) -> Path:
@@ -204,7 +204,7 @@ def as_parquet(manifest: Path, *, inside: bool, **options: Any) -> Path:
 
 @pytest.mark.parametrize("kind", ["jsonl", "paths", "inside", "folder"])
 @pytest.mark.parametrize("limit", [None, 21])
-def test_pieces_are_the_manifest_however_it_is_cut(kind: str, limit: int | None, tmp_path: Path) -> None:
+def test_splits_are_the_manifest_however_it_is_cut(kind: str, limit: int | None, tmp_path: Path) -> None:
     manifest = edits(tmp_path, 37)
     if kind == "folder":
         for n in range(10):
@@ -215,7 +215,7 @@ def test_pieces_are_the_manifest_however_it_is_cut(kind: str, limit: int | None,
         manifest = as_parquet(manifest, inside=kind == "inside", row_group_size=16)
     job = Job(manifest, ("online",), ("measured",), limit=limit)
     for size in (1, 5, 64):
-        assert in_pieces(job, tmp_path / "converted", size) == list(job.edits())
+        assert in_splits(job, tmp_path / "converted", size) == list(job.edits())
 
 
 def test_a_folder_of_parquet_files_is_one_manifest(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_folder_of_parquet_files_is_one_manifest(tmp_path: Path) -> None:
         (tmp_path / name / "edits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         as_parquet(tmp_path / name / "edits.jsonl", inside=True).rename(tmp_path / "all" / f"{n}.parquet")
     job = Job(tmp_path / "all", ("online",), ("measured",))
-    assert in_pieces(job, tmp_path, 3) == list(job.edits())
+    assert in_splits(job, tmp_path, 3) == list(job.edits())
     assert len(list(job.edits())) == 10
 
 
@@ -240,12 +240,12 @@ def test_an_id_that_stands_twice_is_found_before_anything_is_asked(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_pieces_hold_the_models_that_are_wanted_up_to_the_limit(kind: str, tmp_path: Path) -> None:
+def test_splits_hold_the_models_that_are_wanted_up_to_the_limit(kind: str, tmp_path: Path) -> None:
     manifest = edits(tmp_path, 20)
     path = manifest if kind == "jsonl" else as_parquet(manifest, inside=False)
     for limit in (None, 3, 99):
         job = Job(path, ("online",), ("measured",), models=("m1",), limit=limit)
-        assert in_pieces(job, tmp_path / str(limit), 4) == list(job.edits())
+        assert in_splits(job, tmp_path / str(limit), 4) == list(job.edits())
 
 
 def test_a_store_is_told_from_a_folder(tmp_path: Path) -> None:
