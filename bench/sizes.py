@@ -32,7 +32,7 @@ OURS = {
     "probes": "editjudge.probes.judging",
     "web": "editjudge.web.app",
     "postgres": "psycopg",
-    "ray": "ray.data",
+    "ray": "editjudge.cluster.driver, ray",
     "hf": "datasets",
     "inspect": "editjudge.integrations.inspect",
     "all": "editjudge.web.app",
