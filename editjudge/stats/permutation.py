@@ -114,10 +114,10 @@ class InvertedTest:
         # All patterns of few groups are repeated, since groups without a difference are drawn beside them.
         repeats = 1 if _are_drawn(k) or not len(still) else -(-self.flips // 2**k)
         means = []
-        for signs in (block for _ in range(repeats) for block in _sign_patterns(k, 0, self.flips)):
-            n = (sizes[moved].sum() - signs @ sizes[moved]) / 2
-            n += rng.integers(0, 2, size=(len(signs), len(still)), dtype=np.int8) @ still
-            total = (sums.sum() - signs @ sums[moved]) / 2
+        for signs in _sign_patterns(k, 0, self.flips):
+            n = np.tile((sizes[moved].sum() - signs @ sizes[moved]) / 2, repeats)
+            n += _sizes_of_subsets(still, len(n), rng)
+            total = np.tile((sums.sum() - signs @ sums[moved]) / 2, repeats)
             total[np.abs(total) < 1e-9] = 0.0
             with np.errstate(invalid="ignore", divide="ignore"):
                 means += [total / n, (sums.sum() - total) / (sizes.sum() - n)]
@@ -128,6 +128,13 @@ class InvertedTest:
         low = np.sort(np.partition(np.nan_to_num(every, nan=-np.inf), size - 1)[:size])
         high = np.sort(np.partition(np.nan_to_num(-every, nan=-np.inf), size - 1)[:size])
         return low, -high, patterns, _are_drawn(k)
+
+
+def _sizes_of_subsets(sizes: Floats, count: int, rng: np.random.Generator) -> Floats:
+    """How much so many random sets of groups hold; in blocks, since there may be many groups."""
+    block = max(1, 4_000_000 // max(1, len(sizes)))
+    drawn = [min(block, count - start) for start in range(0, count, block)]
+    return np.concatenate([rng.integers(0, 2, size=(some, len(sizes)), dtype=np.int8) @ sizes for some in drawn])
 
 
 def _normal_limits(sums: Floats, sizes: Floats, level: float) -> Interval:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from effort import effort
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -317,6 +318,17 @@ def test_the_inverted_test_holds_the_means_that_the_test_does_not_reject(images:
     for inside, mean in ((True, ci.lo + 0.01), (False, ci.lo - 0.01), (True, ci.hi - 0.01), (False, ci.hi + 0.01)):
         p = sign_flip(values - mean, groups)
         assert p is not None and (p >= 0.05) == inside
+
+
+@pytest.mark.parametrize("moved", [0, 1, 3])
+def test_limits_cost_no_more_where_most_images_are_without_a_difference(moved: int) -> None:
+    groups = np.arange(40)
+
+    def limits(count: int) -> None:
+        permutation.InvertedTest(np.where(groups < count, 1.0 + groups, 0.0), groups).limits(0.05)
+
+    # A pass in Python for every draw beside the few took 50 to 300 times as long.
+    assert effort(lambda: limits(moved), lambda: limits(40), 8) < 8
 
 
 def test_p_interval_and_verdict_never_contradict_each_other() -> None:
