@@ -79,7 +79,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 check: $(VENV)/.dev browser
-	$(BIN)/pytest -n 2 -m "not soak"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not soak"
 
 # Where we may, a browser is installed; where we may not, the tests that need one say how.
 browser:

@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
 from postgres import postgres
 
 __all__ = ["postgres"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under `--dist loadgroup`, tests that share a server, a browser or a cluster go to one worker: it is made once."""
+    for item in items:
+        if group := _shared_by(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _shared_by(item: pytest.Item) -> str | None:
+    """Where what a test shares with others is made: a folder or file for a whole session, and else the test's file."""
+    fixtures = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
+    own = [fixture for (*_, fixture) in fixtures if fixture.baseid.startswith("tests")]
+    if session := [fixture.baseid for fixture in own if fixture.scope == "session"]:
+        return min(session, key=len)
+    return item.nodeid.split("::")[0] if any(fixture.scope == "module" for fixture in own) else None

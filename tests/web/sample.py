@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,16 +113,25 @@ def _items(folder: Path) -> Iterator[Item]:
     for model in MODELS:
         for number, (name, kind, instruction) in enumerate(EDITS):
             images: dict[str, Any] = {}
-            pictures = {"input": photograph(name), "edited": edited(name, kind, model)}
-            if kind == "recolor":
-                pictures["ground_truth"] = edited(name, kind, MODELS[0])
-            if (model, kind) == ("quill-xl", "lighting"):
-                del pictures["edited"]  # it produced nothing
-            for role, picture in pictures.items():
+            for role, data in _jpegs(name, kind, model).items():
                 path = folder / "img" / f"{model}-{number}-{role}.jpg"
-                picture.save(path, quality=92)
-                images[role] = {"source": str(path), "digest": digest(path.read_bytes())}
+                path.write_bytes(data)
+                images[role] = {"source": str(path), "digest": digest(data)}
             yield Item(f"{model}/{number}", model, kind, f"{name}-{number}", instruction, "", images, {"seed": number})
+
+
+@functools.cache
+def _jpegs(name: str, kind: str, model: str) -> dict[str, bytes]:
+    pictures = {"input": photograph(name), "edited": edited(name, kind, model)}
+    if kind == "recolor":
+        pictures["ground_truth"] = edited(name, kind, MODELS[0])
+    if (model, kind) == ("quill-xl", "lighting"):
+        del pictures["edited"]  # it produced nothing
+    found = {}
+    for role, picture in pictures.items():
+        picture.save(data := io.BytesIO(), "JPEG", quality=92)
+        found[role] = data.getvalue()
+    return found
 
 
 def _judged(item: Item, number: int, rubric: Rubric, judge: str, shift: int) -> tuple[Task, Judgement]:
