@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from postgres import postgres
 
 __all__ = ["postgres"]
+
+# By default httpx waits 5 seconds, which is too short on a machine that does other things too.
+for _wait in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, _wait, 60.0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -126,7 +126,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
 
 def follow(script: str, desk: Path, environment: dict[str, str]) -> None:
     words = ["bash", "-euxc", script]
-    done = subprocess.run(words, cwd=desk, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(words, cwd=desk, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
 
 

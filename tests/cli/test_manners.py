@@ -255,7 +255,7 @@ def seen(folder: Path, *words: str, **variables: str) -> tuple[str, dict[str, An
         with contextlib.suppress(OSError):  # Linux says so where the other end is closed
             while part := os.read(ours, 65_536):
                 shown += part
-        out, _ = started.communicate(timeout=60)
+        out, _ = started.communicate(timeout=300)
     os.close(ours)
     return shown.decode(), json.loads(out)
 

@@ -181,7 +181,9 @@ def test_escape_sequences_of_a_reply_never_reach_the_terminal(parse: Call, escap
 @pytest.mark.parametrize(("reply", "code"), [(GOOD, 0), (BAD, 1)], ids=["accepted", "refused"])
 def test_the_installed_command_answers_on_standard_output_alone(reply: str, code: int) -> None:
     command = [sys.executable, "-c", "from editjudge.cli import main; main()", "parse", "--rubric", "preservation"]
-    done = subprocess.run([*command, "--json", "-"], input=reply.encode(), capture_output=True, check=False, timeout=60)
+    done = subprocess.run(
+        [*command, "--json", "-"], input=reply.encode(), capture_output=True, check=False, timeout=300
+    )
     assert (done.returncode, done.stderr) == (code, b"")
     assert (json.loads(done.stdout)["scores"] is None) is bool(code)
 
@@ -189,7 +191,7 @@ def test_the_installed_command_answers_on_standard_output_alone(reply: str, code
 def test_a_reply_in_another_script_is_shown_whatever_the_terminal_can_write() -> None:
     reply = json.dumps(json.loads(GOOD) | {"image_id": "a"}).replace("Outside", "Draußen 影 \\ud83d\\ude00")
     command = [sys.executable, "-c", "from editjudge.cli import main; main()", "parse", "--rubric", "preservation", "-"]
-    done = subprocess.run(command, input=reply.encode(), capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, input=reply.encode(), capture_output=True, check=False, timeout=300)
     assert done.returncode == 0
     assert "Draußen 影" in done.stdout.decode()
 

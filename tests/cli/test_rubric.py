@@ -405,7 +405,7 @@ def test_the_commands_can_be_called_through_click() -> None:
 def console(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     program = "from editjudge.cli import main; main()"
     command = [sys.executable, "-c", program, "rubric", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300, check=False)
 
 
 def test_the_console_script_imports_shows_and_refuses(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def _peak(folder: Path, names: list[str]) -> int:
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     words = [sys.executable, "-c", program, *(str(folder / f"{name}.png") for name in names)]
-    return int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout)
+    return int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout)
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -333,7 +333,7 @@ def test_a_process_killed_after_handing_in_leaves_a_batch_that_the_next_one_coll
         assert server.batches.calls["look"] >= 2
         server.batches.manners.looks = 0
         with in_a_process(manifest, store, SPECS[wire]) as process:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=300)
             assert process.returncode == 0, said
         assert (server.ledger.paid, server.batches.calls["create"]) == (12, 1)
         done = batched(manifest, store, judges=(SPECS[wire],))

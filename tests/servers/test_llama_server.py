@@ -145,7 +145,7 @@ def test_a_run_that_is_stopped_at_once_does_not_wait_for_the_server(tmp_path: Pa
     os.kill(process.pid, signal.SIGINT)
     time.sleep(0.1)
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
 
 

@@ -43,7 +43,7 @@ def test_it_says_where_it_is_and_stops_gently(store: Path, how: signal.Signals) 
         with httpx.Client(transport=transport) as client:
             assert client.get(found[0]).status_code == 200
         server.send_signal(how)
-        said = server.communicate(timeout=60)[1]
+        said = server.communicate(timeout=300)[1]
         assert server.returncode == (0 if how == signal.SIGINT else -signal.SIGTERM)
         assert "Traceback" not in said
 
@@ -64,12 +64,12 @@ def test_it_is_the_client_who_closes_an_idle_connection(store: Path) -> None:
         finally:
             connection.close()
             server.terminate()
-            server.communicate(timeout=60)
+            server.communicate(timeout=300)
 
 
 def refused(*arguments: object, token: str | None = None) -> tuple[int, str]:
     with served(*arguments, token=token) as server:
-        said = server.communicate(timeout=60)[1]
+        said = server.communicate(timeout=300)[1]
     return server.returncode, said
 
 
@@ -107,7 +107,7 @@ def test_off_loopback_a_services_token_alone_leaves_the_pages_closed(store: Path
             assert httpx.get(f"{url}/t/{secret}/openapi.json").status_code == 200
         finally:
             server.terminate()
-            assert secret not in server.communicate(timeout=60)[1]
+            assert secret not in server.communicate(timeout=300)[1]
 
 
 def test_reviewers_and_programs_do_not_share_a_token(store: Path) -> None:

@@ -34,7 +34,7 @@ def here(text: str, served: Served) -> str:
 def test_the_python_of_the_guide_runs(served: Served, tmp_path: Path) -> None:
     (code,) = blocks(DOCUMENT, "python")
     words = [sys.executable, "-c", here(code, served)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     first, second = done.stdout.splitlines()
     assert first.startswith("a 0.") and first.endswith(" ok") and second == "b None missing_output", done.stderr
 
@@ -44,7 +44,7 @@ def test_the_commands_of_the_guide_run(served: Served, tmp_path: Path) -> None:
     assert serve.startswith("editjudge serve --create")
     answers = []
     for command in here(asking, served).splitlines():
-        done = subprocess.run(shlex.split(command), cwd=tmp_path, capture_output=True, check=True, timeout=60)
+        done = subprocess.run(shlex.split(command), cwd=tmp_path, capture_output=True, check=True, timeout=300)
         answers.append(json.loads(done.stdout))
     judged, rewarded, health, document = answers
     assert {row["status"] for row in judged["judgements"]} == {rewarded["rewards"][0]["status"]} == {"ok"}
