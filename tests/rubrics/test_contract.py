@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
+import inspect
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -44,9 +46,31 @@ PRESERVATION = load_one("preservation")
 JSON_ONLY = [rubric for rubric in RUBRICS if not rubric.answer.sections]
 WITH_ID = [rubric for rubric in RUBRICS if rubric.answer.id_key]
 
-every_rubric = pytest.mark.parametrize("rubric", RUBRICS, ids=lambda rubric: rubric.name)
-every_json_only = pytest.mark.parametrize("rubric", JSON_ONLY, ids=lambda rubric: rubric.name)
-every_with_id = pytest.mark.parametrize("rubric", WITH_ID, ids=lambda rubric: rubric.name)
+
+def of_each(rubrics: Sequence[Rubric]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The test of each rubric in turn, as one: pytest takes longer over a test than a check takes."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def each(**given: Any) -> None:
+            for rubric in rubrics:
+                try:
+                    test(rubric=rubric, **given)
+                except BaseException as error:
+                    error.add_note(f"rubric: {rubric.name}")
+                    raise
+
+        signature = inspect.signature(test)
+        others = [parameter for name, parameter in signature.parameters.items() if name != "rubric"]
+        vars(each)["__signature__"] = signature.replace(parameters=others)
+        return each
+
+    return decorate
+
+
+every_rubric = of_each(RUBRICS)
+every_json_only = of_each(JSON_ONLY)
+every_with_id = of_each(WITH_ID)
 
 
 def accepted(outcome: Verdict | Failure) -> Verdict:

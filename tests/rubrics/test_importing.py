@@ -181,7 +181,9 @@ def test_what_a_stranger_does_not_say_is_asked_for_by_name_and_option(stranger: 
 
 
 @every_stranger
-def test_with_what_was_asked_for_the_contract_is_the_right_one(stranger: Stranger) -> None:
+def test_with_what_was_asked_for_the_contract_is_the_right_one_and_a_reply_that_keeps_to_it_is_accepted(
+    stranger: Stranger,
+) -> None:
     rubric = done(import_prompt(stranger.text, "mine", stranger.hints))
     assert rubric.contract() == {
         "name": "mine",
@@ -196,14 +198,9 @@ def test_with_what_was_asked_for_the_contract_is_the_right_one(stranger: Strange
     answer = rubric.answer
     assert (answer.form, answer.score_key, answer.reason_key) == (stranger.form, *stranger.keys)
     assert answer.texts == stranger.free
+    rubric = files.parse(files.dump(rubric))
     assert rubric.template and rubric.template.text == stranger.text
     assert rubric.template.adds_answer_format == (stranger.envelope == "factor_results")
-
-
-@every_stranger
-def test_a_strangers_prompt_goes_all_the_way_from_the_file_to_an_accepted_reply(stranger: Stranger) -> None:
-    rubric = files.parse(files.dump(done(import_prompt(stranger.text, "mine", stranger.hints))))
-    assert rubric.template and rubric.template.text == stranger.text
     for layout in LAYOUTS:
         question = ask(rubric, EDIT, DIGESTS, layout)
         assert [part.role for part in question.parts if isinstance(part, ImagePart)] == list(stranger.images)
