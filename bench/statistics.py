@@ -14,6 +14,7 @@ import json
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def main() -> None:
     ours, cells = timed(lambda: summarise(scores, draws=options.draws))
     used = peak() - before
     loop = plain_loop(scores, options.loop_draws) / options.loop_draws * options.draws
-    one_slice = scipy_slice(scores, options.draws)
+    slices = {name: beside_scipy(part, options.draws) for name, part in one_cell(scores).items()}
     rated, agreement = million_ratings(options.draws)
     answer = {
         "judgements": options.judgements,
@@ -52,7 +53,7 @@ def main() -> None:
         "plain_loop_seconds_scaled": loop,
         "plain_loop_draws_timed": options.loop_draws,
         "ratio_plain_loop": loop / ours,
-        "slice": one_slice,
+        **slices,
         "agreement": {"ratings": rated, "seconds": agreement},
     }
     print(json.dumps(answer, indent=1, allow_nan=False))
@@ -105,13 +106,18 @@ def plain_loop(scores: Scores, draws: int) -> float:
     return time.perf_counter() - start
 
 
-def scipy_slice(scores: Scores, draws: int, rounds: int = 7) -> dict[str, float]:
-    """One model and factor of at most 20,000 edits: SciPy keeps all its resamples in memory.
-
-    CPU time, in turns, and the median of each: what else runs on the machine then counts little.
-    """
+def one_cell(scores: Scores) -> dict[str, Scores]:
+    """One model and factor of at most 20,000 edits: SciPy keeps all its resamples in memory."""
     part = scores.where(model="model0", factor="factor0")
     part = part.take(np.arange(min(20_000, len(part))))
+    decimals = replace(part, score=part.score + np.random.default_rng(2).uniform(-0.5, 0.5, len(part)))
+    groups = -(-len(part) // PER_GROUP)
+    clustered = replace(decimals, group=column(np.arange(len(part)) % groups, groups, "group"))
+    return {"slice": part, "slice_of_decimals": decimals, "slice_of_clustered_decimals": clustered}
+
+
+def beside_scipy(part: Scores, draws: int, rounds: int = 7) -> dict[str, float]:
+    """CPU time, in turns, and the median of each: what else runs on the machine then counts little."""
     values = part.score[part.ok]
 
     def theirs() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, chisquare, ks_2samp, poisson
+from scipy.stats import binom, chisquare, ks_2samp
 from scipy.stats import bootstrap as scipy_bootstrap
 
 from editjudge.stats import bootstrap
@@ -18,7 +20,7 @@ from editjudge.stats.bootstrap import (
     tail,
     weights,
 )
-from editjudge.stats.columns import Scores
+from editjudge.stats.columns import Floats, Scores
 from editjudge.stats.gate import gate
 
 from .made import clustered, population_mean
@@ -37,33 +39,75 @@ def test_draws_do_not_depend_on_the_size_of_a_block() -> None:
     assert len(parts) == 40
 
 
-def test_groups_are_drawn_as_numpy_draws_integers() -> None:
-    rng = np.random.default_rng(5)
-    for drawn in weights(300, 5, seed=5, block=700):
-        picks = rng.integers(0, 300, size=drawn.shape, dtype=np.uint16)
-        np.testing.assert_array_equal(drawn, [np.bincount(row, minlength=300) for row in picks])
-
-
-@pytest.mark.parametrize("groups", [4_096, 65_537])
-def test_many_groups_are_drawn_with_equal_chances(groups: int) -> None:
-    drawn = np.concatenate(list(weights(groups, 40, seed=1)))
+@pytest.mark.parametrize("groups", [7, 300, 4_096, 65_537])
+def test_groups_are_drawn_with_equal_chances(groups: int) -> None:
+    draws = max(40, 40_000 // groups)
+    drawn = np.concatenate(list(weights(groups, draws, seed=1)))
     assert np.all(drawn.sum(axis=1) == groups)
-    counts = drawn.sum(axis=0).astype(int)
-    assert chisquare(np.bincount(counts, minlength=120)[20:60], poisson.pmf(range(20, 60), 40) * groups,
-                     sum_check=False).pvalue > 1e-4  # fmt: skip
+    assert chisquare(drawn.sum(axis=0)).pvalue > 1e-4
+    # In one draw a group occurs as often as so many equal chances let it.
+    counts = np.bincount(drawn.astype(int).ravel(), minlength=5)[:5]
+    expected = binom.pmf(range(5), groups, 1 / groups) * drawn.size
+    np.testing.assert_allclose(counts, expected, atol=5 * np.sqrt(expected.max()))
+
+
+def test_a_seed_gives_the_same_interval_again() -> None:
+    for n in (100, 300, 5_000):
+        values = np.random.default_rng(n).gamma(2, size=n)
+        for ends in (None, (0.0, 40.0)):
+            first, second = (mean_interval(values, np.arange(n), ends) for _ in range(2))
+            assert first == second and first.ci is not None
+
+
+COLUMNS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "scores": lambda rng, n: rng.integers(1, 8, n).astype(float),
+    "decimals": lambda rng, n: rng.normal(size=n),
+    "skewed": lambda rng, n: rng.lognormal(0, 2, n),
+    "one far off": lambda rng, n: np.r_[rng.normal(size=n - 1), 1e4],
+}
 
 
 @pytest.mark.parametrize("bayesian", [False, True])
-def test_groups_of_a_kind_that_are_drawn_together_spread_as_if_drawn_apart(bayesian: bool) -> None:
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("size", [1, 5])
+def test_each_way_of_drawing_one_column_spreads_alike(column: str, size: int, bayesian: bool) -> None:
+    """Groups of a kind together, groups gathered, and the plain product of weights and sums."""
     rng = np.random.default_rng(0)
-    sums = rng.integers(-3, 4, (5_000, 1)).astype(np.float32)
-    counts = np.ones_like(sums)
-    together, apart = (
-        bootstrap._drawn(sums + np.float32(noise) * rng.normal(size=sums.shape).astype(np.float32), counts,
-                         np.zeros(1), 2_000, bayesian=bayesian)[:, 0]
-        for noise in (0, 1e-6)
-    )  # fmt: skip
-    assert ks_2samp(together, apart).pvalue > 1e-3
+    n, draws = 4_000, 2_000
+    counts = rng.integers(1, size + 1, (n, 1)).astype(np.float32)
+    sums = (COLUMNS[column](rng, n)[:, None] * counts).astype(np.float32)
+    sums -= counts * (sums.sum() / counts.sum())
+    blocks = weights(n, draws, seed=5, bayesian=bayesian)
+    plain = bootstrap._drawn(sums, counts, np.zeros(1), blocks)[:, 0]
+    kinds = bootstrap._kinds(sums, counts)
+    drawn = bootstrap._kind_weights(kinds.sizes, draws, bayesian=bayesian)
+    ways = [bootstrap._drawn(kinds.sums, kinds.counts, np.zeros(1), [drawn])]
+    if not bayesian:
+        ways.append(bootstrap._gathered(sums, counts, np.zeros(1), draws))
+    for means in ways:
+        assert ks_2samp(means[:, 0], plain).pvalue > 1e-3
+
+
+@given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=2, max_size=200), st.integers(1, 4))
+def test_kinds_keep_every_sum_and_nearly_all_of_the_variance(sums: list[float], size: int) -> None:
+    column = np.array(sums, np.float32)[:, None]
+    counts = (1 + np.arange(len(sums)) % size).astype(np.float32)[:, None]
+    column -= counts * (column.sum(dtype=float) / counts.sum())
+    kinds = bootstrap._kinds(column, counts)
+    assert kinds.sizes.sum() == len(sums)
+    np.testing.assert_allclose(kinds.sizes @ kinds.sums, column.sum(dtype=float), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(kinds.sizes @ kinds.counts, counts.sum(), rtol=1e-9)
+    whole = column.var(dtype=float)
+    kept = kinds.sizes @ (kinds.sums[:, 0] - column.mean(dtype=float)) ** 2 / len(sums)
+    # A median distance from the mean is at most sqrt(2) standard deviations, and a kind reaches half a step either way.
+    assert whole * (1 - 1 / (2 * bootstrap.STEPS**2)) - 1e-6 <= kept <= whole * (1 + 1e-6) + 1e-6
+
+
+@pytest.mark.parametrize("ends", [None, (-20.0, 20.0)])
+def test_groups_without_a_score_change_no_interval(ends: tuple[float, float] | None) -> None:
+    values = np.random.default_rng(4).normal(size=400)
+    few, many = (mean_interval(values, step * np.arange(400), ends) for step in (1, 25))
+    assert few == many
 
 
 @pytest.mark.parametrize("groups", [4_095, 4_097])
@@ -77,9 +121,14 @@ def test_one_mean_over_many_groups_is_that_of_its_weights(groups: int) -> None:
     np.testing.assert_allclose(means[:, 0], (drawn @ sums) / (drawn @ counts), rtol=1e-6)
 
 
-@pytest.mark.parametrize("ends", [None, (1.0, 7.0)])
-def test_the_interval_of_many_single_rows_is_that_of_scipy(ends: tuple[float, float] | None) -> None:
-    values = np.random.default_rng(3).integers(1, 8, 5_000).astype(float)
+@pytest.mark.parametrize("ends", [None, (0.0, 8.0)])
+@pytest.mark.parametrize("decimals", [False, True])
+@pytest.mark.parametrize("n", [1_500, 5_000])
+def test_the_interval_of_many_single_rows_is_that_of_scipy(
+    n: int, decimals: bool, ends: tuple[float, float] | None
+) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.integers(1, 8, n) + decimals * rng.uniform(-0.5, 0.5, n)
     ours = mean_interval(values, np.arange(len(values)), ends).ci
     theirs = scipy_bootstrap((values,), np.mean, n_resamples=2_000, method="percentile", batch=100, rng=0)
     assert ours is not None
