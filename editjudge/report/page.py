@@ -150,7 +150,7 @@ def _charts(means: SummaryReport) -> tuple[list[JudgeCharts], list[str]]:
                 judge,
                 _leaderboard(means, judge),
                 [_means_chart(scale, some) for scale, some in scales],
-                [chart for scale, some in scales if (chart := _distributions(scale, some)).cells],
+                [chart for scale, some in scales if (chart := _distributions(means, scale, some)).cells],
                 slices,
             )
         )
@@ -200,9 +200,10 @@ def _means_chart(scale: tuple[float, ...], cells: Sequence[Cell]) -> DotChart:
     return DotChart(title, dots, scale[0], scale[-1], ticks)
 
 
-def _distributions(scale: tuple[float, ...], cells: Sequence[Cell]) -> Histograms:
-    enough = {cell.factor for cell in cells if cell.ok >= THIN and len(cell.distribution) <= MOST_VALUES}
-    counts = {(c.factor, c.model or "–"): c.distribution for c in cells if c.factor in enough}
+def _distributions(means: SummaryReport, scale: tuple[float, ...], cells: Sequence[Cell]) -> Histograms:
+    stepped = [cell for cell in cells if cell.factor not in means.judged.continuous]
+    enough = {cell.factor for cell in stepped if cell.ok >= THIN and len(cell.distribution) <= MOST_VALUES}
+    counts = {(c.factor, c.model or "–"): c.distribution for c in stepped if c.factor in enough}
     return Histograms(f"Distribution of scores, {scale[0]:g} to {scale[-1]:g}", counts)
 
 

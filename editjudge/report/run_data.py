@@ -14,6 +14,7 @@ import numpy as np
 from editjudge.edit import Match, Same, Side, match
 from editjudge.errors import InputError, UsageError, near_miss
 from editjudge.judgement import unread
+from editjudge.report.tables import counted
 from editjudge.rubrics.formula import Formula
 from editjudge.run.contradicting import Contradictions, contradictions_of
 from editjudge.run.sums import OVERALL, RunFactors, sums_of
@@ -133,7 +134,7 @@ class RunData:
         for (*_, status), n in self.statuses.items():
             counts[status] += n
         outcome = ", ".join(f"{n:,} {status}" for status, n in counts.most_common()) or "none"
-        total = f"{counts.total():,} judgements"
+        total = counted(counts.total(), "judgement")
         lines = [f"run {self.run.name} ({self.run.id}), {self.run.state}: {total}: {outcome}"]
         if self.pending:
             again = f"editjudge runs again {shlex.quote(self.run.name)}"

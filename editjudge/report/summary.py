@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from editjudge.judgement import DONE
 from editjudge.report.comparison import ComparisonReport, differences
 from editjudge.report.run_data import FALLS_NOTE, SPEC, RunData
 from editjudge.report.tables import Cell as Shown
-from editjudge.report.tables import Figure, Table, between, covered, in_line
+from editjudge.report.tables import Figure, Table, between, counted, covered, in_line
 from editjudge.stats.bootstrap import clopper_pearson, evenly
 from editjudge.stats.columns import OK, Column
 from editjudge.stats.noise import Noise, noise
@@ -120,7 +121,7 @@ def not_scored(means: SummaryReport) -> str:
     edits, models = len(judged.scores.item.present()), [model for model in judged.scores.model.present() if model]
     by = f" by {len(models)} models" if len(models) > 1 else ""
     unscored = [f"{n:,} {status}" for status, n in counts.most_common() if status != OK]
-    parts = [f"{', '.join(unscored)} of {counts.total():,} judgements"] if unscored else []
+    parts = [f"{', '.join(unscored)} of {counted(counts.total(), 'judgement')}"] if unscored else []
     judged_edits, scored = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for cell in means.factors:
         judged_edits[cell.judge, cell.factor] += cell.n
@@ -134,7 +135,7 @@ def not_scored(means: SummaryReport) -> str:
         parts += [f"{judge} has few scores on {', '.join(few)}"] if few else []
         parts += [f"{judge} lacks up to {max(most):,} scores on {len(most)} other factors"] if most else []
     what = f"Not scored: {'; '.join(parts)}." if parts else "Everything that was asked has a score."
-    return f"{edits:,} edits{by}, {counts.total():,} judgements. {what}"
+    return f"{counted(edits, 'edit')}{by}, {counted(counts.total(), 'judgement')}. {what}"
 
 
 def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
@@ -150,15 +151,15 @@ def tables(means: SummaryReport, *, full: bool = False) -> list[Table]:
     parts += [_noise(means)] if means.noise else []
     parts += [contradicted(means.judged)] if means.judged.contradictions else []
     if full:
-        parts += [_ranks(means.ranks)] if means.ranks else []
-        parts += _distributions(means.factors)
+        parts += [_ranks(means.judged, means.ranks)] if means.ranks else []
+        parts += _distributions(means.judged, means.factors)
     return parts
 
 
 def document(means: SummaryReport) -> dict[str, Any]:
     """For programs, at full precision."""
     judged = means.judged
-    counted = [
+    statuses = [
         {"judge": judge, "rubric": rubric, "model": model, "status": status, "n": n}
         for (judge, rubric, model, status), n in judged.statuses.items()
     ]
@@ -168,7 +169,7 @@ def document(means: SummaryReport) -> dict[str, Any]:
         "state": judged.run.state,
         "pending": judged.pending,
         "of": judged.of,
-        "judgements": counted,
+        "judgements": statuses,
         "factors": plain(means.factors),
         "slices": plain(means.slices),
         "aggregates": plain(means.aggregates),
@@ -314,7 +315,9 @@ def _bounds(c: Cell, digits: int) -> Figure:
 def _half(median: float | None, digits: int | None = None) -> Figure:
     if digits is not None:
         return Figure(median, digits=digits)
-    return Figure(median, text="-" if median is None else f"{median:g}" if median == round(median, 2) else None)
+    # A root of whole numbers may be off by rounding.
+    short = median is not None and math.isclose(median, round(median, 2))
+    return Figure(median, text="-" if median is None else f"{median:g}" if short else None)
 
 
 def _rank(place: Rank | None) -> Figure:
@@ -371,17 +374,18 @@ def _passes(rates: Sequence[PassRate]) -> Table:
     return table.folded("judge", "model")
 
 
-def _ranks(ranks: Sequence[Rank]) -> Table:
-    rows = [(r.factor, r.judge, r.model, r.mean, _rank(r)) for r in ranks]
+def _ranks(judged: RunData, ranks: Sequence[Rank]) -> Table:
+    rows = [(judged.label(r.factor), r.judge, r.model, r.mean, _rank(r)) for r in ranks]
     caption = "Ranks: 1 is best; 95 % CI from paired permutation tests of all pairs of models, Holm-corrected"
-    return Table.of(("factor", "judge", "model", "mean", "rank"), rows, caption, stub=3).folded("judge")
+    notes = (FALLS_NOTE,) if any(r.factor in judged.falling for r in ranks) else ()
+    return Table.of(("factor", "judge", "model", "mean", "rank"), rows, caption, notes=notes, stub=3).folded("judge")
 
 
-def _distributions(cells: Sequence[Cell]) -> list[Table]:
-    """One table for each scale: how many judgements gave each score."""
+def _distributions(judged: RunData, cells: Sequence[Cell]) -> list[Table]:
+    """One table for each scale: how many judgements gave each score. Of decimals each occurs about once."""
     scales: dict[tuple[str, ...], list[Cell]] = {}
     for cell in _ordered(cells):
-        if len(cell.distribution) > MOST_VALUES:  # decimals: each occurs about once
+        if cell.factor in judged.continuous or len(cell.distribution) > MOST_VALUES:
             continue
         scales.setdefault(tuple(cell.distribution), []).append(cell)
     parts = []

@@ -86,6 +86,10 @@ def noted(notes: Mapping[str, Iterable[str]]) -> Iterable[str]:
         yield note if len(cells) == len(notes) else some + note
 
 
+def counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
 def covered(ok: int, n: int) -> Figure:
     return Figure(ok, text=f"{ok:,}/{n:,}")
 

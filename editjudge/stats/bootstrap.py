@@ -137,7 +137,7 @@ def _drawn_apart(sums: NDArray[Any], counts: NDArray[Any], centre: Floats, draws
         else:
             rest.append(i)
     if rest:
-        used = counts[:, rest].any(axis=1)
+        used = counts[:, rest].sum(axis=1) > 0
         left = sums[used][:, rest], counts[used][:, rest], centre[rest]
         if len(rest) == 1 and not bayesian:
             means[:, rest] = _gathered(*left, draws)

@@ -197,6 +197,8 @@ def cluster_error(values: Floats, groups: Ints) -> float | None:
     n_groups = len(np.unique(groups))
     if n_groups < 2:
         return None
+    if not np.ptp(values):  # the mean of equal decimals may be off by rounding
+        return 0.0
     sums = np.bincount(groups, weights=values - values.mean())
     return math.sqrt(float(np.sum(sums**2)) * n_groups / (n_groups - 1)) / len(values)
 
@@ -223,10 +225,10 @@ def _difference(
     factor: str, a: Scores, b: Scores, names: tuple[str, str], on: On, scale: Sequence[float] | None, *, draws: int
 ) -> Difference:
     x, y, group, only_a, only_b = paired(a, b, on)
-    delta, codes = _exact_zeros(y - x), group.codes.astype(np.int64)
+    delta, codes = _gaps(x, y), group.codes.astype(np.int64)
     groups, n = len(group.labels), len(delta)
     ci, why = difference_interval(delta, codes, ends_of(scale), draws=draws)
-    spread = float(np.std(delta, ddof=1)) if n > 1 else 0.0
+    spread = float(np.std(delta, ddof=1)) if n and np.ptp(delta) else 0.0
     error = cluster_error(delta, codes) if n else None
     quiet = _quiet_error(error, a, b, n)
     failed_a, failed_b = int(a.failed.sum()), int(b.failed.sum())
@@ -261,9 +263,10 @@ def _difference(
     )  # fmt: skip
 
 
-def _exact_zeros(delta: Floats) -> Floats:
-    """Means of repeats may differ by rounding alone."""
-    return np.where(np.abs(delta) < 1e-12, 0.0, delta)
+def _gaps(x: Floats, y: Floats) -> Floats:
+    """Differences that rounding alone keeps apart are equal: .3 - .2 and .2 - .1, or two means of the same repeats."""
+    gaps: Floats = np.round(y - x, 12) + 0.0
+    return gaps
 
 
 def _bounds(a: Scores, b: Scores, on: On, ends: Ends | None) -> tuple[DifferenceBounds | None, str | None]:
@@ -272,7 +275,7 @@ def _bounds(a: Scores, b: Scores, on: On, ends: Ends | None) -> tuple[Difference
     at_ends = []
     for end, other in (ends, ends[::-1]):
         x, y, group, *_ = paired(filled(a, other), filled(b, end), on)
-        delta = _exact_zeros(y - x)
+        delta = _gaps(x, y)
         at_ends.append((float(delta.mean()) if len(delta) else None, sign_flip(delta, group.codes.astype(np.int64))))
     (worst, p_worst), (best, p_best) = at_ends
     if worst is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -265,13 +266,21 @@ def _cell(
         median=_median(spread) if ok else None,
         ci=limits.ci,
         ci_reason=limits.reason,
-        distribution={f"{v:g}": spread.get(float(v), 0) for v in sorted({*map(float, scale or ()), *spread})},
+        distribution=_distribution(spread, scale or ()),
         worst_case=worst,
         best_case=best,
         groups=groups,
         notes=tuple(notes),
         repeat_sd=repeat_sd,
     )
+
+
+def _distribution(spread: Mapping[float, int], scale: Sequence[float]) -> dict[str, int]:
+    """Decimals that are written alike, to six digits, are counted together."""
+    counts = Counter[str]()
+    for value in sorted({*map(float, scale), *spread}):
+        counts[f"{value:g}"] += spread.get(value, 0)
+    return dict(counts)
 
 
 def _repeat_sds(score: Floats, cell: Ints, item: NDArray[Any], n_cells: int) -> list[float | None]:

@@ -22,7 +22,7 @@ from editjudge.rubrics.verdict import Remark
 from editjudge.store import Store
 from editjudge.store.records import Item
 
-Say = Callable[[str, int, str, str, int], int | str | None]
+Say = Callable[[str, int, str, str, int], float | str | None]
 """Model, number of the edit, judge, factor and repeat to a score, a failure, `pending`, or None to abstain."""
 
 
@@ -94,7 +94,7 @@ def _judgement(
     if failed and failed[0] == "pending":
         return task, None
     status: Any = failed[0] if failed else "ok" if any(v is not None for v in said.values()) else "abstained"
-    scores = {k: v for k, v in said.items() if isinstance(v, int)} if status == "ok" else None
+    scores = {k: v for k, v in said.items() if isinstance(v, int | float)} if status == "ok" else None
     abstained = {k: "cannot be told" for k, v in said.items() if v is None} if not failed else {}
     return task, Judgement(
         key, status, judge, rubric.name, rubric.hash, repeat, scores, None, abstained,
