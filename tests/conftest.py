@@ -25,5 +25,5 @@ def _shared_by(item: pytest.Item) -> str | None:
     fixtures = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
     own = [fixture for (*_, fixture) in fixtures if fixture.baseid.startswith("tests")]
     if session := [fixture.baseid for fixture in own if fixture.scope == "session"]:
-        return min(session, key=len)
+        return str(min(session, key=len))
     return item.nodeid.split("::")[0] if any(fixture.scope == "module" for fixture in own) else None
