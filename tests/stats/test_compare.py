@@ -320,14 +320,14 @@ def test_the_inverted_test_holds_the_means_that_the_test_does_not_reject(images:
         assert p is not None and (p >= 0.05) == inside
 
 
-@pytest.mark.parametrize("moved", [0, 1, 3])
+@pytest.mark.parametrize("moved", [0, 1])
 def test_limits_cost_no_more_where_most_images_are_without_a_difference(moved: int) -> None:
     groups = np.arange(40)
 
     def limits(count: int) -> None:
         permutation.InvertedTest(np.where(groups < count, 1.0 + groups, 0.0), groups).limits(0.05)
 
-    # A pass in Python for every draw beside the few took 50 to 300 times as long.
+    # With a pass in Python for every draw it was 60 to 100 times as much.
     assert effort(lambda: limits(moved), lambda: limits(40), 8) < 8
 
 
