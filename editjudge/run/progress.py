@@ -94,9 +94,9 @@ def _state(tally: RunTally) -> str:
 class ProgressLines:
     """Lines on standard error."""
 
-    def __init__(self, every: float = LINES) -> None:
+    def __init__(self, every: float = LINES, *, at_once: bool = False) -> None:
         self._every = every
-        self._shown = time.monotonic()
+        self._shown = -math.inf if at_once else time.monotonic()
 
     def __call__(self, tally: RunTally) -> None:
         if time.monotonic() - self._shown >= self._every:
@@ -119,7 +119,7 @@ class TerminalBar(ProgressLines):
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-        super().__init__(_DRAWINGS)
+        super().__init__(_DRAWINGS, at_once=True)
         # What is left comes from the same tally as the rate beside it: Rich's own column counts answers that were
         # there already as speed.
         self._progress = Progress(
@@ -147,7 +147,7 @@ class NotebookBar(ProgressLines):
     """A bar below the cell, which updates in place; the last state stays."""
 
     def __init__(self, display: Any) -> None:
-        super().__init__(2 * _DRAWINGS)
+        super().__init__(2 * _DRAWINGS, at_once=True)
         self._handle = display({"text/html": "", "text/plain": ""}, raw=True, display_id=True)
         self._tally = RunTally()
 
