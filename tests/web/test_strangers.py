@@ -285,7 +285,8 @@ def test_clients_that_do_not_read_their_answers_are_closed_and_make_room(
 
 
 def test_a_client_that_reads_slowly_gets_the_whole_answer(closed: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "read_seconds", 0.2)
+    # Shorter than all of it takes, and longer than a kernel takes to report room again: it waits for a third of 4 MB.
+    monkeypatch.setattr(Connection, "read_seconds", 1.0)
     line, received = Line(closed), 0
     line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
     asking = b"GET /static/style.css HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
@@ -433,7 +434,7 @@ def test_pixels_are_decoded_so_many_at_a_time_and_more_than_that_alone() -> None
 
 
 def test_a_large_edit_is_let_go_once_nobody_asks_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editjudge.measured.judge._LARGE", 10)
+    monkeypatch.setattr("editjudge.judges.pixels._LARGE", 10)
     with serving(tmp_path / "s.db", judge="measured") as served:
         assert {reward["status"] for reward in served.rewards(edit(0), edit(1))} <= set(DONE)
         (line,) = served.queue._lines.values()
