@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from editjudge.errors import StoreError
-from editjudge.judgement import Judgement
+from editjudge.judgement import Exchange, Judgement
 from editjudge.store import Store
 from editjudge.store.writer import Writer
 
@@ -50,22 +51,45 @@ def test_hundreds_that_arrive_together_share_few_transactions(store: Store, batc
     assert sum(batches) == 800 and len(batches) <= 4 and max(batches) <= 512
 
 
-def test_an_interval_gathers_those_who_come_a_little_later(store: Store, batches: list[int]) -> None:
+def test_a_commit_of_slow_answers_waits_for_those_who_come_a_little_later(
+    store: Store, batches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editjudge.store.writer._LONGEST", 1.0)
+
     async def late(writer: Writer, number: int) -> None:
         await asyncio.sleep(number / 1000)
         await writer.put(sample(number))
 
     async def main() -> None:
-        async with Writer(store, interval=0.3) as writer:
-            await asyncio.gather(*(late(writer, number) for number in range(10)))
+        async with Writer(store, linger=0.1) as writer:
+            await writer.put(sample(0, exchanges=(Exchange("{}", "ok", latency=10.0),)))
+            await asyncio.gather(*(late(writer, number) for number in range(1, 10)))
 
     asyncio.run(main())
-    assert batches == [10]
+    assert batches == [1, 9]
+
+
+def test_a_commit_of_answers_that_took_no_time_waits_for_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    def noted(seconds: float) -> Coroutine[Any, Any, None]:
+        waits.append(seconds)
+        return sleep(seconds)
+
+    async def main() -> None:
+        async with Writer(store, linger=0.1) as writer:
+            for number in range(3):
+                await writer.put(sample(number, exchanges=()))
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    asyncio.run(main())
+    assert waits == [0.0, 0.0, 0.0]
 
 
 def test_close_keeps_what_has_arrived_and_then_takes_nothing_more(store: Store) -> None:
     async def main() -> None:
-        writer = Writer(store, interval=0.02)
+        writer = Writer(store)
         puts = [asyncio.create_task(writer.put(sample(number))) for number in range(10)]
         await asyncio.sleep(0)
         await writer.close()
@@ -80,7 +104,7 @@ def test_close_keeps_what_has_arrived_and_then_takes_nothing_more(store: Store) 
 
 def test_a_judgement_is_kept_though_its_caller_was_cancelled(store: Store) -> None:
     async def main() -> None:
-        async with Writer(store, interval=0.02) as writer:
+        async with Writer(store) as writer:
             put = asyncio.create_task(writer.put(sample(1)))
             await asyncio.sleep(0)
             put.cancel()
