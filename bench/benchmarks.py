@@ -62,7 +62,7 @@ def main() -> int:
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
         try:
-            section = read(name, asked.printed) if asked.printed else run(name, asked.options)
+            section = read(name, asked.printed, asked.options) if asked.printed else run(name, asked.options)
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
             print(f"{name} failed and keeps the figures that it had: {error}", file=sys.stderr)
             failed = 1
@@ -73,8 +73,7 @@ def main() -> int:
 
 
 def run(name: str, options: str | None = None) -> dict[str, Any]:
-    words = COMMANDS[name].split()
-    words = words if options is None else [words[0], *shlex.split(options)]
+    words = _words(name, options)
     load, started = os.getloadavg()[0], time.monotonic()
     command = [sys.executable, "-m", *words]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=peers.ROOT)
@@ -83,9 +82,14 @@ def run(name: str, options: str | None = None) -> dict[str, Any]:
     return {**stamp, **took, "machine": machine(), "versions": versions(), "found": json.loads(done.stdout)}
 
 
-def read(name: str, printed: Path) -> dict[str, Any]:
-    """On this machine, by this version: that is for who calls it to know."""
-    stamp = {"command": f"python -m {COMMANDS[name]}", "date": today(printed.stat().st_mtime)}
+def _words(name: str, options: str | None) -> list[str]:
+    words = COMMANDS[name].split()
+    return words if options is None else [words[0], *shlex.split(options)]
+
+
+def read(name: str, printed: Path, options: str | None = None) -> dict[str, Any]:
+    """On this machine, by this version and with these options: that is for who calls it to know."""
+    stamp = {"command": shlex.join(["python", "-m", *_words(name, options)]), "date": today(printed.stat().st_mtime)}
     found = json.loads(printed.read_text("utf-8"))
     return {**stamp, "machine": machine(), "versions": versions(), "found": found}
 

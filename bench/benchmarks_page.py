@@ -72,7 +72,7 @@ def metrics(sections: dict[str, Found]) -> Iterable[Metric]:
         yield f"peak memory MB, {kind.upper()}", False, column(rated, "peak_mb")
     spoilt = found.get("faults", {}).get("contenders", {})
     patient = {name.removesuffix(", patient"): each for name, each in spoilt.items() if name.endswith(", patient")}
-    usual = {name: each for name, each in spoilt.items() if not name.endswith(", patient")}
+    usual = peers_of(spoilt)
     for how, those in (("", usual), (", peers told to be patient", {OURS: usual.get(OURS, {}), **patient})):
         yield f"% right under faults{how}", True, column(those, "right", 100)
         yield f"% made up under faults{how}", False, column(those, "made_up", 100)
@@ -170,16 +170,13 @@ def absent(found: Found) -> Iterable[str]:
 def throughput(found: Found) -> Iterable[str]:
     ratios = {"rate_to_bare": "rate to bare", "cpu_to_bare": "CPU to bare", "memory_to_bare": "memory to bare"}
     heads = {"rate": "edits a second", "cpu_ms": "CPU ms an edit", "peak_mb": "peak MB"}
-    if "sizes" in found:
-        few, many = found["sizes"]
-        edits, heads = f"CPU and rate between {few} and {many}", {**ratios, **heads}
-    else:  # figures of before CPU was a slope
-        edits, heads = found["edits"], {**heads, **ratios}
+    few, many = found["sizes"]
+    rounds = "one round" if found["rounds"] == 1 else f"medians of {found['rounds']} rounds"
     yield (
-        f"{edits} edits of two 1024 x 1024 pictures, 64 in flight, answers after 500 ms, so "
-        f"{number(found['ideal_rate'])} a second is the most; medians of {found['rounds']} rounds.\n"
+        f"CPU and rate between {few} and {many} edits of two 1024 x 1024 pictures, 64 in flight, answers after 500 ms, "
+        f"so {number(found['ideal_rate'])} a second is the most; {rounds}.\n"
     )
-    yield from (listed(found[kind], heads, kind.upper()) for kind in ("jpeg", "png") if kind in found)
+    yield from (listed(found[kind], {**ratios, **heads}, kind.upper()) for kind in ("jpeg", "png") if kind in found)
     yield from absent(found)
 
 
@@ -187,7 +184,9 @@ def faults(found: Found) -> Iterable[str]:
     mix = ", ".join(f"{share:.0%} {name.replace('_', ' ')}" for name, share in found["faults"].items())
     yield f"{found['edits']} edits, {found['in_flight']} in flight; of the requests {mix}. Shares of edits:\n"
     heads = {"right": "right", "made_up": "made up", "missing": "missing", "paid_per_answer": "paid for a right one"}
-    yield listed(found["contenders"], heads | {"paid_to_least": "paid to the least possible", "requests": "requests"})
+    times = {"seconds": "seconds", "times_bare": "time to bare"}
+    heads |= {"paid_to_least": "paid to the least possible", "requests": "requests", **times}
+    yield listed(found["contenders"], heads)
     yield from (f"- {name}, patient: {how}" for name, how in found["patient"].items())
     yield "\nOurs has no such setting: patience is its default. `ImageEditing` asks two questions an edit.\n"
     yield from absent(found)

@@ -21,7 +21,7 @@ def section(found: dict[str, Any], command: str = "python -m bench.some") -> dic
 
 
 def contest(**contenders: dict[str, Any]) -> dict[str, Any]:
-    return {"throughput": section({"ideal_rate": 128.0, "edits": 4, "rounds": 1, "jpeg": contenders})}
+    return {"throughput": section({"ideal_rate": 128.0, "sizes": [4, 8], "rounds": 1, "jpeg": contenders})}
 
 
 def test_the_page_is_what_its_figures_give() -> None:
