@@ -111,7 +111,7 @@ def reading(store: Store, count: int) -> dict[str, float]:
     return {**speeds, "counts_s": time.perf_counter() - started}
 
 
-async def committing(store: Store, callers: int, interval: float, count: int = 20_000) -> float:
+async def committing(store: Store, callers: int, linger: float, count: int = 20_000) -> float:
     """Puts a second when each of so many callers has the next judgement ready at once."""
     source = iter(list(judgements(count)))
 
@@ -120,7 +120,7 @@ async def committing(store: Store, callers: int, interval: float, count: int = 2
             await writer.put(judgement)
 
     started = time.perf_counter()
-    async with Writer(store, interval=interval) as writer, asyncio.TaskGroup() as group:
+    async with Writer(store, linger=linger) as writer, asyncio.TaskGroup() as group:
         for _ in range(callers):
             group.create_task(caller(writer))
     return count / (time.perf_counter() - started)
@@ -128,11 +128,10 @@ async def committing(store: Store, callers: int, interval: float, count: int = 2
 
 def writer_speeds(folder: Path) -> dict[str, float]:
     speeds = {}
-    for interval in (0.0, 0.005, 0.05):
+    for linger in (0.0, 0.1):
         for callers in (32, 512):
-            count = 2_000 if callers / (interval or 1) < 1000 else 20_000
-            with Store.open(folder / f"writer-{interval}-{callers}.db") as store:
-                speeds[f"{interval}s_{callers}_callers"] = asyncio.run(committing(store, callers, interval, count))
+            with Store.open(folder / f"writer-{linger}-{callers}.db") as store:
+                speeds[f"linger_{linger}_{callers}_callers"] = asyncio.run(committing(store, callers, linger))
     return speeds
 
 
