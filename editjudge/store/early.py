@@ -176,13 +176,17 @@ class EarlyStore:
         return self.whole.add_batch(run, edits, first_edit, planned, first_task, learnt)
 
     def done(self, keys: Sequence[str]) -> dict[str, str]:
-        if self._whole:
-            return self._whole.done(keys)
         among = "SELECT key, status FROM judgements WHERE key IN (SELECT value FROM json_each(?))"
-        return dict(self._rows(among, as_json(keys)))
+        if self._whole is None:
+            with suppress(sqlite3.Error):  # `Store` tries again, and says what to do
+                return dict(self._rows(among, as_json(keys)))
+        return self.whole.done(keys)
 
     def has_batches(self) -> bool:
-        return bool(self._rows("SELECT 1 FROM batch_lines LIMIT 1"))
+        """Whether there may be questions in batches."""
+        with suppress(sqlite3.Error):
+            return bool(self._rows("SELECT 1 FROM batch_lines LIMIT 1"))
+        return True
 
     def claim(self, keys: Sequence[str], owner: str, until: float) -> bool:
         """Whether all of them are this owner's now; where somebody has one, none is."""
@@ -228,7 +232,7 @@ class EarlyStore:
     def _insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], otherwise: str = "") -> None:
         places = ", ".join("?" * len(columns))
         names = ", ".join(f'"{column}"' for column in columns)
-        sql = f"INSERT {otherwise} INTO {table} ({names}) VALUES ({places})"  # noqa: S608
+        sql = f"INSERT {otherwise} INTO {table} ({names}) VALUES ({places})"  # noqa: S608  (the names are the schema's own)
         self._connection.executemany(sql, (tuple(map(_stored, row)) for row in rows))
 
 

@@ -26,7 +26,6 @@ from .samples import judgements, key, sample, task, texts
 
 SPEC = {"manifest": "edits.jsonl", "rubrics": {"fidelity": "f"}}
 DIGEST = {"size": 3, "mtime_ns": 5, "ctime_ns": 7, "inode": 9, "digest": "d", "info": {"format": "png"}, "problem": ""}
-_TIMES = ("created", "updated")
 KEYS = [key(number) for number in range(5)]
 
 
@@ -175,3 +174,11 @@ PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de"
     "0000000c4944415408d763f8cfc000000301010018dd8db00000000049454e44ae426082"
 )
+
+
+def test_what_sqlite_refuses_to_read_is_read_by_the_store(tmp_path: Path) -> None:
+    with EarlyStore(tmp_path / "s.db") as store:
+        store.write([sample(1)])
+        store._connection.close()  # from now on each statement raises
+        assert store.done([key(1), key(2)]) == {key(1): "ok"}
+        assert store.has_batches() is True  # perhaps: the store is asked
