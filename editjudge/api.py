@@ -222,6 +222,7 @@ class Run:
         *,
         by: Literal["model", "judge", "rubric"] = "model",
         of: Of = "scores",
+        across_rubrics: bool = False,
     ) -> RunResult:
         """Paired differences, b minus a, as `editjudge compare --json` prints them.
 
@@ -229,7 +230,8 @@ class Run:
             run.compare(editjudge.open("before"))  # this run's edits against another's
 
         Without names every pair of models (or of judges, or rubrics: `by`). Raises `UsageError` for a name that the run
-        does not have.
+        does not have, and for a run that asked by another rubric: `across_rubrics` compares it on factors of the same
+        scale.
         """
         from editjudge.report.comparison import (
             compare_tables,
@@ -240,18 +242,23 @@ class Run:
             runs_document,
         )
         from editjudge.report.run_result import RunResult
+        from editjudge.report.same_rubrics import SameRubrics, same_rubrics, within_one_run
 
         if isinstance(a, Run):
             first, second = a._loaded(pairing=True, of=of), self._loaded(pairing=True, of=of)
-            comparisons, match = run_differences(first, second)
-            lead = [*conclusions(comparisons), *match.words(first.run.name, second.run.name)]
-            return RunResult(runs_document(first, second, match, comparisons), lead, compare_tables(comparisons, "run"))
+            same = same_rubrics(first, second, across_rubrics=across_rubrics)
+            comparisons, match = run_differences(same.a, same.b)
+            lead = [*same.lead(), *conclusions(comparisons), *match.words(first.run.name, second.run.name)]
+            document = runs_document(same.a, same.b, match, comparisons) | same.as_json()
+            return RunResult(document, lead, compare_tables(comparisons, "run"))
         if by not in ("model", "judge", "rubric"):
             raise UsageError(f"by={by!r}: expected model, judge or rubric")
         judged = self._loaded(of=of)
-        comparisons = differences(judged, by, a, b)
-        document = comparison_document(judged, by, comparisons)
-        return RunResult(document, [*conclusions(comparisons), *judged.lead()], compare_tables(comparisons, by))
+        same = within_one_run(judged) if by == "rubric" else SameRubrics(judged, judged)
+        comparisons = differences(same.a, by, a, b)
+        document = comparison_document(same.a, by, comparisons)
+        lead = [*conclusions(comparisons), *same.lead(), *judged.lead()]
+        return RunResult(document, lead, compare_tables(comparisons, by))
 
     @checked
     def agree(
@@ -297,22 +304,28 @@ class Run:
         judge: str | None = None,
         alpha: float = 0.05,
         max_failures: float = 0.0,
+        across_rubrics: bool = False,
     ) -> RunResult:
         """Check the run against limits and a baseline, as `editjudge gate --json` does: `["outcome"]` is `pass`, `fail`
         or `not enough evidence`, and `["error"]` says why where there is no score to decide on.
 
             run.gate({"alignment": 5}, baseline=editjudge.open("before"), max_drop=0.2)
 
-        Raises `UsageError` for a factor, model or judge that the run does not have.
+        Raises `UsageError` for a factor, model or judge that the run does not have, and for a baseline that asked by
+        another rubric: `across_rubrics` compares with it on factors of the same scale.
         """
         from editjudge.report.gating import gate_run
         from editjudge.report.run_result import RunResult
+        from editjudge.report.same_rubrics import same_baseline
 
         if baseline is None and max_drop:
             raise UsageError("max_drop= needs a baseline= to drop from")
+        judged = self._loaded(pairing=baseline is not None)
+        before = baseline._loaded(pairing=True) if baseline is not None else None
+        same = same_baseline(judged, before, across_rubrics=across_rubrics, max_drop=max_drop)
         report = gate_run(
-            self._loaded(pairing=baseline is not None),
-            baseline._loaded(pairing=True) if baseline is not None else None,
+            judged,
+            same.b if same else None,
             minimum=minimum,
             maximum=maximum,
             max_drop=max_drop,
@@ -321,7 +334,8 @@ class Run:
             alpha=alpha,
             max_failures=max_failures,
         )
-        return RunResult(report.as_json() | {"error": report.undecidable}, report.lead(), [report.table()])
+        document = report.as_json() | (same.as_json() if same else {}) | {"error": report.undecidable}
+        return RunResult(document, [*report.lead(), *(same.lead() if same else ())], [report.table()])
 
     @checked
     def report(self, path: str | os.PathLike[str], *, form: str | None = None, by: str | Sequence[str] = ()) -> Path:

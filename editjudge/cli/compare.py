@@ -10,7 +10,7 @@ import click
 from editjudge.cli import completion
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import json_option
-from editjudge.cli.reading import load_run, of_option, present
+from editjudge.cli.reading import across_option, load_run, of_option, present
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     help="What is compared.",
 )
 @click.option("--factor", "factors", multiple=True, help="Only this factor or aggregate (overall ...); repeatable.")
+@across_option
 @of_option
 @store_option
 @json_option
@@ -40,6 +41,7 @@ def command(
     b: str | None,
     by: Any,
     factors: tuple[str, ...],
+    across_rubrics: bool,
     of: Of,
     store_place: str,
     as_json: bool,
@@ -53,7 +55,8 @@ def command(
 
     With RUN_B each run's edits are one side, paired by input and instruction (and ground truth and mask) whatever their
     ids: within a model that both runs have, else across models; several edits of one side count as their mean.
-    Unmatched edits are counted.
+    Unmatched edits are counted. Runs that asked by different rubrics are refused; --across-rubrics compares them on
+    factors of the same scale. Factors of different scales are never compared.
     """
     if other is not None:
         if a is not None or b is not None:
@@ -61,13 +64,21 @@ def command(
                 "--a and --b choose two sides of one run; with RUN_B each run is a side: leave --a and --b out"
             )
         first, second = (load_run(store_place, name, pairing=True, of=of) for name in (run, other))
-        _runs(first, second, factors, as_json)
+        _runs(first, second, factors, across_rubrics, as_json)
         return
+    if across_rubrics:
+        raise UsageError(
+            "--across-rubrics is about two runs: name RUN_B, or compare rubrics of one run with --by rubric"
+        )
     judged = load_run(store_place, run, of=of)
+    from editjudge.report.same_rubrics import SameRubrics, within_one_run
+
+    same = within_one_run(judged) if by == "rubric" else SameRubrics(judged, judged)
+    judged = same.a
     from editjudge.report.comparison import compare_tables, comparison_document, conclusions, differences
 
     comparisons = differences(judged, by, a, b, factors=factors)
-    lead = [*conclusions(comparisons), *judged.lead()]
+    lead = [*conclusions(comparisons), *same.lead(), *judged.lead()]
     present(
         as_json,
         lambda: comparison_document(judged, by, comparisons),
@@ -80,9 +91,17 @@ def command(
         )
 
 
-def _runs(a: RunData, b: RunData, factors: Sequence[str], as_json: bool) -> None:
+def _runs(a: RunData, b: RunData, factors: Sequence[str], across_rubrics: bool, as_json: bool) -> None:
     from editjudge.report.comparison import compare_tables, conclusions, run_differences, runs_document
+    from editjudge.report.same_rubrics import same_rubrics
 
+    same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=factors)
+    a, b = same.a, same.b
     comparisons, match = run_differences(a, b, factors=factors)
-    lead = [*conclusions(comparisons), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
-    present(as_json, lambda: runs_document(a, b, match, comparisons), lead, lambda: compare_tables(comparisons, "run"))
+    lead = [*same.lead(), *conclusions(comparisons), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
+    present(
+        as_json,
+        lambda: runs_document(a, b, match, comparisons) | same.as_json(),
+        lead,
+        lambda: compare_tables(comparisons, "run"),
+    )

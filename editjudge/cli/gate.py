@@ -11,7 +11,7 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import json_option, safe
-from editjudge.cli.reading import load_run, present
+from editjudge.cli.reading import across_option, load_run, present
 from editjudge.errors import UsageError
 
 FAILED = 100
@@ -47,6 +47,7 @@ FAILED = 100
     metavar="[FACTOR=]VALUE",
     help="How far each factor, or this one alone, may get worse than the baseline [0]; repeatable.",
 )
+@across_option
 @click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="How an inconclusive check exits [pass].")
 @click.option("--model", help="Only edits of this model.")
 @click.option("--judge", help="Only scores of this judge; needed where the run has several.")
@@ -74,6 +75,7 @@ def command(
     baseline: str | None,
     baseline_store: str | None,
     max_drops: tuple[str, ...],
+    across_rubrics: bool,
     if_unsure: str | None,
     store_place: str,
     as_json: bool,
@@ -91,7 +93,8 @@ def command(
 
     Edits are paired with the baseline's edits of the same input and instruction (and ground truth and mask), whatever
     their ids: within a model that both runs have, else across models. Unmatched edits are counted; if nothing matches,
-    that is an error.
+    that is an error. A baseline that asked by another rubric is refused; --across-rubrics compares with it on factors
+    of the same scale. Factors of different scales are never compared.
     """
     drops = _drops(max_drops)
     if max_drops and baseline is None:
@@ -99,12 +102,17 @@ def command(
     judged = load_run(store_place, run, pairing=baseline is not None)
     before = None if baseline is None else load_run(baseline_store or store_place, baseline, pairing=True)
     from editjudge.report.gating import gate_run
+    from editjudge.report.same_rubrics import same_baseline
 
+    same = same_baseline(judged, before, across_rubrics=across_rubrics, max_drop=drops)
+    before = same.b if same else None
     minimum, maximum = _limits("--min", minima), _limits("--max", maxima)
     report = gate_run(judged, before, minimum=minimum, maximum=maximum, max_drop=drops, **given)
     worse = report.outcome == "fail" or (report.outcome != "pass" and if_unsure == "fail")
     error = report.undecidable if not worse and if_unsure is None else None
-    present(as_json, lambda: report.as_json() | {"error": error}, report.lead(), lambda: [report.table()])
+    rubrics = same.as_json() if same else {}
+    lead = [*report.lead(), *(same.lead() if same else ())]
+    present(as_json, lambda: report.as_json() | rubrics | {"error": error}, lead, lambda: [report.table()])
     if error:
         click.echo(f"editjudge: {safe(error)}; --if-unsure sets the outcome", err=True)
         sys.exit(1)

@@ -63,7 +63,7 @@ def command(
     controls, and prompt injections. Then reports whether each factor falls with its own defect while the others stay.
     Running again resumes. docs/probes.md explains each figure.
     """
-    need_statistics()
+    need_statistics("probes")
     if output is not None and output.suffix not in FORMS:
         raise UsageError(f"-o {safe(str(output))}: expected a name that ends in {', '.join(FORMS)}")
     from editjudge.judges.judge import is_local

@@ -33,11 +33,11 @@ as_option = click.option(
 )
 
 
-def need_statistics() -> None:
+def need_statistics(extra: str = "stats") -> None:
     """Raise `UsageError` that names the extra if NumPy or SciPy is missing."""
     missing = [name for name in ("numpy", "scipy") if importlib.util.find_spec(name) is None]
     if missing:
-        raise UsageError(f"{' and '.join(missing)} not installed: pip install 'editjudge[stats]'")
+        raise UsageError(f"{' and '.join(missing)} not installed: pip install 'editjudge[{extra}]'")
 
 
 of_option = click.option(
@@ -46,6 +46,13 @@ of_option = click.option(
     default="scores",
     show_default=True,
     help="expected: use the expected scores of a run with --read logprobs instead of the written ones.",
+)
+
+
+across_option = click.option(
+    "--across-rubrics",
+    is_flag=True,
+    help="Compare factors of the same scale even if the rubrics of the two runs differ.",
 )
 
 

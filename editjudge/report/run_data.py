@@ -17,7 +17,7 @@ from editjudge.judgement import unread
 from editjudge.report.tables import counted
 from editjudge.rubrics.formula import Formula
 from editjudge.run.contradicting import Contradictions, contradictions_of
-from editjudge.run.sums import OVERALL, RunFactors, sums_of
+from editjudge.run.sums import OVERALL, RubricFactor, RunFactors, sums_of
 from editjudge.stats.columns import Column, FarEnds, Scores, combinations
 from editjudge.stats.summary import Aggregate, aggregate, stacked
 from editjudge.store.contradictions import Count
@@ -76,6 +76,8 @@ class RunData:
     formulas: Sequence[Formula] = ()
     """The scores of its rubric sets, which stand among its scores as factors do."""
     of: Of = "scores"
+    questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
+    """How each factor was asked for, by factor and rubric."""
 
     @property
     def set_scores(self) -> frozenset[str]:
@@ -196,6 +198,7 @@ def load(
         Side.of(store.items(run) if pairing else (), run.spec.get("manifest")),
         formulas,
         of,
+        known.questions,
     )
 
 

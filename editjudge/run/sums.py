@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from editjudge.rubrics.files import SETS
@@ -20,6 +20,30 @@ OVERALL = "overall"
 
 
 @dataclass(frozen=True)
+class RubricFactor:
+    """The rubric that asks for a factor, and the scale that it asks for."""
+
+    rubric: str
+    hash: str
+    scale: Scale | None = None
+    """None where the store does not have the rubric."""
+
+    @property
+    def title(self) -> str:
+        return f'"{self.rubric}" ({self.hash[:12]})'
+
+    @property
+    def scale_words(self) -> str:
+        return self.scale.words if self.scale else "on an unknown scale"
+
+    def is_on_scale_of(self, other: RubricFactor) -> bool:
+        """Whether the same numbers mean the same, as far as the scale goes."""
+        if self.scale is None or other.scale is None:
+            return self.hash == other.hash
+        return _comparable(self.scale) == _comparable(other.scale)
+
+
+@dataclass(frozen=True)
 class RunFactors:
     """What a run asked for, from the rubrics that were stored with it."""
 
@@ -29,6 +53,8 @@ class RunFactors:
     """By factor; none where two rubrics give it different scales."""
     computed: frozenset[str]
     """Factors that a program computes: figures of different kinds, which add up to nothing."""
+    questions: Mapping[str, Mapping[str, RubricFactor]] = field(default_factory=dict)
+    """How each factor was asked for, by factor and rubric."""
 
     @classmethod
     def of(cls, store: Store | Shards, run: RunRecord) -> RunFactors:
@@ -40,6 +66,7 @@ class RunFactors:
         rubrics: dict[str, tuple[str, ...]] = {}
         scales: dict[str, list[Scale]] = {}
         computed: set[str] = set()
+        questions: dict[str, dict[str, RubricFactor]] = {}
         for name, rubric_hash in hashes.items():
             if rubric_hash not in stored:
                 continue
@@ -48,10 +75,12 @@ class RunFactors:
             factors = [factor for factor in content["factors"] if not factor["scale"].get("choices")]
             rubrics[name] = tuple(factor["key"] for factor in factors)
             for factor in factors:
-                scales.setdefault(factor["key"], []).append(Scale.of(factor["scale"]))
+                scale = Scale.of(factor["scale"])
+                scales.setdefault(factor["key"], []).append(scale)
+                questions.setdefault(factor["key"], {})[name] = RubricFactor(name, rubric_hash, scale)
             computed.update(rubrics[name] if content.get("computed_by") else ())
         same = {factor: some[0] for factor, some in scales.items() if len(set(map(_comparable, some))) == 1}
-        return cls(rubrics, same, frozenset(computed))
+        return cls(rubrics, same, frozenset(computed), questions)
 
     @property
     def legal(self) -> dict[str, tuple[float, ...]]:

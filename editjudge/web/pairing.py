@@ -22,6 +22,7 @@ from editjudge.report.comparison import (
     run_differences,
 )
 from editjudge.report.run_data import RunData, load
+from editjudge.report.same_rubrics import same_rubrics
 from editjudge.report.tables import Table
 from editjudge.store import browse
 from editjudge.store.browse import FactorColumn
@@ -136,8 +137,10 @@ class Pairing:
 
     def _columns(self, a: RunRecord, b: RunRecord) -> list[FactorColumn]:
         mine, theirs = (self._browser.columns(run) for run in (a, b))
-        both = [column for column in mine.factors if column in theirs.factors]
-        return both + ([mine.overall] if mine.overall and mine.parts == theirs.parts else [])
+        same = {name for name, key in a.spec.get("rubrics", {}).items() if b.spec.get("rubrics", {}).get(name) == key}
+        both = [column for column in mine.factors if column in theirs.factors and column.rubric in same]
+        has_overall = mine.overall and mine.parts == theirs.parts and {part.rubric for part in mine.parts} <= same
+        return both + ([mine.overall] if mine.overall and has_overall else [])
 
     def _keys(self, run: RunRecord, order: Array, by_model: bool) -> Array:
         """What each edit is paired by, as `compare` does: what was to be edited, within a model that both have."""
@@ -174,7 +177,9 @@ class Pairing:
     def _compare(self, a: PairSide, b: PairSide) -> list[ComparisonReport]:
         if a.run.id == b.run.id:
             return differences(load(self._store, str(a.run.id)), "model", a.model, b.model)
-        return run_differences(*(_only(load(self._store, str(s.run.id), pairing=True), s.model) for s in (a, b)))[0]
+        first, second = (_only(load(self._store, str(side.run.id), pairing=True), side.model) for side in (a, b))
+        same = same_rubrics(first, second)
+        return run_differences(same.a, same.b)[0]
 
 
 def _only(judged: RunData, model: str) -> RunData:

@@ -52,7 +52,7 @@ def test_a_changed_rubric_is_called_out(call: Call, store: Path, tmp_path: Path)
     path = tmp_path / "fidelity.yaml"
     path.write_text(dump(load("fidelity")).replace("role:", "role: Careful.", 1), "utf-8")
     made(store, Spec("reworded", rubrics=(str(path),), salt="x"))
-    done = call("drift", "reworded", "--against", "then", "--store", store)
+    done = call("drift", "reworded", "--against", "then", "--across-rubrics", "--store", store)
     assert "changed: rubric fidelity:" in done.out
 
 
