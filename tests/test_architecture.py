@@ -25,6 +25,7 @@ PACKAGE = Path(__file__).parents[1] / "editjudge"
 MAY_IMPORT = {
     "errors": set(),
     "canonical": set(),
+    "redaction": set(),
     "files": {"errors"},
     "edit": {"errors"},
     "arguments": {"errors"},
@@ -81,7 +82,7 @@ MAY_IMPORT = {
 }
 """Each noun and those it may know; `cli` sits above all of them."""
 
-ANYBODY = {"canonical", "files"}
+ANYBODY = {"canonical", "files", "redaction"}
 """Functions over values and files, which know nothing of ours but errors: anybody may use them."""
 
 HEAVY = (

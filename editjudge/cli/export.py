@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 from editjudge.cli.options import open_store, run_argument, store_option
 from editjudge.cli.output import json_option, tell
 from editjudge.errors import UsageError
+from editjudge.redaction import HIDDEN
 
 if TYPE_CHECKING:
     from editjudge.run.where import Condition
@@ -110,26 +112,31 @@ def _filter(store: Store, run: RunRecord, conditions: Sequence[str], output: Pat
         where.run_in(store)
     path, passed, outside = output / "kept.jsonl", Counter[bool | None](), False
     unscored = Counter[str]()
+    hidden = 0
     if path.exists() and not force:
         raise UsageError(f"{path} exists: name another folder, or add --force")
 
     def rows() -> Iterator[dict[str, Any]]:
-        nonlocal outside
+        nonlocal outside, hidden
         for item, passes, lacking in _sifted(store, run, wheres):
             passed[passes] += 1
             unscored.update(lacking)
             if passes:
                 row, leads_out = relative(_manifest_row(item), output)
                 outside |= leads_out
+                hidden += HIDDEN in json.dumps(row)
                 yield row
 
     write_lines(path, rows())
-    counts = {"kept": passed[True], "edits": passed.total(), "unscored": passed[None], "outside": outside}
+    counts = {"hidden": hidden} if hidden else {}
+    counts |= {"kept": passed[True], "edits": passed.total(), "unscored": passed[None], "outside": outside}
     words = f"wrote {path}: {passed[True]:,} of {passed.total():,} edits"
     if passed[None]:
         words += f"; left out because they have no score on {' or '.join(sorted(unscored))}: {passed[None]:,}"
     if passed.total() in unscored.values() and (scored := _scored(store, run)):
         words += f"\na rubric and overall need scores of all their factors; those with scores are {', '.join(scored)}"
+    if hidden:
+        words += f"\n{hidden:,} edits have addresses whose password or signature is not kept: {HIDDEN} stands for it"
     words += f"\nsome pictures are outside the folder of {path}: run it with --allow-outside" if outside else ""
     tell(as_json, {"run": run.name, "written": [str(path)], **counts}, words)
 

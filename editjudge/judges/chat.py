@@ -21,6 +21,7 @@ from editjudge.judges.providers import PROVIDERS, Endpoint
 from editjudge.judges.repeats import MOST, RepeatGroups, SharedReply, Waiting
 from editjudge.judges.server_errors import context_advice
 from editjudge.media.image import ImageLimits
+from editjudge.redaction import redacted_options
 from editjudge.rubrics.answer import answer_schema
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.prompt import ImagePart, Question, reask
@@ -159,7 +160,7 @@ class ChatJudge:
         self._identity = {
             "judge": spec,
             "url": endpoint.url,
-            "parameters": dataclasses.asdict(parameters),
+            "parameters": dataclasses.asdict(parameters) | {"extra": redacted_options(parameters.extra)},
             "schema": want_schema,
             "strict": strict,
             # Without it a key is what it was before there were probabilities.

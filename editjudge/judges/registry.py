@@ -14,6 +14,7 @@ from editjudge.errors import UsageError
 from editjudge.judges.budget import BudgetProtocol
 from editjudge.judges.judge import METRICS, Judge, Pacing, is_local
 from editjudge.judges.messages import Parameters
+from editjudge.redaction import option_secrets, redacted_settings
 from editjudge.rubrics.files import COMPUTED
 from editjudge.rubrics.model import Rubric
 
@@ -36,12 +37,12 @@ class Options:
     """The least probability of all legal scores with which such a mean is formed."""
 
     def frozen(self) -> dict[str, Any]:
-        """What is stored with a run: all that can change an answer. Options that are younger than the runs in people's
-        stores are left out at their defaults, so that a run is the run it was."""
+        """What is stored with a run: all that can change an answer, and nothing secret. Options that are younger than
+        the runs in people's stores are left out at their defaults, so that a run is the run it was."""
         options = dataclasses.asdict(self)
         for name in ("timeout", "prices", *(("read", "min_mass") if self.read == "text" else ())):
             del options[name]
-        return options
+        return redacted_settings(options)
 
     @property
     def mass_to_read(self) -> float | None:
@@ -107,10 +108,12 @@ async def open_judge(
     from editjudge.judges.chat import ChatJudge
     from editjudge.judges.http import HttpTransport
     from editjudge.judges.prices import prices
-    from editjudge.judges.providers import resolve
+    from editjudge.judges.providers import Secret, resolve
     from editjudge.judges.server_check import informed
 
     endpoint = informed(resolve(spec, options.base_url, needs_key=needs_key))
+    sent = (Secret(value) for value in option_secrets(options.parameters.extra))
+    endpoint = dataclasses.replace(endpoint, other_keys=(*endpoint.other_keys, *sent))
     transport = await resources.enter_async_context(HttpTransport(timeout=options.timeout))
     return ChatJudge(
         spec,

@@ -22,6 +22,7 @@ from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, PAIR_ROLES, TEXT_ROLES, Ed
 from editjudge.errors import ImageError, ManifestError
 from editjudge.media import image as images
 from editjudge.media.pixels import EXPECTED, encode, is_decoded
+from editjudge.redaction import redacted_address
 
 Notify = Callable[[str], None]
 """Called with a notice for the user; by default it is logged as a warning."""
@@ -316,10 +317,11 @@ class Reader:
             if self._allow_urls and text.isprintable() and " " not in text:
                 return text
             why = "not an address" if self._allow_urls else "addresses are not fetched without --allow-urls"
-            raise self.wrong(line, name, f"found {text[:200]!r}: {why}; expected a path")
+            raise self.wrong(line, name, f"found {redacted_address(text)[:200]!r}: {why}; expected a path")
         scheme = text.partition("://")[0]
         if scheme != text and scheme.isalnum():
-            raise self.wrong(line, name, f"found {text[:200]!r}, expected a path, a data: URL or an http(s) address")
+            found = redacted_address(text)[:200]
+            raise self.wrong(line, name, f"found {found!r}, expected a path, a data: URL or an http(s) address")
         return None
 
     def _folder(self, prefix: str) -> _Folder:

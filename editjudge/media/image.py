@@ -27,6 +27,7 @@ from editjudge.edit import ImageSource
 from editjudge.errors import ImageError
 from editjudge.media.folders import FLAGS, ConfinedFolder, LeavesFolder
 from editjudge.media.header import MEDIA_TYPES, Format, ImageInfo, Mode, Unreadable, format_of, header, refuse_garbage
+from editjudge.redaction import address_secrets, redacted_address, without
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -78,10 +79,12 @@ class Prepared:
 
 
 def name_of(source: ImageSource) -> str:
-    """What a message calls a picture, on one line whatever the file is called."""
+    """What a message or a store calls a picture, on one line whatever the file is called; without secrets."""
     if isinstance(source, bytes):
         return "picture given as bytes"
     text = "data: URL" if isinstance(source, str) and source.startswith("data:") else str(source)
+    if is_url(source):
+        text = redacted_address(text)
     return text if text.isprintable() else repr(text)
 
 
@@ -109,6 +112,7 @@ def read(
 
 def fetch(url: str, bounds: ImageBounds = BOUNDS) -> bytes:
     """What an http(s) address holds, bounded in size and time; for runs that allow addresses."""
+    import http.client
     import urllib.request
 
     class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -118,14 +122,27 @@ def fetch(url: str, bounds: ImageBounds = BOUNDS) -> bytes:
             return None
 
     if not is_url(url):
-        raise ImageError(f"{url[:80]}: only http and https addresses are fetched")
-    request = urllib.request.Request(url, headers={"User-Agent": "editjudge"})  # noqa: S310  (scheme checked above)
+        raise ImageError(f"{redacted_address(url)[:80]}: only http and https addresses are fetched")
     try:
+        address, headers = _with_login(url)
+        request = urllib.request.Request(address, headers=headers)  # noqa: S310  (scheme checked above)
         with urllib.request.build_opener(NoRedirect).open(request, timeout=30.0) as response:
             data: bytes = response.read(bounds.max_bytes + 1)
-    except (OSError, ValueError) as error:
-        raise ImageError(f"{url[:80]}: cannot be fetched: {getattr(error, 'reason', error)}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = without(str(getattr(error, "reason", error)), address_secrets(url))
+        raise ImageError(f"{redacted_address(url)[:80]}: cannot be fetched: {reason}") from None
     return data
+
+
+def _with_login(url: str) -> tuple[str, dict[str, str]]:
+    """The address without its user and password, and the headers that say them."""
+    headers = {"User-Agent": "editjudge"}
+    parts = urllib.parse.urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    if user:
+        login = urllib.parse.unquote_to_bytes(user)
+        headers["Authorization"] = f"Basic {b64encode(login).decode()}"
+    return parts._replace(netloc=host).geturl(), headers
 
 
 def is_url(source: ImageSource) -> bool:

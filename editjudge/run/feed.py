@@ -20,6 +20,7 @@ from editjudge.judges.body import cleaned, without_keys
 from editjudge.judges.judge import Judge, JudgingFailed, Load, Work, is_local
 from editjudge.media.cache import Encoded, ImageCache
 from editjudge.media.image import name_of
+from editjudge.redaction import redacted_metadata, redacted_text
 from editjudge.rubrics.verdict import Remark
 from editjudge.run.regions import MEASURED, PartMissing, PicturePart, cut_out
 from editjudge.store.sink import Sink
@@ -102,9 +103,9 @@ def item_of(
     """An edit as a store keeps it, as `name` if not by its id.
 
     `places` says where each picture is kept, if not where it came from. Edits of one input are one group; an input
-    that nobody read is known by its place.
+    that nobody read is known by its place. Passwords and signatures of addresses are not kept.
     """
-    name, group = name or edit.id, edit.group or digests.get("input")
+    name, group = name or edit.id, redacted_text(edit.group or "") or digests.get("input")
     if places is None:
         places = {role: place_of(source) for role, source in edit.all_pictures().items()}
         if not group and "input" in places:
@@ -117,7 +118,7 @@ def item_of(
         edit.instruction,
         edit.referring_expression,
         {role: {"source": place, "digest": digests.get(role)} for role, place in places.items()},
-        edit.metadata,
+        redacted_metadata(edit.metadata),
     )
 
 

@@ -27,6 +27,7 @@ from editjudge.manifest import Columns, NamedInputs
 from editjudge.media.cache import DigestCache, ImageCache, PictureReader
 from editjudge.media.image import fetch, name_of
 from editjudge.orders import ORDERS
+from editjudge.redaction import hidden_names
 from editjudge.rubrics.files import SETS, load_one, load_set, resolve
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import Layout
@@ -257,6 +258,11 @@ class Job:
         """The job of a stored run."""
         options = dict(spec["options"])
         parameters = Parameters(**options.pop("parameters"))
+        if hidden := hidden_names(parameters.extra):
+            raise UsageError(
+                f"the run was made with secrets, which are not kept: -J {', -J '.join(hidden)}. "
+                "Repeat its `editjudge run` command, with the same --name"
+            )
         return cls(
             manifest=Path(spec["manifest"]),
             rubrics=tuple(spec["asked_for"]),
