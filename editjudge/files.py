@@ -23,9 +23,27 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, Any]]:
         raise ManifestError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
+def read_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text; a name that stands twice in one object, NaN and Infinity are a `ValueError`."""
+    return json.loads(text, object_pairs_hook=_members, parse_constant=_refuse_constant)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r:.80} stands twice in one object")
+    return members
+
+
+def _refuse_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
 def _value(line: str, where: str) -> Any:
     try:
-        return json.loads(line)
+        return read_json(line)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"{where}: not JSON: {error}") from None
 

@@ -27,6 +27,7 @@ exec(compile(source.replace(last, more), spec.origin, "exec"), module.__dict__)
 from editjudge.judgement import Judgement, Task, row
 from editjudge.store import Store, schema
 from editjudge.store.export import export_jsonl, export_parquet
+from editjudge.rubrics.files import load
 from editjudge.store.import_run import check_run, import_run
 from editjudge.store.shards import TABLES
 from editjudge.store.records import Item
@@ -35,14 +36,16 @@ from editjudge.web.requests import RequestModels
 from editjudge.web.site import Site
 
 folder = Path(sys.argv[1])
-said = Judgement("a" * 64, "ok", "j", "r", "f" * 64, scores={"x": 1}, mood="sunny \\ud83d", created=1.0)
+rubric = load("fidelity")
+said = Judgement("a" * 64, "ok", "j", "fidelity", rubric.hash, 0, {"alignment": 1}, created=1.0, mood="sunny \\ud83d")
 assert "mood" in schema.judgements.columns
 assert "mood" in TABLES["judgements"].names
 assert row(said, "edit", None, None)["mood"] == said.mood
 with Store.open(folder / "a.db") as store:
     run = store.open_run("one", {})
+    store.add_rubrics([rubric])
     store.add_items(run, [Item("edit")])
-    store.add_tasks(run, [Task("edit", "r", "j", 0, said.key)])
+    store.add_tasks(run, [Task("edit", "fidelity", "j", 0, said.key)])
     store.write([said])
     assert store.judgement(said.key) == said
     for export in (export_jsonl, export_parquet):

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 import editjudge
 from editjudge.errors import ManifestError
-from editjudge.files import replacing
+from editjudge.files import read_json, replacing
 from editjudge.judgement import factor_values
 from editjudge.store import schema
 from editjudge.store.contradictions import Count
@@ -39,27 +41,52 @@ COLUMNS = (
 """Of judgements.csv."""
 
 
+class _Tally:
+    """Counts judgements while they are written, so that run.json counts the rows of the files and no others."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[tuple[str, str, str]]()
+        self.rubric_hashes: set[str | None] = set()
+
+    def through(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for row in rows:
+            self._counts[row["judge"], row["rubric"], row["status"]] += 1
+            self.rubric_hashes.add(row["rubric_hash"])
+            yield row
+
+    def as_json(self) -> list[dict[str, Any]]:
+        names = ("judge", "rubric", "status")
+        return [dict(zip(names, place, strict=True)) | {"count": n} for place, n in sorted(self._counts.items())]
+
+
 def export_jsonl(
     store: Store, run: RunRecord, folder: Path, replies: bool = False, contradictions: Sequence[Count] = ()
 ) -> list[Path]:
     """judgements.jsonl, one line a task, those without a judgement as `pending`; items.jsonl, run.json and, if they
     are wanted, replies.jsonl."""
-    write_lines(folder / "judgements.jsonl", store.judgements(run, fields=ROW_FIELDS))
-    write_lines(folder / "items.jsonl", _items(store, run))
+    tally = _Tally()
+    tables: dict[str, Iterable[dict[str, Any]]] = {
+        "judgements.jsonl": tally.through(store.judgements(run, fields=ROW_FIELDS)),
+        "items.jsonl": _items(store, run),
+    }
     if replies:
-        write_lines(folder / "replies.jsonl", kept_replies(store, run))
+        tables["replies.jsonl"] = kept_replies(store, run)
     else:
         (folder / "replies.jsonl").unlink(missing_ok=True)  # of an earlier export
-    tables = ["judgements", "items", *(["replies"] if replies else [])]
-    return [*(folder / f"{name}.jsonl" for name in tables), _export_run(store, run, folder, contradictions)]
+    rows = {name: write_lines(folder / name, lines) for name, lines in tables.items()}
+    about = _export_run(store, run, folder, contradictions, tally, rows)
+    return [*(folder / name for name in tables), about]
 
 
 def _items(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
     """Each edit, with the scores of the run's rubric sets, tags and note where it has any."""
     from editjudge.store.annotations import annotations_of
-    from editjudge.store.set_scores import run_set_scores
 
-    scores = run_set_scores(store, run)
+    scores = None
+    if run.spec.get("sets"):
+        from editjudge.store.set_scores import run_set_scores  # numpy, which only formulas need
+
+        scores = run_set_scores(store, run)
     verdicts = dict(item_verdicts(pair_answers(store, run)))
     annotated = {item: annotation.as_json() for item, annotation in annotations_of(store, run).items()}
     for item in store.items(run):
@@ -67,54 +94,67 @@ def _items(store: Store, run: RunRecord) -> Iterator[dict[str, Any]]:
         yield item._asdict() | published | verdicts.get(item.item, {}) | annotated.get(item.item, {})
 
 
-def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+    """Write one line a row, and return how many there are."""
+    count = 0
     with _whole(path) as file:
         for row in rows:
             # ASCII: some readers take U+2028 for the end of a line, and half a surrogate pair has no UTF-8.
             file.write(json.dumps(row, allow_nan=False) + "\n")
+            count += 1
+    return count
 
 
 def export_parquet(
     store: Store, run: RunRecord, folder: Path, replies: bool = False, contradictions: Sequence[Count] = ()
 ) -> list[Path]:
     """The tables of `editjudge.store.shards`, in one pass and in batches; and run.json."""
-    from editjudge.store.shards import ShardFolder
+    from editjudge.store.shards import ShardFolder, row_counts
 
     factors = _Factors(store)
+    tally = _Tally()
     names = ["judgements", "scores", "items", *(["replies"] if replies else [])]
     with ShardFolder(folder, names) as tables:
         for item in store.items(run):
             tables.add("items", item._asdict())
-        for values in store.judgements(run):
+        for values in tally.through(store.judgements(run)):
             tables.add("judgements", values)
             for factor in factors.of(values):
                 tables.add("scores", {**values, "factor": factor or None, **factor_values(values, factor)})
         for reply in kept_replies(store, run) if replies else ():
             tables.add("replies", reply)
-    return [*(folder / name for name in names), _export_run(store, run, folder, contradictions)]
+    about = _export_run(store, run, folder, contradictions, tally, row_counts(folder, names))
+    return [*(folder / name for name in names), about]
 
 
 def export_csv(store: Store, run: RunRecord, folder: Path, contradictions: Sequence[Count] = ()) -> list[Path]:
     """judgements.csv, one row a judgement and factor, the score empty where there is none; and run.json."""
     factors = _Factors(store)
+    tally = _Tally()
+    count = 0
     with _whole(folder / "judgements.csv") as file:
         table = csv.writer(file)
         table.writerow(COLUMNS)
-        for values in store.judgements(run):
+        for values in tally.through(store.judgements(run)):
             shared = [harmless(values[name]) for name in COLUMNS[:8]]
             for factor in factors.of(values):
                 of_factor = factor_values(values, factor)
                 of_factor["justification"] = of_factor["justification"] or of_factor["abstained"]
                 table.writerow([*shared, harmless(factor), *(harmless(of_factor[name]) for name in COLUMNS[9:])])
-    return [folder / "judgements.csv", _export_run(store, run, folder, contradictions)]
+                count += 1
+    about = _export_run(store, run, folder, contradictions, tally, {"judgements.csv": count})
+    return [folder / "judgements.csv", about]
 
 
-def _export_run(store: Store, run: RunRecord, folder: Path, contradictions: Sequence[Count]) -> Path:
-    counts = [
-        {"judge": judge, "rubric": rubric, "status": status, "count": count}
-        for (judge, rubric, status), count in store.counts(run).items()
-    ]
-    used = {values["rubric_hash"] for values in store.judgements(run, fields=["rubric_hash"])}
+def _export_run(
+    store: Store,
+    run: RunRecord,
+    folder: Path,
+    contradictions: Sequence[Count],
+    tally: _Tally,
+    rows: Mapping[str, int],
+) -> Path:
+    """Write run.json; `rows` counts those of each file that was written before it."""
     content = {
         "name": run.name,
         "id": run.id,
@@ -125,14 +165,21 @@ def _export_run(store: Store, run: RunRecord, folder: Path, contradictions: Sequ
         "spec": run.spec,
         "spec_hash": run.spec_hash,
         "summary": run.summary,
-        "counts": counts,
+        "counts": tally.as_json(),
+        "files": {name: {"rows": count, "sha256": file_digest(folder / name)} for name, count in rows.items()},
         "contradictions": [dataclasses.asdict(count) for count in contradictions],
-        "rubrics": {key: value for key, value in store.rubrics().items() if key in used},
+        "rubrics": {key: value for key, value in store.rubrics().items() if key in tally.rubric_hashes},
         "exported_by": {"editjudge": editjudge.__version__, "schema": schema.version()},
     }
     with _whole(folder / "run.json") as file:
         file.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
     return folder / "run.json"
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def taken(folder: Path, run: RunRecord) -> list[str]:
@@ -154,8 +201,8 @@ def about_run(folder: Path) -> dict[str, Any]:
     """What run.json says."""
     path = folder / "run.json"
     try:
-        about = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        about = read_json(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
         raise ManifestError(f"{path}: expected what `editjudge export` writes last: {error}") from None
     if not isinstance(about, dict) or (lacks := _ABOUT - about.keys()):
         absent = f"lacks {', '.join(sorted(lacks))}" if isinstance(about, dict) else "is no object"

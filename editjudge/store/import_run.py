@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -25,12 +27,13 @@ from editjudge.canonical import json_hash
 from editjudge.edit import Content
 from editjudge.errors import ManifestError
 from editjudge.files import read_jsonl
-from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Kind, Task, inconsistency
+from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Kind, Task, Usage, inconsistency
 from editjudge.judgement import Field as JudgementField
+from editjudge.redaction import redacted_address, redacted_metadata, redacted_settings
 from editjudge.rubrics.model import Rubric, Scale
 from editjudge.rubrics.prompt import LAYOUTS, Layout
 from editjudge.store.annotations import NOTE, clean_tags
-from editjudge.store.export import about_run
+from editjudge.store.export import about_run, file_digest
 from editjudge.store.records import PENDING, RunRecord, State
 from editjudge.store.rows import packed
 from editjudge.store.schema import as_fields, edit_annotations, items, judgements, rubrics, runs, tasks, upsert
@@ -43,7 +46,18 @@ Text = InstanceOf[str]
 Time = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 """Seconds since 1970, before the year 10,000, which no calendar shows."""
 Score = Annotated[int, Field(ge=-(2**53), le=2**53)] | float
-Document = dict[Text, Any]
+Amount = Annotated[float, Field(ge=0)]
+"""Money, or seconds."""
+Tokens = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def _is_json(value: dict[str, Any]) -> dict[str, Any]:
+    """Raise a ValueError for NaN and Infinity, which a store does not keep."""
+    json.dumps(value, allow_nan=False)
+    return value
+
+
+Document = Annotated[dict[Text, Any], AfterValidator(_is_json)]
 _BATCH = 2_000
 
 
@@ -86,6 +100,20 @@ class _ItemRow(_StrictModel):
             raise ValueError("a tag has neither commas nor line breaks, and stands once")
         return tags
 
+    @field_validator("images")
+    @classmethod
+    def addresses_are_kept_without_secrets(cls, images: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for image in images.values():
+            if image.get("source"):
+                image["source"] = redacted_address(image["source"])
+        return images
+
+    @field_validator("metadata")
+    @classmethod
+    def metadata_is_kept_without_secrets(cls, metadata: dict[str, Any]) -> dict[str, Any]:
+        kept: dict[str, Any] = redacted_metadata(metadata)
+        return kept
+
     @model_validator(mode="before")
     @classmethod
     def without_what_is_derived(cls, row: Any) -> Any:
@@ -105,13 +133,13 @@ _TYPES: dict[Kind, Any] = {
     "text": Text,
     "hash": Key,
     "count": Count,
-    "number": float,
+    "number": Amount,
     "time": Time,
     "flag": bool,
     "texts": dict[Text, Text],
     "numbers": dict[Text, Score],
     "document": Document,
-    "counts": dict[str, int | None],
+    "counts": dict[Literal[Usage.__slots__], Tokens | None],  # type: ignore[valid-type]  # known at run time
     "remarks": list[RemarkRow],
     "codes": list[Text],
 }
@@ -136,6 +164,8 @@ class _CheckedRow(_StrictModel):
     def a_score_exists_only_in_ok(self) -> _CheckedRow:
         if problem := inconsistency(self):
             raise ValueError(f"a row that is {self.status} {problem}")
+        if self.status == "ok" and not self.scores and not self.choices:
+            raise ValueError("a row that is ok has no scores")
         lettering = self.evidence.get("lettering", {})
         if not isinstance(lettering, dict) or not all(_is_lines(lines) for lines in lettering.values()):
             raise ValueError("evidence.lettering has to be an object with a list of lines, each with its box")
@@ -162,15 +192,15 @@ def _is_lines(value: Any) -> bool:
 
 class _ReplyRow(_StrictModel):
     key: Key
-    mark: int
+    mark: Annotated[int, Field(ge=-(2**63), lt=2**63)]
     at: Time
     outcome: Text
     finish: Text
     text: Text
-    usage: dict[str, int | None]
+    usage: dict[Literal[Usage.__slots__], Tokens | None]  # type: ignore[valid-type]  # known at run time
     model: Text | None
     request_id: Text | None
-    latency: float | None
+    latency: Amount | None
     retries: Count
     reasons: list[RemarkRow]
 
@@ -178,6 +208,24 @@ class _ReplyRow(_StrictModel):
 class _RubricRow(_StrictModel):
     name: Text
     content: Document
+
+
+class _CountRow(_StrictModel):
+    judge: Text
+    rubric: Text
+    status: Text
+    count: Count
+
+
+class _FileRow(_StrictModel):
+    rows: Count
+    sha256: Key
+
+
+FileName = Annotated[
+    str, Field(pattern=r"^(judgements\.csv|(judgements|items|replies)\.jsonl|[a-z]{1,20}/part-[0-9]{5,9}\.parquet)$")
+]
+"""Of a file of an export: nothing outside its folder."""
 
 
 class _RunFile(_StrictModel):
@@ -191,6 +239,10 @@ class _RunFile(_StrictModel):
     summary: Document | None
     version: str
     rubrics: dict[Key, _RubricRow]
+    counts: list[_CountRow] | None = None
+    """None where a cluster wrote its shards itself."""
+    files: dict[FileName, _FileRow] | None = None
+    """None where an earlier version exported it, or a cluster."""
 
 
 def _encodable(text: str) -> str:
@@ -232,14 +284,16 @@ def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | Non
     What the store has already stays as it is. Its pictures may lie in `pictures`, or else in the folder itself.
     """
     # Until all of it is there, it is a run that was interrupted.
-    new = about.model_dump(exclude={"rubrics"}) | {"imported_from": str((pictures or folder).resolve())}
+    new = about.model_dump(exclude={"rubrics", "counts", "files"}) | {
+        "imported_from": str((pictures or folder).resolve())
+    }
     run = store._open_run({**new, "state": "interrupted"})
     if pictures and run.imported_from is not None:
         here = _at_run(run).values(imported_from=new["imported_from"])
         store._transact(lambda connection: connection.execute(here))
     questions = [{"hash": key, **rubric.model_dump()} for key, rubric in about.rubrics.items()]
     store._insert(upsert(store._dialect, rubrics), questions)
-    numbered = enumerate(_rows(folder, "items", _ItemRow))
+    numbered = enumerate(_rows(folder, about, "items", _ItemRow))
     edits = (
         {"run_id": run.id, "position": n, **row.model_dump(exclude=_ANNOTATION), "content": Content.of(row).key()}
         for n, (_, row) in numbered
@@ -247,19 +301,19 @@ def import_run(store: Store, about: _RunFile, folder: Path, pictures: Path | Non
     store._insert(_refresh(store._dialect, items), edits)
     annotated = (
         {"content": Content.of(row).key(), "tags": row.tags, "note": row.note, "updated": about.updated}
-        for _, row in _rows(folder, "items", _ItemRow)
+        for _, row in _rows(folder, about, "items", _ItemRow)
         if row.tags or row.note
     )
     store._insert(upsert(store._dialect, edit_annotations), annotated)
     count = 0
-    for some in _chunks(_rows(folder, "judgements", JudgementRow), _BATCH):
+    for some in _chunks(_rows(folder, about, "judgements", JudgementRow), _BATCH):
         planned = [_task(run.id, count + n, row) for n, (_, row) in enumerate(some)]
         store._insert(_refresh(store._dialect, tasks), planned)
         answers = {row.key: _answer(row) for _, row in some if row.status != PENDING}
         given = {row.key: {name: getattr(row, name) for name in PER_FACTOR} for _, row in some if row.status == "ok"}
         store._write([tuple(map(answers[key].get, judgements.columns.keys())) for key in sorted(answers)], given, [])
         count += len(some)
-    for replies in _chunks(_rows(folder, "replies", _ReplyRow), _BATCH):
+    for replies in _chunks(_rows(folder, about, "replies", _ReplyRow), _BATCH):
         store._write([], {}, [{**row.model_dump(), "text": packed(row.text)} for _, row in replies])
     here = _at_run(run).where(runs.c.updated <= about.updated)
     store._transact(lambda connection: connection.execute(here.values(state=about.state, summary=about.summary)))
@@ -284,18 +338,30 @@ def read_about(folder: Path) -> _RunFile:
     """What the folder says of its run, or why it holds none."""
     if not (folder / "judgements").is_dir() and not (folder / "judgements.jsonl").is_file():
         expected = "expected judgements/ or judgements.jsonl, as `editjudge export` writes them"
+        if (folder / "judgements.csv").is_file():
+            expected += "; judgements.csv has less than a run needs: export it with --format jsonl or parquet"
         raise ManifestError(f"{folder}: found no run; {expected}")
     about: _RunFile = _read((folder / "run.json", 0), about_run(folder), _RunFile)
     for looked_up in (about.spec, about.summary or {}):
         _read((folder / "run.json", 0), looked_up, _Spec)
     if json_hash(about.spec) != about.spec_hash:
         raise ManifestError(f"{folder / 'run.json'}: spec is not what spec_hash was made from")
+    if about.spec.get("options"):  # an earlier version may have kept a secret
+        about.spec["options"] = redacted_settings(about.spec["options"])
+        about.spec_hash = json_hash(about.spec)
     return about
 
 
-def _rows(folder: Path, table: str, kind: type[R]) -> Iterator[Placed[R]]:
+def _is_parquet(folder: Path, about: _RunFile) -> bool:
+    """Whether the run is read from shards: run.json names its files, since a folder may hold a run twice."""
+    if about.files is None:
+        return (folder / "judgements").is_dir()
+    return any(name.endswith(".parquet") for name in about.files)
+
+
+def _rows(folder: Path, about: _RunFile, table: str, kind: type[R]) -> Iterator[Placed[R]]:
     placed = _read_lines(folder / f"{table}.jsonl")
-    if (folder / "judgements").is_dir():
+    if _is_parquet(folder, about):
         from editjudge.store.shards import read_table
 
         placed = read_table(folder, table)
@@ -325,25 +391,131 @@ def _wrong(place: tuple[Path, int], message: str) -> ManifestError:
 
 
 def _check(store: Store | None, about: _RunFile, folder: Path) -> None:
-    scales = _scales(about, folder / "run.json")
-    known = {row.item: row for _, row in _rows(folder, "items", _ItemRow)}
+    _check_names(folder, about)
+    known = _checked_items(folder, about)
     if store:
         _check_own(store, about, folder)
+    keys = _checked_judgements(store, about, folder, known)
+    _check_replies(folder, about, keys)
+    for name in about.files or {}:
+        if name.startswith("scores/"):  # which are for others to read
+            _check_digest(folder, about, name)
+
+
+def _checked_items(folder: Path, about: _RunFile) -> dict[str, _ItemRow]:
+    """The edits by their ids, each of which stands once."""
+    known: dict[str, _ItemRow] = {}
+    lines = Counter[Path]()
+    for place, row in _rows(folder, about, "items", _ItemRow):
+        if row.item in known:
+            raise _wrong(place, f"the item {row.item!r:.80} stands twice")
+        known[row.item] = row
+        lines[place[0]] += 1
+    _check_files(folder, about, "items", lines)
+    return known
+
+
+def _checked_judgements(
+    store: Store | None, about: _RunFile, folder: Path, known: Mapping[str, _ItemRow]
+) -> Collection[str]:
+    """The keys of all judgements, none of which contradicts itself, another one, the rubric, the edit or the store."""
+    scales = _scales(about, folder / "run.json")
+    names = {key: rubric.name for key, rubric in about.rubrics.items()}
     seen: set[bytes] = set()
-    for some in _chunks(_rows(folder, "judgements", JudgementRow), _BATCH):
+    answers: dict[str, bytes] = {}
+    counts = Counter[tuple[str, str, str]]()
+    lines = Counter[Path]()
+    for some in _chunks(_rows(folder, about, "judgements", JudgementRow), _BATCH):
         for place, row in some:
-            _check_score(place, row, scales)
+            _check_score(place, row, scales, names)
             _check_item(place, row, known.get(row.item))
             # Sixteen bytes a task, so that a million of them fit into memory.
-            mark = hashlib.blake2b(repr(_task_place(row)).encode(), digest_size=16).digest()
+            mark = _mark(_task_place(row))
             if mark in seen:
                 question = f"{row.item!r:.80}, {row.rubric}, {row.judge}, repeat {row.repeat}"
                 raise _wrong(place, f"{question} and variant {row.variant!r:.80} stand twice")
             seen.add(mark)
+            answer = _mark((row.status, row.scores, row.choices, row.abstained))
+            if answers.setdefault(row.key, answer) != answer:
+                raise _wrong(place, f"key {row.key[:12]} has another answer on an earlier row")
+            counts[row.judge, row.rubric, row.status] += 1
+            lines[place[0]] += 1
         if store:
             _check_stored(store, about.name, some)
-    for _ in _rows(folder, "replies", _ReplyRow):
-        pass
+    _check_files(folder, about, "judgements", lines)
+    _check_counts(folder, about, counts)
+    return answers.keys()
+
+
+def _check_replies(folder: Path, about: _RunFile, keys: Collection[str]) -> None:
+    seen: set[bytes] = set()
+    lines = Counter[Path]()
+    for place, row in _rows(folder, about, "replies", _ReplyRow):
+        mark = _mark((row.key, row.mark))
+        if mark in seen:
+            raise _wrong(place, f"the reply {row.mark} of key {row.key[:12]} stands twice")
+        if row.key not in keys:
+            raise _wrong(place, f"no judgement has the key {row.key[:12]} of this reply")
+        seen.add(mark)
+        lines[place[0]] += 1
+    _check_files(folder, about, "replies", lines)
+
+
+def _mark(value: object) -> bytes:
+    return hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _check_names(folder: Path, about: _RunFile) -> None:
+    """Raise `ManifestError` where files of the export are missing, or there are files that it did not write."""
+    if about.files is None:
+        return
+    for name in about.files:
+        if not (folder / name).is_file():
+            raise ManifestError(
+                f"{folder / name}: is missing, and run.json names it: copy the whole export, or export again"
+            )
+    patterns = (
+        ["*/part-*.parquet"] if _is_parquet(folder, about) else ["judgements.jsonl", "items.jsonl", "replies.jsonl"]
+    )
+    for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
+        if path.relative_to(folder).as_posix() not in about.files:
+            raise ManifestError(f"{path}: is not a file of this export: run.json does not name it")
+
+
+def _check_files(folder: Path, about: _RunFile, table: str, lines: Mapping[Path, int]) -> None:
+    """Raise `ManifestError` where a file of a table is not what was exported, by its rows and its digest."""
+    for name, expected in (about.files or {}).items():
+        if name != f"{table}.jsonl" and not name.startswith(f"{table}/"):
+            continue
+        rows = lines.get(folder / name, 0)
+        if rows != expected.rows:
+            raise ManifestError(f"{folder / name}: found {rows:,} rows, and run.json counts {expected.rows:,}")
+        _check_digest(folder, about, name)
+
+
+def _check_digest(folder: Path, about: _RunFile, name: str) -> None:
+    if about.files and file_digest(folder / name) != about.files[name].sha256:
+        raise ManifestError(f"{folder / name}: was changed after the export: its SHA-256 is not the one in run.json")
+
+
+def _check_counts(folder: Path, about: _RunFile, found: Counter[tuple[str, str, str]]) -> None:
+    """Raise `ManifestError` where there are more or fewer judgements of some status than run.json counts."""
+    if about.counts is not None:
+        expected = Counter({(row.judge, row.rubric, row.status): row.count for row in about.counts})
+        _check_equal(folder, expected, found)
+    elif about.state == "finished" and about.summary and "statuses" in about.summary:
+        statuses = Counter[tuple[str, ...]]()
+        for (_, _, status), count in found.items():
+            statuses[(status,)] += count
+        _check_equal(folder, Counter({(status,): n for status, n in about.summary["statuses"].items()}), statuses)
+
+
+def _check_equal(folder: Path, expected: Counter[Any], found: Counter[Any]) -> None:
+    for place in sorted(expected.keys() | found.keys()):
+        if expected[place] != found[place]:
+            what = ", ".join(place)
+            counted = f"run.json counts {expected[place]:,}, the files have {found[place]:,}"
+            raise ManifestError(f"{folder / 'run.json'}: judgements of {what}: {counted}")
 
 
 def _scales(about: _RunFile, path: Path) -> dict[str, dict[str, Scale]]:
@@ -360,9 +532,23 @@ def _scales(about: _RunFile, path: Path) -> dict[str, dict[str, Scale]]:
     return scales
 
 
-def _check_score(place: tuple[Path, int], row: _CheckedRow, scales: Mapping[str, Mapping[str, Scale]]) -> None:
-    if (known := scales.get(row.rubric_hash or "")) is None:
+def _check_score(
+    place: tuple[Path, int],
+    row: _CheckedRow,
+    scales: Mapping[str, Mapping[str, Scale]],
+    names: Mapping[str, str],
+) -> None:
+    if row.status == PENDING:
         return
+    if (known := scales.get(row.rubric_hash or "")) is None:
+        if row.status == "ok":
+            raise _wrong(
+                place, f"run.json has no rubric {str(row.rubric_hash)[:12]}, so that its scores cannot be checked"
+            )
+        return
+    if names.get(row.rubric_hash) != row.rubric:
+        called = f"run.json calls the rubric of this hash {names.get(row.rubric_hash)!r:.80}"
+        raise _wrong(place, f"rubric: found {row.rubric!r:.80}, and {called}")
     for name, is_legal in _LEGAL.items():
         for factor, value in (getattr(row, name) or {}).items():
             if factor not in known or not is_legal(known[factor], value):
@@ -386,6 +572,8 @@ _LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
 
 
 def _check_item(place: tuple[Path, int], row: _CheckedRow, item: _ItemRow | None) -> None:
+    if item is None:
+        raise _wrong(place, f"the export has no item {row.item!r:.80}")
     stated = {"model": row.model, "group": row.group, **({"edit_type": row.edit_type} if row.edit_type else {})}
     for name, value in stated.items():
         if value != getattr(item, name, None):
@@ -397,7 +585,7 @@ def _check_own(store: Store, about: _RunFile, folder: Path) -> None:
     same = (run for run in store.runs() if (run.name, run.spec_hash) == (about.name, about.spec_hash))
     own = next((run for run in same if run.imported_from is None), None)
     pictures = {item.item: item.images for item in store.items(own)} if own else {}
-    for place, row in _rows(folder, "items", _ItemRow) if own else ():
+    for place, row in _rows(folder, about, "items", _ItemRow) if own else ():
         if pictures.get(row.item) != row.images:
             what = f"{row.item!r:.80} has other pictures in the run {about.name!r:.80} that was made in this store"
             raise _wrong(place, f"{what}: import into one of its own")

@@ -185,12 +185,50 @@ class _TableWriter:
 # --- reading --------------------------------------------------------------------------------------------------
 
 
+def parts_of(folder: Path, table: str) -> list[Path]:
+    """The files of a table, in order."""
+    return sorted((folder / table).glob("part-*.parquet"))
+
+
+def row_counts(folder: Path, tables: Iterable[str]) -> dict[str, int]:
+    """Return how many rows each file of these tables has, by its name in the folder."""
+    counts = {}
+    for table in tables:
+        for path in parts_of(folder, table):
+            counts[f"{table}/{path.name}"] = _row_count(path)
+    return counts
+
+
+def _row_count(path: Path) -> int:
+    try:
+        count: int = pq.read_metadata(path).num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise ManifestError(f"{path}: not a Parquet file that can be read: {error}") from None
+    return count
+
+
 class Shards:
-    """A run in shards, with the methods of a store that only reads: nothing is in memory but the rows asked for."""
+    """A run in shards, with the methods of a store that only reads: nothing is in memory but the rows asked for.
+
+    Raises `ManifestError` where a table has other rows than run.json counts. Others may have written the same rows to
+    other files, so that only `import-run` asks for the files themselves.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._about = about_run(folder)
+        for table in ("judgements", "items"):
+            self._check_rows(table)
+
+    def _check_rows(self, table: str) -> None:
+        files = self._about.get("files") or {}
+        expected = [entry["rows"] for name, entry in files.items() if name.startswith(f"{table}/")]
+        if not expected and table == "judgements":  # an earlier version, or another format beside this one
+            expected = [entry["count"] for entry in self._about.get("counts") or ()]
+        rows = sum(row_counts(self._folder, [table]).values())
+        if expected and sum(expected) != rows:
+            counted = f"found {rows:,} rows, and run.json counts {sum(expected):,}"
+            raise ManifestError(f"{self._folder / table}: {counted}: some are missing or new; export the run again")
 
     def __enter__(self) -> Shards:
         return self
@@ -235,7 +273,7 @@ def read_table(
     """The rows of a table in order, each with its place; only these columns are read."""
     wanted = TABLES[table].names if columns is None else [n for n in TABLES[table].names if n in columns]
     decode = _codec(pa.schema([TABLES[table].field(name) for name in wanted]), _DECODERS)
-    for path in sorted((folder / table).glob("part-*.parquet")):
+    for path in parts_of(folder, table):
         for number, row in enumerate(_read_shard(path, TABLES[table], wanted), 1):
             try:
                 decode(row)

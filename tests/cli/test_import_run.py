@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import hashlib
 import json
@@ -90,24 +91,46 @@ def test_a_report_of_what_came_back_is_the_same(store: Path, folder: Path, tmp_p
 Change = Callable[[list[dict[str, Any]]], object]
 
 
-def changed(folder: Path, change: Change, table: str = "judgements") -> None:
-    """The same folder with other rows."""
+def changed(folder: Path, change: Change, table: str = "judgements") -> int:
+    """The same folder with other rows, and how many there are."""
     lines = folder / f"{table}.jsonl"
     if lines.exists():
         rows = [json.loads(line) for line in lines.read_text().splitlines()]
         change(rows)
         lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return
+        return len(rows)
     (path,) = (folder / table).glob("*.parquet")
     shard = pq.read_table(path)
     rows = shard.to_pylist()
-    texts = ("scores", "abstained", "evidence", "reasons", "images", "metadata")
+    texts = ("scores", "abstained", "evidence", "reasons", "images", "metadata", "usage", "expected", "mass")
     for row in rows:
         row |= {name: json.loads(row[name]) for name in texts if row.get(name) is not None}
     change(rows)
     for row in rows:
         row |= {name: json.dumps(row[name]) for name in texts if row.get(name) is not None}
     pq.write_table(pa.Table.from_pylist(rows, shard.schema), path)
+    return len(rows)
+
+
+def sealed(folder: Path) -> None:
+    """Write the digests and row counts anew, as whoever forges an export would."""
+    path = folder / "run.json"
+    about = json.loads(path.read_text())
+    for name, entry in about["files"].items():
+        entry["sha256"] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        if name.endswith(".jsonl"):
+            entry["rows"] = len((folder / name).read_text().splitlines())
+        else:
+            entry["rows"] = pq.read_metadata(folder / name).num_rows
+    path.write_text(json.dumps(about))
+
+
+def of_earlier_version(folder: Path) -> None:
+    """Take the digests out of run.json."""
+    path = folder / "run.json"
+    about = json.loads(path.read_text())
+    del about["files"]
+    path.write_text(json.dumps(about))
 
 
 def set_in(kind: str, **values: Any) -> Change:
@@ -132,6 +155,17 @@ def set_in(kind: str, **values: Any) -> Change:
         (set_in("ok", key="../etc"), "key: String should match"),
         (set_in("ok", model="somebody else"), "model: found 'somebody else', and of the same item"),
         (lambda rows: rows.append(dict(rows[4])), "stand twice"),
+        (set_in("ok", scores={}), "a row that is ok has no scores"),
+        (set_in("ok", cost=-0.01), "cost: Input should be greater than or equal to 0"),
+        (set_in("ok", attempts=-1), "attempts: Input should be greater than or equal to 0"),
+        (set_in("ok", usage={"input_tokens": -5}), "usage.input_tokens"),
+        (set_in("ok", usage={"words": 5}), "usage.words"),
+        (set_in("ok", expected={"alignment": 7.5}), "found 7.5, which is no expected"),
+        (set_in("ok", mass={"alignment": 1.5}), "found 1.5, which is no mas"),
+        (set_in("ok", rubric_hash="0" * 64, scores={"alignment": 99}), "run.json has no rubric 000000000000"),
+        (set_in("ok", rubric="another"), "run.json calls the rubric of this hash"),
+        (set_in("refused", item="nobody's"), 'the export has no item "nobody\'s"'),
+        (lambda rows: rows[1].update(key=rows[0]["key"]), "has another answer on an earlier row"),
     ],
 )
 def test_a_row_that_contradicts_is_refused_with_file_and_number_and_nothing_is_kept(
@@ -148,6 +182,137 @@ def test_a_row_that_contradicts_is_refused_with_file_and_number_and_nothing_is_k
     assert says in call("import-run", folder, "--store", tmp_path / "new.db").err
     with Store.open(tmp_path / "new.db", readonly=True) as opened:
         assert opened.runs() == [] and opened.rubrics() == {}
+
+
+def refused(folder: Path, tmp_path: Path, call: Call) -> str:
+    """What is said of a folder that is not imported, of which nothing is kept."""
+    told = call("import-run", folder, "--store", tmp_path / "new.db")
+    assert told.code == 1, told.out
+    assert list(tmp_path.glob("new.db*")) == []
+    return told.err
+
+
+def without_failed(rows: list[dict[str, Any]]) -> None:
+    rows[:] = [row for row in rows if row["status"] != "refused"]
+
+
+def file_of(folder: Path, table: str) -> Path:
+    (path,) = [*folder.glob(f"{table}/*.parquet"), *folder.glob(f"{table}.jsonl")]
+    return path
+
+
+@pytest.mark.parametrize("table", ["judgements", "items", "replies"])
+def test_a_file_that_lost_a_row_is_refused_with_both_counts(
+    folder: Path, tmp_path: Path, call: Call, table: str
+) -> None:
+    path = file_of(folder, table)
+    exported = json.loads((folder / "run.json").read_text())["files"][path.relative_to(folder).as_posix()]["rows"]
+    lost = {
+        "judgements": without_failed,
+        "items": lambda rows: rows.append(rows[0] | {"item": "one more"}),
+        "replies": lambda rows: rows.pop(),
+    }[table]
+    rows = changed(folder, lost, table)
+    message = refused(folder, tmp_path, call)
+    assert str(path) in message
+    assert f"found {rows:,} rows, and run.json counts {exported:,}" in message
+
+
+def test_failed_rows_that_are_lost_are_refused_by_the_counts_alone(folder: Path, tmp_path: Path, call: Call) -> None:
+    of_earlier_version(folder)
+    assert call("import-run", folder, "--store", tmp_path / "whole.db").code == 0
+    changed(folder, without_failed)
+    assert "fidelity, refused: run.json counts 3, the files have 0" in refused(folder, tmp_path, call)
+
+
+def test_failed_rows_that_became_ok_are_refused_by_the_counts(folder: Path, tmp_path: Path, call: Call) -> None:
+    of_earlier_version(folder)
+    changed(folder, set_in("refused", status="invalid"))
+    assert "run.json counts" in refused(folder, tmp_path, call)
+
+
+def test_one_score_that_was_changed_is_refused_by_the_digest_of_its_file(
+    folder: Path, tmp_path: Path, call: Call
+) -> None:
+    changed(folder, _other_score)
+    message = refused(folder, tmp_path, call)
+    assert str(file_of(folder, "judgements")) in message and "SHA-256" in message
+
+
+def test_a_file_that_is_missing_or_was_not_exported_is_named(folder: Path, tmp_path: Path, call: Call) -> None:
+    path = file_of(folder, "replies")
+    data = path.read_bytes()
+    path.unlink()
+    assert f"{path}: is missing" in refused(folder, tmp_path, call)
+    path.write_bytes(data)
+    about = json.loads((folder / "run.json").read_text())
+    del about["files"][path.relative_to(folder).as_posix()]
+    (folder / "run.json").write_text(json.dumps(about))
+    assert f"{path}: is not a file of this export" in refused(folder, tmp_path, call)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "judgements/../../x", "judgements/part-1.parquet/.."])
+def test_run_json_names_no_file_outside_its_folder(folder: Path, tmp_path: Path, call: Call, name: str) -> None:
+    about = json.loads((folder / "run.json").read_text())
+    about["files"][name] = {"rows": 1, "sha256": "0" * 64}
+    (folder / "run.json").write_text(json.dumps(about))
+    assert "run.json: files." in refused(folder, tmp_path, call)
+
+
+def test_evidence_with_a_number_that_json_has_not_is_refused(folder: Path, tmp_path: Path, call: Call) -> None:
+    changed(folder, set_in("ok", evidence={"x": float("nan")}))
+    assert str(file_of(folder, "judgements")) in refused(folder, tmp_path, call)
+
+
+def test_an_edit_or_a_reply_that_stands_twice_is_refused(folder: Path, tmp_path: Path, call: Call) -> None:
+    of_earlier_version(folder)
+    changed(folder, lambda rows: rows.append(rows[0]), "replies")
+    assert str(file_of(folder, "replies")) in refused(folder, tmp_path, call)
+    changed(folder, lambda rows: rows.append(rows[0]), "items")
+    assert str(file_of(folder, "items")) in refused(folder, tmp_path, call)
+
+
+def test_a_reply_with_a_latency_below_zero_is_refused(folder: Path, tmp_path: Path, call: Call) -> None:
+    changed(folder, lambda rows: rows[2].update(latency=-0.5), "replies")
+    assert f"{file_of(folder, 'replies')}:3: latency" in refused(folder, tmp_path, call)
+
+
+def test_a_line_that_says_a_name_twice_is_refused(store: Path, tmp_path: Path, call: Call) -> None:
+    call("export", "r", "-o", tmp_path / "out", "--store", store)
+    path = tmp_path / "out" / "judgements.jsonl"
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([first.replace('"status": ', '"status": "ok", "status": ', 1), *others]))
+    assert f"{path}:1: " in refused(tmp_path / "out", tmp_path, call)
+
+
+def test_a_run_that_was_exported_twice_into_one_folder_is_read_as_run_json_says(
+    store: Path, tmp_path: Path, call: Call
+) -> None:
+    for form in ("parquet", "jsonl"):
+        assert call("export", "r", "-o", tmp_path / "out", "--format", form, "--store", store).code == 0
+    part = tmp_path / "out" / "judgements" / "part-00000.parquet"
+    part.write_bytes(b"nothing")
+    assert call("import-run", tmp_path / "out", "--store", tmp_path / "new.db").code == 0
+    assert kept(tmp_path / "new.db")["rows"] == kept(store)["rows"]
+
+
+def test_csv_is_digested_and_not_imported(store: Path, tmp_path: Path, call: Call) -> None:
+    call("export", "r", "-o", tmp_path / "out", "--format", "csv", "--store", store)
+    data = (tmp_path / "out" / "judgements.csv").read_bytes()
+    files = json.loads((tmp_path / "out" / "run.json").read_text())["files"]
+    with (tmp_path / "out" / "judgements.csv").open(newline="", encoding="utf-8") as file:
+        rows = sum(1 for _ in csv.reader(file)) - 1
+    assert files == {"judgements.csv": {"rows": rows, "sha256": hashlib.sha256(data).hexdigest()}}
+    assert "--format jsonl or parquet" in refused(tmp_path / "out", tmp_path, call)
+
+
+def test_shards_that_lost_rows_are_refused_in_the_place_of_a_store(store: Path, tmp_path: Path, call: Call) -> None:
+    call("export", "r", "-o", tmp_path / "out", "--format", "parquet", "--store", store)
+    for table in ("judgements", "items"):
+        folder = shutil.copytree(tmp_path / "out", tmp_path / f"lost {table}")
+        changed(folder, lambda rows: rows.pop(), table)
+        told = call("report", folder)
+        assert told.code == 1 and str(folder / table) in told.err
 
 
 @pytest.mark.parametrize("picture", [{}, {"source": None, "digest": None}])
@@ -327,6 +492,7 @@ def forged(tmp_path: Path, call: Call) -> Path:
     about["spec"] |= {"manifest": str(mine / "m.jsonl"), "allow_outside": True, "asked_for": ["online"]}
     about["spec_hash"] = hashlib.sha256(json.dumps(about["spec"], sort_keys=True).encode()).hexdigest()
     (folder / "run.json").write_text(json.dumps(about | {"imported_from": None}))
+    sealed(folder)
     return folder
 
 
@@ -366,6 +532,7 @@ def test_nobody_elses_pictures_get_into_a_run_that_was_made_here(
     store: Path, folder: Path, tmp_path: Path, call: Call
 ) -> None:
     changed(folder, lambda rows: rows[0].update(images={"edited": {"source": "/x.png", "digest": None}}), "items")
+    sealed(folder)
     refused = call("import-run", folder, "--store", store)
     assert refused.code == 1 and "has other pictures in the run" in refused.err
 

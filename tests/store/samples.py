@@ -38,6 +38,7 @@ def task(number: int, **changes: Any) -> Task:
 # Every character there is: NUL, the mark that opens an escaped text, halves of surrogate pairs alone and side by side.
 texts = st.text(st.characters() | st.sampled_from("\0\x01\\\ud83d\ude00\u2028'\""), max_size=30)
 _numbers = st.floats(allow_nan=False, allow_infinity=False)
+_amounts = st.floats(0, allow_infinity=False)
 _json = st.recursive(
     st.none() | st.booleans() | st.integers() | _numbers | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -55,7 +56,7 @@ _exchanges = st.builds(
     usage=st.builds(Usage, _counts, _counts, _counts, _counts),
     model=st.none() | texts,
     request_id=st.none() | texts,
-    latency=st.none() | _numbers,
+    latency=st.none() | _amounts,
     retries=st.integers(0, 100),
     reasons=_remarks,
 )
@@ -87,6 +88,6 @@ def judgements(draw: st.DrawFn) -> Judgement:
         exchanges=tuple(draw(st.lists(_exchanges, max_size=3))),
         schema_mode=draw(st.none() | st.sampled_from(["enforced", "requested", "prompt only"])),
         prepared=draw(st.dictionaries(texts, texts, max_size=2)),
-        cost=draw(st.none() | _numbers),
+        cost=draw(st.none() | _amounts),
         created=draw(st.floats(0, 253_402_300_799)),  # until the year 9999, the last that a calendar has
     )

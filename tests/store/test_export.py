@@ -99,7 +99,7 @@ def test_an_export_that_fails_leaves_the_earlier_file_and_no_half_one(
     before = export_jsonl(store, run, tmp_path / "out")[0].read_bytes()
 
     def breaks(*_: object, **__: object) -> Iterator[dict[str, object]]:
-        yield {"item": "edit-0"}
+        yield {"item": "edit-0", "judge": JUDGE, "rubric": RUBRIC, "rubric_hash": None, "status": "ok"}
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(store, "judgements", breaks)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import datasets
 import pandas
@@ -18,6 +20,7 @@ import editjudge as ej
 from editjudge.errors import ManifestError, UsageError
 from editjudge.judgement import Judgement, Task
 from editjudge.rubrics.files import load
+from editjudge.rubrics.model import Rubric, Scale
 from editjudge.store import Store, shards
 from editjudge.store.export import export_parquet
 from editjudge.store.import_run import check_run, import_run
@@ -189,6 +192,23 @@ def test_shards_without_their_run_are_no_run(store: Store, run: RunRecord, tmp_p
 # --- and back -------------------------------------------------------------------------------------------------
 
 
+DECIMALS = replace(
+    load("fidelity"), factors=tuple(replace(f, scale=Scale(range=(None, None))) for f in load("fidelity").factors)
+)
+"""Any number is a score of it."""
+
+
+def _of(rubric: Rubric, said: Judgement) -> Judgement:
+    """The judgement by this rubric, on whose factors its numbers are."""
+    keys = [factor.key for factor in rubric.factors]
+    changes: dict[str, Any] = {"rubric": rubric.name, "rubric_hash": rubric.hash}
+    if said.status == "ok":
+        drawn = [*(said.scores or {}).values(), 1, 2.5, 3]
+        changes["scores"] = {key: value % 2**31 for key, value in zip(keys, drawn, strict=False)}
+        changes |= {"choices": None, "expected": {keys[0]: 1.25}, "mass": {keys[0]: 0.5}}
+    return replace(said, **changes)
+
+
 @settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
 )
@@ -196,9 +216,9 @@ def test_shards_without_their_run_are_no_run(store: Store, run: RunRecord, tmp_p
 def test_whatever_a_judge_said_goes_out_and_comes_back(
     store: Store, tmp_path: Path, said: Judgement, item: str
 ) -> None:
-    scores = None if said.scores is None else {name: score % 2**31 for name, score in said.scores.items()}
-    said = Judgement(**{name: getattr(said, name) for name in Judgement.__slots__} | {"scores": scores})
+    said = _of(DECIMALS, said)
     run = store.open_run("round trip", {})
+    store.add_rubrics([DECIMALS])
     store.add_items(run, [Item(item, model=item, group=item, metadata={item: item})])
     store.add_tasks(run, [Task(item, said.rubric, said.judge, said.repeat, said.key)])
     store.write([said])
