@@ -40,6 +40,36 @@ VERBS = {
 """Verb and its one line of help, so that `--help` imports none of them."""
 
 
+EXTRA_OF_MODULE = {
+    "cv2": "measured",
+    "datasets": "hf",
+    "inspect_ai": "inspect",
+    "jinja2": "stats",
+    "jsonschema": "conformance",
+    "markupsafe": "stats",
+    "msgpack": "web",
+    "multipart": "web",
+    "numpy": "stats",
+    "onnxruntime": "measured",
+    "pillow_heif": "heic",
+    "psycopg": "postgres",
+    "pyarrow": "parquet",
+    "python_multipart": "web",
+    "rapidocr": "measured",
+    "ray": "ray",
+    "scipy": "stats",
+    "skimage": "probes",
+    "starlette": "web",
+    "torch": "clip",
+    "transformers": "clip",
+    "uvicorn": "web",
+    "xllamacpp": "local",
+}
+"""The smallest extra that installs a module."""
+EXTRA_OF_VERB = {"serve": "web", "probe": "probes"}
+"""Verbs that need all of one extra, whichever of its modules is missing first."""
+
+
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -55,6 +85,17 @@ class _Verbs(click.Group):
         if args and args[0] not in VERBS:
             ctx.fail(f'no verb is called "{args[0]}"{near_miss(args[0], VERBS)} Verbs: {", ".join(VERBS)}.')
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            module = (error.name or "").partition(".")[0]
+            extra = EXTRA_OF_VERB.get(ctx.invoked_subcommand or "") or EXTRA_OF_MODULE.get(module)
+            if module not in EXTRA_OF_MODULE:  # a defect, and not an extra that is missing
+                raise
+            what = f"{ctx.invoked_subcommand}: {module} is not installed"
+            raise UsageError(f"{what}; install the extra: pip install 'editjudge[{extra}]'") from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(verb, help=line) for verb, line in VERBS.items() if verb.startswith(incomplete)]

@@ -140,9 +140,8 @@ def command(
     # Pictures are screened and measured in threads of the server's own, beside which those of BLAS wait for a core:
     # screening an edit took 183 ms of CPU with two of them, and 110 with one.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from editjudge.store.browse import keep_caches_small
-
     try:
+        from editjudge.store.browse import keep_caches_small
         from editjudge.web.app import create
         from editjudge.web.connections import server
         from editjudge.web.site import LOOPBACK, Site
