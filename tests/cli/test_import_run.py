@@ -129,7 +129,7 @@ def of_earlier_version(folder: Path) -> None:
     """Take the digests out of run.json."""
     path = folder / "run.json"
     about = json.loads(path.read_text())
-    del about["files"]
+    about.pop("files", None)
     path.write_text(json.dumps(about))
 
 

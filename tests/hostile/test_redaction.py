@@ -154,7 +154,7 @@ def test_a_renewed_signature_or_key_asks_nothing_again(tmp_path: Path) -> None:
     assert first.code == second.code == 0, second.err
     with Store.open(store, readonly=True) as opened:
         assert len(opened.runs()) == 1
-        assert {item.images["edited"]["source"].count(HIDDEN) for item in opened.items(1)} == {2}
+        assert {str(item.images["edited"]["source"]).count(HIDDEN) for item in opened.items(1)} == {2}
 
 
 def test_a_secret_option_that_a_server_repeats_is_in_nothing_that_is_kept(tmp_path: Path) -> None:
