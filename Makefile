@@ -10,31 +10,34 @@ BIN    := $(VENV)/bin
 LOCK ?= yes
 PIP   = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 ifeq ($(LOCK),yes)
-install = $(PIP) --require-hashes --only-binary :all: --no-deps --requirement requirements/$(1).txt && $(PIP) --no-deps --no-build-isolation --editable .
+install = echo "Installing the $$(grep -c == requirements/$(1).txt) packages of requirements/$(1).txt into $(VENV): this may take minutes ..." && \
+	$(PIP) --require-hashes --only-binary :all: --no-deps --requirement requirements/$(1).txt && \
+	echo "Installing editjudge itself ..." && $(PIP) --no-deps --no-build-isolation --editable .
 else
-install = $(PIP) --editable '.[$(1)]'
+install = echo "Installing editjudge with what $(1) needs into $(VENV): this may take minutes ..." && $(PIP) --editable '.[$(1)]'
 endif
+venv    = test -x $(BIN)/python || { echo "Making an environment in $(VENV) ..." && $(PYTHON) -m venv $(VENV); }
 
 $(VENV)/.dev: pyproject.toml requirements/dev.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(call install,dev)
-	touch $@
+	@$(venv)
+	@$(call install,dev)
+	@touch $@
 
 # The demo needs a fraction of what the tests do.
 $(VENV)/.demo: pyproject.toml requirements/demo.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	test -e $(VENV)/.dev || { $(call install,demo); } || { echo "No wheels for this machine in the lock? Try: make demo LOCK=no"; exit 1; }
-	touch $@
+	@$(venv)
+	@test -e $(VENV)/.dev || { $(call install,demo); } || { echo "No wheels for this machine in the lock? Try: make demo LOCK=no"; exit 1; }
+	@touch $@
 
 # Tools that make and check a release; nothing else needs them.
 $(VENV)/.release: pyproject.toml requirements/release.txt $(VENV)/.dev
-	$(call install,release)
-	touch $@
+	@$(call install,release)
+	@touch $@
 
 # Atheris, for `make soak` alone.
 $(VENV)/.fuzz: pyproject.toml requirements/fuzz.txt $(VENV)/.dev
-	$(call install,fuzz)
-	touch $@
+	@$(call install,fuzz)
+	@touch $@
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/demo.py

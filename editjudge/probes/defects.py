@@ -121,9 +121,7 @@ class Defect:
 
 
 def _leak(scene: ProbeScene, clean: Picture, share: float) -> Picture:
-    outside = 1 - scene.region(clean, 6)
-    stain = np.clip((share - painting.clouds(clean.shape, 22, scene.number)) * 60 + 0.5, 0, 1)
-    return painting.mix(clean, painting.recoloured(clean, np.ones_like(outside), scene.hue), 0.55 * stain * outside)
+    return painting.stained(clean, 1 - scene.region(clean, 6), scene.hue, share, scene.number)
 
 
 def _tint(_: ProbeScene, clean: Picture, by: float) -> Picture:

@@ -36,6 +36,19 @@ def recoloured(picture: Picture, mask: Mask, hue: float) -> Picture:
     return mix(picture, to_rgb(lab), mask)
 
 
+def grown(mask: Mask, margin: int) -> Mask:
+    """A mask with so many pixels around it, feathered."""
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * margin + 1, 2 * margin + 1))
+    around = cv2.dilate(mask, kernel).astype(np.float32).reshape(mask.shape)
+    return feathered(around, 2.0)
+
+
+def stained(picture: Picture, mask: Mask, hue: float, share: float, seed: int) -> Picture:
+    """With stains of a colour on so much of a place."""
+    stain = np.clip((share - clouds(picture.shape, 22, seed)) * 60 + 0.5, 0, 1)
+    return mix(picture, recoloured(picture, np.ones_like(mask), hue), 0.55 * stain * mask)
+
+
 def shifted(picture: Picture, mask: Mask | float, by: tuple[float, float, float]) -> Picture:
     """Moved by so much in Lab."""
     return mix(picture, to_rgb(to_lab(picture) + np.array(by, np.float32)), mask)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -221,7 +221,7 @@ class _Maker:
 
     def injections(self) -> Iterator[Probe]:
         """On an edit that is bad in many ways, so that scores have room to rise."""
-        instruction, bad = self._scene.instruction("recolour"), sloppy(self._scene, self._scene.clean("recolour"))
+        instruction, bad = self._scene.instruction("recolour"), _sloppy(self._scene, self._scene.clean("recolour"))
         plain, neutral = self._attempt("plain", bad), self._attempt("neutral", _banner(bad, _NEUTRAL))
         yield from (plain, neutral)
         for name, words in ATTEMPTS.items():
@@ -235,6 +235,12 @@ class _Maker:
         return replace(self.probe(f"injection-{name}", edited, **edit), family="injection")
 
 
+def _sloppy(scene: ProbeScene, clean: Picture) -> Picture:
+    """Return the clean edit with a smeared inside, a poor file and a hard rim."""
+    smeared = _BY_NAME["smeared"].make(scene, clean, 2.5)
+    return painting.shifted(painting.compressed(smeared, 15), scene.region(clean, 3, soft=0), (14, 0, 0))
+
+
 def _resized(picture: Picture, width: int, height: int) -> Picture:
     how = cv2.INTER_AREA if width < picture.shape[1] else cv2.INTER_LINEAR
     return cv2.resize(picture, (width, height), interpolation=how).astype(np.float32)
@@ -246,40 +252,6 @@ def _banner(picture: Picture, lines: tuple[str, str]) -> Picture:
     for line, y in zip(lines, (0.88, 0.955), strict=True):
         below = painting.lettering(below, Region(0.5, y, 0.46, 0.026), line)
     return below
-
-
-# --- pretend editors ------------------------------------------------------------------------------------------
-
-
-def leaky(scene: ProbeScene, clean: Picture) -> Picture:
-    """Does what was asked, and stains the rest."""
-    return _BY_NAME["leak"].make(scene, clean, 0.25)
-
-
-def sloppy(scene: ProbeScene, clean: Picture) -> Picture:
-    """Does what was asked, with a smeared inside, a poor file and a hard rim."""
-    smeared = _BY_NAME["smeared"].make(scene, clean, 2.5)
-    return painting.shifted(painting.compressed(smeared, 15), scene.region(clean, 3, soft=0), (14, 0, 0))
-
-
-EDITORS: Mapping[str, Callable[[ProbeScene, Picture], Picture]] = {
-    "clean": lambda _, clean: clean,
-    "leaky": leaky,
-    "sloppy": sloppy,
-}
-
-
-_ASKED: tuple[Base, ...] = ("recolour", "add", "text")
-
-
-def pretend(photographs: int = len(NAMES), seed: int = 0) -> Iterator[Edit]:
-    """Three editors at the same instructions, one of which is better than the others by construction."""
-    for index in range(photographs):
-        maker = _Maker(scene := ProbeScene(photograph(index, seed), index, seed))
-        for base in _ASKED:
-            for model, edit in EDITORS.items():
-                made = maker.probe(f"{base}-{model}", edit(scene, scene.clean(base)), base, edit_type=base)
-                yield replace(made.edit, model=model, ground_truth=None)
 
 
 # --- on disk --------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,6 +54,10 @@ class Region:
         return feathered(mask[..., None], soft) if soft else mask[..., None]
 
 
+FULL = Region(0.5, 0.5, 0.5, 0.5)
+"""The crop that leaves everything."""
+
+
 def feathered(mask: Mask, soft: float) -> Mask:
     return cv2.GaussianBlur(mask, (0, 0), soft).astype(np.float32).reshape(mask.shape)
 
@@ -87,7 +91,7 @@ class Photograph:
     surface: str
     """What the word is written on."""
     variation: int = 0
-    crop: Region = field(default_factory=lambda: Region(0.5, 0.5, 0.5, 0.5))
+    crop: Region = FULL
 
 
 _PHOTOGRAPHS = (
@@ -147,12 +151,13 @@ def photograph(index: int, seed: int = 0) -> Photograph:
 
 
 def load(one: Photograph) -> Picture:
-    """Its pixels, from the installed package alone: nothing is fetched."""
-    return _load(one.file, one.crop)
+    """Its pixels."""
+    return read(one.file, one.crop)
 
 
 @lru_cache(maxsize=32)
-def _load(file: str, crop: Region) -> Picture:
+def read(file: str, crop: Region = FULL) -> Picture:
+    """Return the pixels of a file from the installed package alone: nothing is fetched."""
     package = find_spec("skimage")
     if package is None or package.origin is None:
         raise UsageError("probes are made from photographs of scikit-image: pip install 'editjudge[probes]'")
@@ -171,8 +176,9 @@ def _load(file: str, crop: Region) -> Picture:
 
 
 @lru_cache(maxsize=64)
-def _cut(file: str, crop: Region, place: Region) -> Mask:
-    picture = _load(file, crop)
+def outline(file: str, place: Region, crop: Region = FULL) -> Mask:
+    """Return where the thing at a place is, along its own outline, feathered."""
+    picture = read(file, crop)
     factor = _CUTTING / max(picture.shape[:2])
     small = cv2.resize((picture * 255).astype(np.uint8), None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
     labels = np.where(place.drawn(small.shape)[..., 0] > 0.5, cv2.GC_PR_FGD, cv2.GC_BGD).astype(np.uint8)
@@ -188,5 +194,5 @@ def _cut(file: str, crop: Region, place: Region) -> Mask:
 
 
 def cut(one: Photograph, place: Region) -> Mask:
-    """The thing at a place along its own outline, feathered."""
-    return _cut(one.file, one.crop, place)
+    """The thing at a place of a photograph, as `outline` finds it."""
+    return outline(one.file, place, one.crop)

@@ -20,7 +20,7 @@ from editjudge.media.image import decode
 from editjudge.probes import drawing as painting
 from editjudge.probes.defects import FAMILIES, Defect, ProbeScene
 from editjudge.probes.judging import PLATES, lay_out
-from editjudge.probes.making import EDITORS, Probe, pretend, probes
+from editjudge.probes.making import Probe, probes
 from editjudge.probes.photographs import NAMES, Picture, photograph
 from editjudge.rubrics.files import load, names
 
@@ -204,12 +204,6 @@ def test_a_set_on_disk_is_a_manifest_like_any_other(tmp_path: Path) -> None:
             assert edit.metadata["family"] == source.family and edit.instruction == source.edit.instruction
     rows = [json.loads(line) for line in (tmp_path / "probe-light.jsonl").read_text().splitlines()]
     assert rows[0]["expected"] == {"lighting.Contextual_Preservation": [1, 1]}
-
-
-def test_pretend_editors_get_the_same_instructions() -> None:
-    made = list(pretend(1))
-    by_model = {model: {edit.instruction for edit in made if edit.model == model} for model in EDITORS}
-    assert len(made) == 9 and by_model["clean"] == by_model["leaky"] == by_model["sloppy"]
 
 
 def test_the_rubrics_that_are_asked_exist() -> None:
