@@ -35,7 +35,7 @@ _QUALITIES = (86, 97)
 
 
 @dataclass(frozen=True)
-class Source:
+class DemoSource:
     """An image, and what is asked of it."""
 
     name: str
@@ -50,7 +50,7 @@ class Source:
         return f"Make the {self.thing} {self.colour}."
 
 
-def sources() -> Iterator[Source]:
+def sources() -> Iterator[DemoSource]:
     """The photographs, then the drawn ones."""
     for number, (file, thing) in enumerate(_PHOTOGRAPHED.items()):
         yield _source(number, file.partition(".")[0], read(file), thing.name, outline(file, thing.place))
@@ -60,15 +60,15 @@ def sources() -> Iterator[Source]:
         yield _source(number, f"still-life-{number + 1}", drawn.picture, name, mask)
 
 
-def _source(number: int, name: str, picture: Picture, thing: str, mask: Mask) -> Source:
+def _source(number: int, name: str, picture: Picture, thing: str, mask: Mask) -> DemoSource:
     """With one of the two colours that are farthest from the thing's own."""
     a, b = painting.to_lab(picture)[mask[..., 0] > 0.5].mean(axis=0)[1:]
     own = np.degrees(np.arctan2(b, a))
     far = sorted(painting.COLOURS, key=lambda colour: abs((painting.COLOURS[colour] - own + 180) % 360 - 180))
-    return Source(name, picture, thing, feathered(mask, _SOFT), far[-1 - number % 2])
+    return DemoSource(name, picture, thing, feathered(mask, _SOFT), far[-1 - number % 2])
 
 
-def _edited(source: Source, rng: np.random.Generator, most: float) -> Picture:
+def _edited(source: DemoSource, rng: np.random.Generator, most: float) -> Picture:
     """What was asked, in the editor's shade of the colour, and stains of it on at most this share of the rest."""
     hue = painting.COLOURS[source.colour] + rng.uniform(-_SHADES, _SHADES)
     done = painting.recoloured(source.picture, source.mask, hue)
@@ -87,7 +87,7 @@ def pretend(seed: int = 0) -> Iterator[Edit]:
             yield from made
 
 
-def _edits(seed: int, number: int, source: Source) -> list[Edit]:
+def _edits(seed: int, number: int, source: DemoSource) -> list[Edit]:
     before = painting.png(source.picture)
     made = []
     for editor, (model, most) in enumerate(EDITORS.items()):

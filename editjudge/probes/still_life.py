@@ -45,7 +45,7 @@ def _bottle(down: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Shape:
+class TurnedShape:
     """A surface of revolution."""
 
     tall: float
@@ -54,19 +54,19 @@ class Shape:
     """Radius at a share of the height from the top, as a share of the widest."""
 
 
-SHAPES: Mapping[str, Shape] = {
-    "ball": Shape(2.0, _round),
-    "egg": Shape(2.6, _ovoid),
-    "vase": Shape(3.1, _vase),
-    "bottle": Shape(4.4, _bottle),
+SHAPES: Mapping[str, TurnedShape] = {
+    "ball": TurnedShape(2.0, _round),
+    "egg": TurnedShape(2.6, _ovoid),
+    "vase": TurnedShape(3.1, _vase),
+    "bottle": TurnedShape(4.4, _bottle),
 }
 
 
 @dataclass(frozen=True)
-class Thing:
+class PlacedThing:
     """A shape at its place, in pixels."""
 
-    shape: Shape
+    shape: TurnedShape
     x: float
     foot: float
     radius: float
@@ -94,7 +94,7 @@ def still_life(number: int, seed: int = 0) -> StillLife:
         x = WIDTH * (slots[nearer] + rng.uniform(-0.04, 0.04))
         foot = horizon + (HEIGHT - horizon) * (0.5 + 0.18 * nearer)
         radius = rng.uniform(36, 44) * (0.85 + 0.12 * nearer)
-        thing = Thing(SHAPES[name], x, foot, radius, hues[nearer])
+        thing = PlacedThing(SHAPES[name], x, foot, radius, hues[nearer])
         picture, mask = _placed(picture, thing, light)
         masks = {other: behind * (1 - mask) for other, behind in masks.items()}
         masks[str(name)] = mask
@@ -151,7 +151,7 @@ def _colour(lightness: float, hue: float, chroma: float) -> Floats:
     return colour
 
 
-def _placed(picture: Picture, thing: Thing, light: float) -> tuple[Picture, Mask]:
+def _placed(picture: Picture, thing: PlacedThing, light: float) -> tuple[Picture, Mask]:
     """The picture with the thing and its shadow in it, and where the thing is."""
     tall = thing.shape.tall * thing.radius
     ys, xs = np.mgrid[0:HEIGHT, 0:WIDTH].astype(np.float32)
@@ -186,7 +186,7 @@ def _shaded(normals: Floats, hue: float, light: float) -> Picture:
     return painting.to_rgb(lab)
 
 
-def _shadowed(picture: Picture, thing: Thing, light: float) -> Picture:
+def _shadowed(picture: Picture, thing: PlacedThing, light: float) -> Picture:
     """With the shadow that the thing casts, and the dark line under its foot."""
     radius = thing.radius
     foot = float(thing.shape.radius(np.array(0.97, np.float32))) * radius

@@ -21,7 +21,7 @@ from editjudge import manifest
 from editjudge.media.image import decode
 from editjudge.probes import drawing as painting
 from editjudge.probes.photographs import Picture
-from editjudge.probes.pretend import EDITORS, Source, sources
+from editjudge.probes.pretend import EDITORS, DemoSource, sources
 from editjudge.probes.still_life import SHAPES, still_life
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ ABSTAINED = {"scale_realism", "spatial_relationship", "alignment", "completeness
 
 
 @cache
-def every_source() -> list[Source]:
+def every_source() -> list[DemoSource]:
     return list(sources())
 
 
