@@ -1,4 +1,4 @@
-"""Judges against people: figures over one pair per item, with clustered intervals and the human ceiling."""
+"""Judges against people: figures over one pair per item, clustered intervals, and what a further rater would reach."""
 
 from __future__ import annotations
 
@@ -21,9 +21,19 @@ from editjudge.stats.bootstrap import (
     mean_draws,
     mean_interval,
 )
-from editjudge.stats.ceiling import Ceiling, ceiling, one_against_rest
+from editjudge.stats.ceiling import Ceiling, FurtherRater, RaterDraws, ceiling, further_rater, one_against_rest
 from editjudge.stats.columns import Column, Floats, Ints, Ratings, Scores, ends_of, item_means
-from editjudge.stats.concordance import Pairs, averaged, correlation_draws, estimate, intervals, why_none
+from editjudge.stats.concordance import (
+    Pairs,
+    averaged,
+    averaged_draws,
+    carried,
+    correlation_draws,
+    estimate,
+    intervals,
+    supported,
+    why_none,
+)
 from editjudge.stats.statistic import FailureBounds, Interval, Statistic, number, plain
 
 CORRELATIONS = ("spearman", "pearson", "kendall")
@@ -50,6 +60,17 @@ class Level(Statistic):
 
 
 @dataclass(frozen=True)
+class Standing(Statistic):
+    """A judge's Spearman minus that of a further rater, over the same items and in the same draws of source images."""
+
+    difference: float | None
+    ci: Interval | None
+    ci_reason: str | None
+    verdict: str | None
+    """"below" or "above" where the interval excludes 0, else "not told apart"; None without an interval."""
+
+
+@dataclass(frozen=True)
 class JudgeAgreement(Statistic):
     """One judge on one factor: the mean of its ok scores over repeats against the mean of all ratings of an item."""
 
@@ -61,7 +82,10 @@ class JudgeAgreement(Statistic):
     """Judgements of rated items that failed or are pending, repeats included; `bounds` are over what they could be."""
     unrated: int
     people: float | None
-    """One person against the others (mean Spearman) over the same `n` items: the ceiling of this very figure."""
+    """One person against the mean of the others (mean Spearman) over the same `n` items."""
+    further_rater: FurtherRater | None
+    """What a further rater would reach against the same mean ratings of the same `n` items."""
+    against_further_rater: Standing
     spearman: float | None
     pearson: float | None
     kendall: float | None
@@ -130,14 +154,13 @@ def agree(
     """
     groups = dict(zip(scores.item, scores.group, strict=True))
     models = dict(zip(scores.item, scores.model, strict=True))
-    humans = {f: ceiling(ratings.where(factor=f), group=groups, draws=draws) for f in ratings.factor.present()}
+    people = {f: _People(ratings.where(factor=f), groups, draws) for f in ratings.factor.present()}
     factors = {
         f: {
             judge: _agreement(
-                ratings.where(factor=f) if f in humans else None,
+                people.get(f),
                 scores.where(factor=f, judge=judge),
                 (groups, models),
-                humans.get(f),
                 (scales or {}).get(f),
                 stepped=f not in continuous,
                 draws=draws,
@@ -146,20 +169,54 @@ def agree(
         }
         for f in scores.factor.present()
     }
+    humans = {f: part.ceiling for f, part in people.items()}
     return Agreement(factors, humans, _halos(ratings, scores))
 
 
+class _People:
+    """The ratings of one factor, and what people reach on all rated items or on those that a judge scored."""
+
+    def __init__(self, ratings: Ratings, groups: Mapping[str, str], draws: int) -> None:
+        self.ratings = ratings
+        self.means = _means(ratings.item, ratings.score)
+        self._groups = groups
+        self._draws = draws
+        self._further = further_rater(ratings, group=groups, draws=draws)
+        self._parts: dict[frozenset[str], RaterDraws] = {}
+        self.ceiling = ceiling(ratings, group=groups, draws=draws, further=self._further)
+
+    def further_rater(self, items: Sequence[str]) -> RaterDraws:
+        """Return a further rater over these items; judges that scored the same ones share the draws."""
+        if len(items) == len(self.means):
+            return self._further
+        scored = frozenset(items)
+        if scored not in self._parts:
+            self._parts[scored] = further_rater(self._of(scored), group=self._groups, draws=self._draws)
+        return self._parts[scored]
+
+    def one_against_rest(self, items: Sequence[str]) -> float | None:
+        if len(items) == len(self.means):
+            return self.ceiling.loo_spearman
+        return one_against_rest(self._of(frozenset(items)))
+
+    def _of(self, items: Container[str]) -> Ratings:
+        wanted = np.array([label in items for label in self.ratings.item.labels], bool)
+        return self.ratings.take(wanted[self.ratings.item.codes])
+
+
 def _agreement(
-    ratings: Ratings | None,
+    people: _People | None,
     scores: Scores,
     origin: tuple[Mapping[str, str], Mapping[str, str]],
-    human: Ceiling | None,
     scale: Sequence[float] | None,
     *,
     stepped: bool,
     draws: int,
 ) -> JudgeAgreement:
-    judged, rated = _means(scores.item, scores.score), _means(ratings.item, ratings.score) if ratings else {}
+    judged = _means(scores.item, scores.score)
+    rated = people.means if people else {}
+    ratings = people.ratings if people else None
+    human = people.ceiling if people else None
     items = [item for item in judged if item in rated]
     group, model = (Column.of(names.get(item, item) for item in items) for names in origin)
     pairs = Pairs(
@@ -170,6 +227,7 @@ def _agreement(
     )
     figures = {name: number(value) for name, value in estimate(pairs).items()}
     limits = _intervals(pairs, ratings, ends_of(scale), draws=draws)
+    further = people.further_rater(items) if people and items else None
     lost = Counter(scores.take(scores.failed).item)
     answered = Counter(scores.take(scores.ok).item)
     failed = sum(n for item, n in lost.items() if item in rated)
@@ -184,7 +242,9 @@ def _agreement(
         unscored=len(rated) - len(items),
         failed=failed,
         unrated=len(judged) - len(items),
-        people=_people(ratings, rated, items, human),
+        people=people.one_against_rest(items) if people else None,
+        further_rater=further.figures if further else None,
+        against_further_rater=_standing(pairs, items, further, draws=draws),
         **figures,
         ci={name: one.ci for name, one in limits.items()},
         ci_reason={name: one.reason for name, one in limits.items() if one.reason},
@@ -310,15 +370,32 @@ def _mae_bounds(pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[f
     return FailureBounds(float(far + worst) / n, float(near + best) / n)
 
 
-def _people(
-    ratings: Ratings | None, rated: Mapping[str, float], items: Sequence[str], human: Ceiling | None
-) -> float | None:
-    if ratings is None or human is None or len(items) == len(rated):
-        return human.loo_spearman if human else None
-    scored = set(items)
-    return one_against_rest(
-        ratings.take(np.array([label in scored for label in ratings.item.labels])[ratings.item.codes])
-    )
+def _standing(pairs: Pairs, items: Sequence[str], further: RaterDraws | None, *, draws: int) -> Standing:
+    """Return how the judge of these pairs stands to a further rater of the same items."""
+    spearman = number(estimate(pairs)["spearman"])
+    if further is None or spearman is None:
+        return Standing(None, None, "the judge's Spearman is undefined", None)
+    figures = further.figures
+    if figures.spearman is None:
+        return Standing(None, None, figures.reason, None)
+    difference = spearman - figures.spearman
+    # The codes of the further rater's draws, so that both see the same source images in each draw.
+    group = np.array([further.group[item] for item in items], np.int64)
+    same = Pairs(pairs.x, pairs.y, group, pairs.step)
+    enough = min(carried([same]), further.carried)
+    drawn = averaged_draws([same], further.groups, supported(("spearman",), enough), draws=draws)
+    if further.spearman is None or "spearman" not in drawn:
+        return Standing(difference, None, figures.reason or why_none([same]), None)
+    ci = interval(drawn["spearman"] - further.spearman, int(enough))
+    if ci is None:
+        return Standing(difference, None, "the same in all that was drawn", None)
+    return Standing(difference, ci, None, _verdict(ci))
+
+
+def _verdict(ci: Interval) -> str:
+    if ci.hi < 0:
+        return "below"
+    return "above" if ci.lo > 0 else "not told apart"
 
 
 def _means(item: Column, score: Floats) -> dict[str, float]:

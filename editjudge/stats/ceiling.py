@@ -1,4 +1,10 @@
-"""What people reach among themselves: the ceiling that a judge is read against, and which raters to look at."""
+"""What people reach among themselves: what a further rater would reach, and which raters to look at.
+
+A judge is compared with the mean of an item's k raters. A rater left out is compared with a mean of k - 1, which is
+noisier, and so looks worse than a further rater would. The step from one to the other is the Spearman-Brown relation:
+raters who share the truth and err on their own, with correlation `c` between two of them, agree with a mean of k others
+by `c * sqrt(k / (1 + (k - 1) * c))`. The observed correlation gives `c`, and `c` gives the one that is asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +15,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from editjudge.stats.bootstrap import DRAWS
+from editjudge.stats.bootstrap import DRAWS, interval, weights
 from editjudge.stats.columns import Column, Floats, Ints, Ratings
-from editjudge.stats.concordance import Pairs, averaged, estimate, intervals
+from editjudge.stats.concordance import (
+    Pairs,
+    averaged,
+    averaged_draws,
+    carried,
+    estimate,
+    intervals,
+    supported,
+    why_none,
+    within_range,
+)
 from editjudge.stats.spread import crossed, mean_squares
 from editjudge.stats.statistic import Interval, Statistic, number
 
 STRAIGHT = 0.95
 """A rater who gives one value at least this often, over at least 10 items, is said to straight-line."""
+FEWEST_SHARED = 10
+"""Items that several people rated, source images of such items, and such items of a rater: with fewer, readers are
+given no figure of agreement among people. An interval of a rank correlation needs as many; one item of nine moves a
+correlation by .2 and more."""
+LEFT_OUT = ("spearman", "pearson")
+"""Figures of a rater against the others. Kendall's has no such step from k - 1 raters to k."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +58,40 @@ class Rater(Statistic):
 
 
 @dataclass(frozen=True)
+class FurtherRater(Statistic):
+    """What one more rater would reach against the mean of the raters that the items have, estimated."""
+
+    spearman: float | None
+    pearson: float | None
+    raters: float | None
+    """Raters of an item: the harmonic mean over items, since the error of a mean of k goes with 1 / k."""
+    items: int
+    """Items that two or more people rated."""
+    images: int
+    """Source images of these items."""
+    ci: Mapping[str, Interval]
+    reason: str | None
+    """Why there is no figure, or no interval."""
+
+
+@dataclass(frozen=True, eq=False)
+class RaterDraws:
+    """A further rater in every draw of source images, to be subtracted from a judge draw by draw."""
+
+    figures: FurtherRater
+    spearman: Floats | None
+    """None where there is no interval."""
+    left_out: Mapping[str, Floats]
+    """Each rater against the others, averaged; empty where some rater has too few items to be drawn."""
+    carried: float
+    group: Mapping[str, int]
+    """The code of the source image of each item."""
+    groups: int
+
+
+@dataclass(frozen=True)
 class Variant(Statistic):
-    """The ceiling once something was done to the ratings."""
+    """Agreement among people once something was done to the ratings."""
 
     raters: int
     alpha_interval: float | None
@@ -50,6 +104,10 @@ class Ceiling(Statistic):
 
     raters: int
     items: int
+    shared: int
+    """Items that two or more people rated: all that agreement among people rests on."""
+    images: int
+    """Source images of the shared items."""
     ratings: int
     alpha_nominal: float | None
     alpha_ordinal: float | None
@@ -58,7 +116,10 @@ class Ceiling(Statistic):
     icc1: float | None
     icc2k: float | None
     loo_spearman: float | None
+    """Each rater against the mean of the others, averaged: what was observed, of k - 1 raters."""
     loo_pearson: float | None
+    further_rater: FurtherRater
+    """The same of a further rater against the mean of all: what a judge may be compared with."""
     ci: Mapping[str, Interval]
     top: float | None
     """The share of ratings at the highest value seen."""
@@ -68,18 +129,30 @@ class Ceiling(Statistic):
     notes: tuple[str, ...]
 
 
-def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS) -> Ceiling:
-    """Of the ratings of one factor; `group` names the source image of an item."""
-    item, rater, x = ratings.item.compact(), ratings.rater.compact(), ratings.score
-    codes = Column.of((group or {}).get(label, label) for label in item.labels)
-    strata = _leave_one_out(item, rater, x, codes.codes.astype(np.int64))
-    names = ("spearman", "pearson")
-    loo = averaged(strata, names) if strata else dict.fromkeys(names, np.nan)
-    limits = intervals(strata, len(codes.labels), names, draws=draws) if strata else {}
+def ceiling(
+    ratings: Ratings,
+    *,
+    group: Mapping[str, str] | None = None,
+    draws: int = DRAWS,
+    further: RaterDraws | None = None,
+) -> Ceiling:
+    """Return how people agree on one factor; `group` names the source image of an item.
+
+    `further` is what `further_rater` returned for the same ratings, groups and draws, where it is at hand.
+    """
+    further = further or further_rater(ratings, group=group, draws=draws)
+    item = ratings.item.compact()
+    rater = ratings.rater.compact()
+    x = ratings.score
+    codes = np.array([further.group[label] for label in item.labels], np.int64)
+    strata = _leave_one_out(item, rater, x, codes)
+    loo = averaged(strata, LEFT_OUT) if strata else dict.fromkeys(LEFT_OUT, np.nan)
     quality = _rater_quality(item, rater, x, strata)
     return Ceiling(
         raters=len(rater.labels),
         items=len(item.labels),
+        shared=further.figures.items,
+        images=further.figures.images,
         ratings=len(x),
         alpha_nominal=alpha_nominal(item.codes, x),
         alpha_ordinal=alpha_ordinal(item.codes, x),
@@ -89,13 +162,183 @@ def ceiling(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: 
         icc2k=icc2k(item.codes, rater.codes, x),
         loo_spearman=number(loo["spearman"]),
         loo_pearson=number(loo["pearson"]),
-        ci={f"loo_{name}": one for name, one in limits.items()},
+        further_rater=further.figures,
+        ci=_limits(further, strata, _Sums.of(item.codes, x, codes, further.groups), draws),
         top=float(np.mean(x == x.max())) if len(x) else None,
         floor=float(np.mean(x == x.min())) if len(x) else None,
         rater_quality=quality,
         variants=_variants(item, rater, x, quality),
         notes=_notes(item, rater, x),
     )
+
+
+def further_rater(ratings: Ratings, *, group: Mapping[str, str] | None = None, draws: int = DRAWS) -> RaterDraws:
+    """Return what a further rater of one factor would reach; `group` names the source image of an item.
+
+    Raters who share fewer than `FEWEST_SHARED` items with others count in the means, but are not left out in turn. The
+    interval is over source images: the raters are those who rated, and their number is not drawn again.
+    """
+    item = ratings.item.compact()
+    rater = ratings.rater.compact()
+    source = Column.of((group or {}).get(label, label) for label in item.labels)
+    codes = source.codes.astype(np.int64)
+    strata = _leave_one_out(item, rater, ratings.score, codes)
+    shared = _shared(item.codes, rater.codes)
+    images = len(np.unique(codes[shared]))
+    group_of_item = dict(zip(item.labels, codes.tolist(), strict=True))
+    able = [pairs for pairs in strata if len(pairs) >= FEWEST_SHARED]
+    enough = carried(able)
+    observed = averaged(able, LEFT_OUT) if able else dict.fromkeys(LEFT_OUT, np.nan)
+    reason = _no_further_rater(len(rater.labels), len(shared), images, able, observed["spearman"])
+    if reason is not None:
+        none = FurtherRater(None, None, None, len(shared), images, {}, reason)
+        return RaterDraws(
+            none, None, {}, enough, dict(zip(item.labels, codes.tolist(), strict=True)), len(source.labels)
+        )
+    ratings_of_item = np.bincount(item.codes)
+    others = _others(item.codes, rater.codes, ratings_of_item)
+    raters = _harmonic_mean(ratings_of_item)
+    drawn = averaged_draws(able, len(source.labels), supported(LEFT_OUT, enough), draws=draws)
+    stepped = {name: stepped_up(values, others, raters) for name, values in drawn.items()}
+    ci = {}
+    for name, values in stepped.items():
+        limits = interval(values, int(enough))
+        if limits is not None:
+            ci[name] = within_range(name, limits)
+    estimates = {name: stepped_up(np.array(value), others, raters) for name, value in observed.items()}
+    figures = FurtherRater(
+        number(float(estimates["spearman"])),
+        number(float(estimates["pearson"])),
+        raters,
+        len(shared),
+        images,
+        ci,
+        None if "spearman" in ci else why_none(able),
+    )
+    return RaterDraws(
+        figures,
+        stepped["spearman"] if "spearman" in ci else None,
+        drawn if len(able) == len(strata) else {},
+        enough,
+        group_of_item,
+        len(source.labels),
+    )
+
+
+def stepped_up(r: Floats, others: float, raters: float) -> Floats:
+    """Return a rater's correlation with the mean of so many raters, from that with the mean of so many others."""
+    squared = r * r
+    between = squared * (others - 1)
+    single = (between + np.sqrt(between * between + 4 * others * squared)) / (2 * others)
+    stepped: Floats = np.sign(r) * single * np.sqrt(raters / (1 + (raters - 1) * single))
+    return stepped
+
+
+def _no_further_rater(raters: int, shared: int, images: int, able: list[Pairs], observed: float) -> str | None:
+    """Return why nothing can be said of a further rater."""
+    if raters < 2:
+        return "one rater: nobody else to compare with"
+    if shared == 0:
+        return "no item was rated by two people"
+    if shared < FEWEST_SHARED or images < FEWEST_SHARED:
+        needs = f"a figure needs {FEWEST_SHARED} of each"
+        return f"{shared} items of {images} source images were rated by two or more people: {needs}"
+    if not able:
+        return f"no rater shares {FEWEST_SHARED} items with others"
+    if np.isnan(observed):
+        return "no rater's ratings vary together with the others': correlations are undefined"
+    return None
+
+
+def _shared(item: NDArray[Any], rater: NDArray[Any]) -> Ints:
+    """Return the codes of items that two or more people rated."""
+    pairs = np.unique(np.column_stack([item, rater]), axis=0)
+    shared: Ints = np.flatnonzero(np.bincount(pairs[:, 0]) > 1)
+    return shared
+
+
+def _others(item: NDArray[Any], rater: NDArray[Any], ratings_of_item: Ints) -> float:
+    """Return how many ratings by others a left-out rater is compared with: the harmonic mean."""
+    own, counts = np.unique(np.column_stack([item, rater]), axis=0, return_counts=True)
+    rest = ratings_of_item[own[:, 0]] - counts
+    return _harmonic_mean(rest[rest > 0])
+
+
+def _harmonic_mean(counts: Ints) -> float:
+    return len(counts) / float(np.sum(1 / counts))
+
+
+def _limits(further: RaterDraws, strata: list[Pairs], sums: _Sums, draws: int) -> dict[str, Interval]:
+    """Return the intervals of what was observed among people."""
+    if further.left_out:
+        drawn = {name: interval(values, int(further.carried)) for name, values in further.left_out.items()}
+        loo = {name: within_range(name, limits) for name, limits in drawn.items() if limits is not None}
+    else:
+        loo = intervals(strata, further.groups, LEFT_OUT, draws=draws) if strata else {}
+    limits = {f"loo_{name}": ends for name, ends in loo.items()}
+    enough = carried(strata)
+    for name in supported(("alpha_interval", "icc1"), enough):
+        ends = interval(sums.draws(name, draws), int(enough))
+        if ends is not None:
+            limits[name] = Interval(max(ends.lo, -1.0), min(ends.hi, 1.0))
+    return limits
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """All that alpha (interval) and ICC(1) depend on: sums over items, here for each source image."""
+
+    groups: int
+    columns: Mapping[str, Floats]
+
+    @classmethod
+    def of(cls, item: NDArray[Any], x: Floats, group: Ints, groups: int) -> _Sums:
+        """Return the sums; `group` is the code of the source image of each item."""
+        counts = np.bincount(item, minlength=len(group)).astype(float)
+        off = x - x.mean() if len(x) else x
+        total = np.bincount(item, weights=off, minlength=len(group))
+        squares = np.bincount(item, weights=off * off, minlength=len(group))
+        pairable = counts > 1
+        spread = np.where(pairable, (counts * squares - total**2) / np.maximum(counts - 1, 1), 0.0)
+        each = {
+            "items": np.ones(len(group)),
+            "ratings": counts,
+            "ratings_squared": counts**2,
+            "total": total,
+            "squares": squares,
+            "explained": total**2 / np.maximum(counts, 1),
+            "pairable": counts * pairable,
+            "pairable_total": total * pairable,
+            "pairable_squares": squares * pairable,
+            "spread": spread,
+        }
+        return cls(groups, {name: np.bincount(group, weights=v, minlength=groups) for name, v in each.items()})
+
+    def draws(self, name: str, draws: int) -> Floats:
+        """Return a figure in every draw of source images."""
+        figure = {"alpha_interval": _drawn_alpha, "icc1": _drawn_icc}[name]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            parts = [
+                figure({column: drawn @ sums for column, sums in self.columns.items()})
+                for drawn in weights(self.groups, draws)
+            ]
+        return np.concatenate(parts)
+
+
+def _drawn_alpha(sums: Mapping[str, Floats]) -> Floats:
+    n = sums["pairable"]
+    expected = (n * sums["pairable_squares"] - sums["pairable_total"] ** 2) / (n - 1)
+    return np.where(expected > 1e-12, 1 - sums["spread"] / expected, np.nan)
+
+
+def _drawn_icc(sums: Mapping[str, Floats]) -> Floats:
+    n = sums["ratings"]
+    items = sums["items"]
+    between = (sums["explained"] - sums["total"] ** 2 / n) / (items - 1)
+    within = (sums["squares"] - sums["explained"]) / (n - items)
+    size = (n - sums["ratings_squared"] / n) / (items - 1)
+    bottom = between + (size - 1) * within
+    return np.where(bottom > 1e-12, (between - within) / bottom, np.nan)
 
 
 def one_against_rest(ratings: Ratings) -> float | None:
@@ -225,7 +468,7 @@ def _rater_quality(item: Column, rater: Column, x: Floats, strata: list[Pairs]) 
 
 
 def _variants(item: Column, rater: Column, x: Floats, quality: Mapping[str, Rater]) -> dict[str, Variant]:
-    """What centring raters, and leaving out those who straight-line, does to the ceiling."""
+    """What centring raters, and leaving out those who straight-line, does to agreement among people."""
     if len(x) == 0:
         return {}
     own = np.array([one.mean for one in quality.values()])

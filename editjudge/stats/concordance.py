@@ -81,26 +81,50 @@ def intervals(
     seed: int = 0,
 ) -> dict[str, Interval]:
     """Clustered intervals of `averaged(strata)`; a figure without one is left out, `why_none` says why."""
-    if (enough := carried(strata)) < FEWEST_MOMENTS:
-        names = [name for name in names if name in RANKS and enough >= FEWEST]
-    if not names:
-        return {}
-    centre, parts = averaged(strata, names), [_Drawable(pairs, names) for pairs in strata if len(pairs)]
-    if not parts:
+    enough = carried(strata)
+    drawn = averaged_draws(strata, groups, supported(names, enough), draws=draws, seed=seed)
+    out = {}
+    for name, values in drawn.items():
+        limits = interval(values, int(enough))
+        if limits is not None:
+            out[name] = within_range(name, limits)
+    return out
+
+
+def supported(names: Sequence[str], enough: float) -> list[str]:
+    """Return the figures that may have an interval where so many groups carry the spread."""
+    if enough >= FEWEST_MOMENTS:
+        return list(names)
+    return [name for name in names if name in RANKS and enough >= FEWEST]
+
+
+def averaged_draws(
+    strata: Sequence[Pairs],
+    groups: int,
+    names: Sequence[str] = FIGURES,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> dict[str, Floats]:
+    """Return `averaged(strata)` in every draw of groups; a figure that is undefined is left out.
+
+    Calls with the same number of groups, draws and seed see the same draws, so figures may be subtracted draw by draw.
+    """
+    parts = [_Drawable(pairs, names) for pairs in strata if len(pairs)]
+    if not parts or not names:
         return {}
     rows: dict[str, list[Floats]] = {name: [] for name in names}
     for drawn in weights(groups, draws, seed):
         each = [part.figures(drawn) for part in parts]
         for name in names:
             rows[name].append(_mean_defined(np.stack([figures[name] for figures in each])))
-    seen = int(enough)
+    centre = averaged(strata, names)
     binned = averaged([part.binned for part in parts], [n for n in names if n in RANKS])
     out = {}
     for name in names:
-        shift = centre[name] - binned.get(name, centre[name])
-        limits = interval(np.concatenate(rows[name]), seen, shift=0.0 if np.isnan(shift) else shift)
-        if limits is not None and np.isfinite(centre[name]):
-            out[name] = _within(name, limits)
+        if np.isfinite(centre[name]):
+            shift = centre[name] - binned.get(name, centre[name])
+            out[name] = np.concatenate(rows[name]) + (0.0 if np.isnan(shift) else shift)
     return out
 
 
@@ -117,11 +141,16 @@ def carried(strata: Sequence[Pairs]) -> float:
 
 def why_none(strata: Sequence[Pairs]) -> str:
     """Why a figure of these has no interval."""
-    if not any(map(len, strata)):
+    parts = [pairs for pairs in strata if len(pairs)]
+    if not parts:
         return "no item has both a score and a rating"
-    if (n := carried(strata)) < FEWEST_MOMENTS:
-        few = f"about {n:.0f} groups (source images) carry the spread of scores or of ratings"
-        return f"{few}: an interval needs {FEWEST} for rank correlations and {FEWEST_MOMENTS} for other figures"
+    needs = f"an interval needs {FEWEST} for rank correlations and {FEWEST_MOMENTS} for other figures"
+    images = len(np.unique(np.concatenate([pairs.group for pairs in parts])))
+    if images < FEWEST:
+        return f"{images} groups (source images): {needs}"
+    carriers = carried(parts)
+    if carriers < FEWEST_MOMENTS:
+        return f"about {carriers:.0f} groups (source images) carry the spread of scores or of ratings: {needs}"
     return "undefined, or the same in all that was drawn"
 
 
@@ -255,6 +284,7 @@ _RANGE: Mapping[str, tuple[float, float]] = {
 }
 
 
-def _within(name: str, limits: Interval) -> Interval:
+def within_range(name: str, limits: Interval) -> Interval:
+    """Return an interval without what lies beyond the values that a figure can have."""
     lo, hi = _RANGE.get(name, (-np.inf, np.inf))
     return Interval(min(max(limits.lo, lo), hi), max(min(limits.hi, hi), lo))
