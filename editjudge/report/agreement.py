@@ -1,4 +1,7 @@
-"""What `agree` says: judges against people, what people reach among themselves, and what a judge can be made into."""
+"""What `agree` says: judges against people, what people reach among themselves, and what a judge can be made into.
+
+Readers are given an estimate only with its 95 % interval; JSON has every figure, and why it has no interval.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from editjudge.rubrics.files import load as load_rubric
 from editjudge.stats.agreement import Agreement, JudgeAgreement, agree
 from editjudge.stats.bootstrap import Ends
 from editjudge.stats.calibration import PoweredEstimate, ScaleCalibration, calibrate, powered_mean
-from editjudge.stats.ceiling import Ceiling
+from editjudge.stats.ceiling import SHOWN_RATERS, Ceiling, FurtherRater
 from editjudge.stats.columns import Floats, Ratings, Scores, ends_of, item_means
-from editjudge.stats.statistic import plain
+from editjudge.stats.statistic import Interval, figure_text, plain
 from editjudge.stats.summary import Aggregate, aggregate
 
-PEOPLE = "(one person)"
-"""Stands among the judges: each rater against the mean of the others."""
+PEOPLE = "(a further rater)"
+"""Stands among the judges: what one more person would reach against the mean of those who rated."""
 ENDS = {"top": "highest", "floor": "lowest"}
 OTHER_SCALE = "scores lie outside"
 """How the note begins of scores that distances from ratings say nothing about; those rows are not shown."""
@@ -29,9 +32,6 @@ FITTED = (
     "is in-sample and too good; docs/measured.md has held-out figures"
 )
 """Nothing tells which pictures these are, so it is said wherever that judge is."""
-SHOWN_RATERS = 12
-"""Raters of a factor that people are shown, those who agree least first; JSON has all."""
-
 _CONCLUSIONS = 4
 """Judges with a sentence each above the tables."""
 
@@ -161,43 +161,74 @@ def tables(report: AgreementReport) -> list[Table]:
     parts = [_agreement(report.factors, "Agreement with people's mean rating, one pair per item", notes)]
     parts += [_guesses(report)] if report.with_guessed else []
     parts += [_agreement(report.groups, "The same for the mean of each group of factors")] if report.groups else []
-    parts += [*_errors(report.factors), _ceilings(report.factors.humans), _treated(report.factors.humans)]
-    parts += [_raters(report.factors.humans)]
+    parts += [*_errors(report.factors), _among_people(report.factors.humans), _raters(report.factors.humans)]
     parts += [_calibrations(report.calibration)] if report.calibration else []
     parts += [_estimates(report.estimates)] if report.estimates else []
-    return [*parts, _halo(report.factors)]
+    return [*parts, *_halo(report.factors)]
 
 
 def conclusions(report: AgreementReport) -> list[str]:
-    """A sentence for each of a few judges: Spearman with the mean of people, factor by factor, and of one person."""
+    """Return a sentence for each of a few judges: Spearman with the mean of people, factor by factor.
+
+    Each figure stands with its number of edits and its interval. Where there is no interval, the reason stands instead.
+    """
     judges: dict[str, list[str]] = {}
-    for factor, human in report.factors.humans.items():
+    for factor in report.factors.humans:
         for judge, one in report.factors.factors.get(factor, {}).items():
-            if one.spearman is not None:
-                ci, person = one.ci.get("spearman"), one.people if one.unscored else human.loo_spearman
-                words = f"{factor} {one.spearman:.2f}" + (f" [{ci.lo:.2f}, {ci.hi:.2f}]" if ci else "")
-                words += "" if person is None else f" (one person {person:.2f})"
-                judges.setdefault(judge, []).append(words + (", no evidence" if ci and ci.lo <= 0 <= ci.hi else ""))
+            ci = one.ci.get("spearman")
+            if ci is not None:
+                judges.setdefault(judge, []).append(_conclusion(factor, one, ci))
+    lines = [f"{judge} and people's mean, Spearman [95 % CI]: {'; '.join(parts)}" for judge, parts in judges.items()]
     # The lines of more judges would push the table, which compares them, off the screen.
-    sentences = [f"{judge} and people, Spearman: {'; '.join(words)}" for judge, words in judges.items()]
-    return sentences if len(sentences) <= _CONCLUSIONS else []
+    return [*(lines if len(lines) <= _CONCLUSIONS else []), *_silences(report)]
+
+
+def _conclusion(factor: str, one: JudgeAgreement, ci: Interval) -> str:
+    text = f"{factor} {figure_text(one.spearman, ci, digits=2)}, n = {one.n:,}"
+    if ci.lo <= 0 <= ci.hi:
+        text += ", no evidence of agreement"
+    standing = one.against_further_rater
+    if standing.verdict is None or one.further_rater is None:
+        return text
+    person = figure_text(one.further_rater.spearman, one.further_rater.ci.get("spearman"), digits=2)
+    places = {"below": "below", "above": "above", "not told apart": "not told apart from"}
+    return f"{text}, {places[standing.verdict]} a further rater ({person})"
+
+
+def _silences(report: AgreementReport) -> list[str]:
+    """Return why there are no figures, once for all factors and judges that it is true of."""
+    about: dict[tuple[int, str], dict[str, None]] = {}
+    for factor in report.factors.humans:
+        for one in report.factors.factors.get(factor, {}).values():
+            reason = one.ci_reason.get("spearman")
+            if one.n and one.ci.get("spearman") is None and reason:
+                about.setdefault((one.n, reason), {})[factor] = None
+    return [
+        f"No correlation is shown for {', '.join(factors)}: n = {n:,}; {reason}. --json has the bare figures."
+        for (n, reason), factors in about.items()
+    ]
+
+
+def _estimate(value: float | None, ci: Interval | None, *, sign: bool = False) -> Figure:
+    """Return a figure with its interval, or an empty cell where there is none."""
+    return Figure(None) if ci is None else Figure(value, ci, sign=sign)
 
 
 def _agreement(agreement: Agreement, caption: str, more: tuple[str, ...] = ()) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for factor, human in agreement.humans.items():
-        ci = human.ci.get("loo_spearman")
-        loo = Figure(human.loo_spearman, ci)
-        rows.append((factor, PEOPLE, human.items, None, loo, None, human.loo_pearson, None, None, None, None))
+        if human.further_rater.ci.get("spearman"):
+            rows.append((factor, PEOPLE, *_further_cells(human.further_rater)))
         rows += [(factor, judge, *_correlations(one)) for judge, one in agreement.factors.get(factor, {}).items()]
-    columns = ("factor", "judge", "n", "no score", "Spearman", "ceiling", "Pearson", "Kendall", "within model",
+    columns = ("factor", "judge", "n", "no score", "Spearman", "vs rater", "Pearson", "Kendall", "within model",
                "system", "bounds")  # fmt: skip
-    notes = [f"{PEOPLE}: each rater against the mean of the others, the ceiling that a judge is read against"]
+    notes = [*_about_further_rater(agreement.humans)]
     if unrated := [factor for factor in agreement.factors if factor not in agreement.humans]:
         notes.append(f"nobody rated {', '.join(unrated)}")
     legend = {
         "no score": "rated items that the judge has no score of: it failed, abstained, or was not asked",
-        "ceiling": f"{PEOPLE} over only those items that the judge scored, where they are not all",
+        "vs rater": f"Spearman minus that of {PEOPLE}, both over the items that the judge scored; it is told apart "
+        "from a rater only where the interval excludes 0",
         "within model": "mean over editing models, where knowing the model does not help",
         "system": "over the means of models",
         "bounds": "Spearman with failed scores filled in to lower it most and to raise it most; others may reach "
@@ -206,24 +237,57 @@ def _agreement(agreement: Agreement, caption: str, more: tuple[str, ...] = ()) -
     several = any(one.within_model.models > 1 for judges in agreement.factors.values() for one in judges.values())
     table = Table.of(columns, rows, f"{caption}, 95 % CI", notes=(*more, *notes, *_notes(agreement)), stub=2,
                      spare=("Kendall", "Pearson", "system"), legend=legend)  # fmt: skip
-    return (table if several else table.without("within model")).trimmed("no score", "ceiling", "system", "bounds")
+    if not several:
+        table = table.without("within model")
+    return table.trimmed("no score", "vs rater", "Pearson", "Kendall", "system", "bounds")
+
+
+def _further_cells(person: FurtherRater) -> tuple[Cell, ...]:
+    spearman = _estimate(person.spearman, person.ci.get("spearman"))
+    pearson = _estimate(person.pearson, person.ci.get("pearson"))
+    return (person.items, None, spearman, None, pearson, None, None, None, None)
+
+
+def _about_further_rater(humans: Mapping[str, Ceiling]) -> Iterable[str]:
+    """Yield what the row is, and for which factors there is none."""
+    numbers = {f"{one.further_rater.raters:.3g}" for one in humans.values() if one.further_rater.ci.get("spearman")}
+    if numbers:
+        raters = " or ".join(sorted(numbers))
+        yield (
+            f"{PEOPLE}: what one more person would reach against the mean of the {raters} who rated an item; an "
+            "estimate from each rater against the others, which alone is of one rater less"
+        )
+    about: dict[str, list[str]] = {}
+    for factor, one in humans.items():
+        if one.further_rater.reason:
+            about.setdefault(one.further_rater.reason, []).append(factor)
+    for reason, factors in about.items():
+        yield f"no row {PEOPLE} for {', '.join(factors)}: {reason}"
 
 
 def _correlations(one: JudgeAgreement) -> tuple[Cell, ...]:
     within = one.within_model
+    standing = one.against_further_rater
+    figures = {name: _estimate(getattr(one, name), one.ci.get(name)) for name in ("spearman", "pearson", "kendall")}
+    bounded = one.failed and one.ci.get("spearman") is not None
     return (
-        one.n, one.unscored or None, Figure(one.spearman, one.ci.get("spearman")),
-        one.people if one.unscored else None, one.pearson, one.kendall,
-        Figure(within.spearman, within.ci.get("spearman")), one.system.spearman,
-        between(one.bounds, 2) if one.failed else None,
-    )  # fmt: skip
+        one.n,
+        one.unscored or None,
+        figures["spearman"],
+        _estimate(standing.difference, standing.ci, sign=True),
+        figures["pearson"],
+        figures["kendall"],
+        _estimate(within.spearman, within.ci.get("spearman")),
+        _estimate(one.system.spearman, one.system.ci.get("spearman")),
+        between(one.bounds, 2) if bounded else None,
+    )
 
 
 def _notes(agreement: Agreement) -> Iterable[str]:
     return noted({
         f"{factor} by {judge}": (
             *(note for note in one.notes if not note.startswith(OTHER_SCALE)),
-            *((f"no 95 % CI of Spearman: {why}",) if (why := one.ci_reason.get("spearman")) and one.n else ()),
+            *((f"no Spearman is shown: {why}",) if (why := one.ci_reason.get("spearman")) and one.n else ()),
             *((f"{one.failed} failed scores could overturn this",) if one.overturnable else ()),
             *(one.within_model.notes if one.within_model.models > 1 else ()),
         )
@@ -236,12 +300,14 @@ def _notes(agreement: Agreement) -> Iterable[str]:
 def _errors(agreement: Agreement) -> list[Table]:
     """How far off, where judge and people use the same scale; elsewhere that is not a question."""
     rows: list[tuple[Cell, ...]] = []
+    reasons: dict[str, tuple[str, ...]] = {}
     for factor, judges in agreement.factors.items():
         for judge, one in judges.items():
             if one.n and not any(note.startswith(OTHER_SCALE) for note in one.notes):
-                mae, bias = Figure(one.mae, one.ci.get("mae")), Figure(one.bias, one.ci.get("bias"), sign=True)
-                rows.append((factor, judge, one.qwk, mae, bias, one.exact, one.within_one, one.top, one.floor))
-    columns = ("factor", "judge", "QWK", "MAE", "bias", "exact", "within 1", "at top", "at floor")
+                rows.append((factor, judge, *_distances(one)))
+                why = one.ci_reason.get("mae")
+                reasons[f"{factor} by {judge}"] = (f"no MAE is shown: {why}",) if why else ()
+    columns = ("factor", "judge", "n", "QWK", "MAE", "bias", "exact", "within 1", "at top", "at floor")
     legend = {
         "QWK": "quadratic-weighted kappa",
         "MAE": "mean absolute error",
@@ -249,35 +315,53 @@ def _errors(agreement: Agreement) -> list[Table]:
         "exact": "share less than half a step of people's scale apart",
         **{f"at {end}": f"share of the judge's scores at its {word}" for end, word in ENDS.items()},
     }
-    caption = "Distance from people, on their scale"
-    return [Table.of(columns, rows, caption, stub=2, spare=("at floor", "exact"), legend=legend)] if rows else []
+    caption = "Distance from people, on their scale, 95 % CI"
+    spare = ("at floor", "at top", "exact", "within 1")
+    table = Table.of(columns, rows, caption, notes=tuple(noted(reasons)), stub=2, spare=spare, legend=legend)
+    return [table.trimmed("QWK")] if rows else []
 
 
-def _ceilings(humans: Mapping[str, Ceiling]) -> Table:
-    rows = [
+def _distances(one: JudgeAgreement) -> tuple[Cell, ...]:
+    return (
+        one.n,
+        _estimate(one.qwk, one.ci.get("qwk")),
+        _estimate(one.mae, one.ci.get("mae")),
+        _estimate(one.bias, one.ci.get("bias"), sign=True),
+        _estimate(one.exact, one.ci.get("exact")),
+        _estimate(one.within_one, one.ci.get("within_one")),
+        one.top,
+        one.floor,
+    )
+
+
+def _among_people(humans: Mapping[str, Ceiling]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
         (
-            factor, h.raters, h.items, h.alpha_nominal, h.alpha_ordinal, h.alpha_interval, h.fleiss, h.icc1, h.icc2k,
-            h.top, h.floor,
+            factor,
+            h.raters,
+            h.items,
+            h.shared,
+            _estimate(h.alpha_interval, h.ci.get("alpha_interval")),
+            _estimate(h.icc1, h.ci.get("icc1")),
+            _estimate(h.loo_spearman, h.ci.get("loo_spearman")),
+            h.top,
+            h.floor,
         )
         for factor, h in humans.items()
-    ]  # fmt: skip
-    columns = ("factor", "raters", "items", "a nominal", "a ordinal", "a interval", "Fleiss", "ICC(1)", "ICC(2,k)",
-               "at top", "at floor")  # fmt: skip
-    notes = [f"{factor}: {note}" for factor, h in humans.items() for note in h.notes]
-    notes.append("a: Krippendorff's alpha")
-    legend = {f"at {end}": f"share of ratings at the {word} value given" for end, word in ENDS.items()}
-    spare = ("at floor", "at top")
-    return Table.of(columns, rows, "People among themselves", notes=tuple(notes), spare=spare, legend=legend)
-
-
-def _treated(humans: Mapping[str, Ceiling]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (factor, name.replace("_", " "), v.raters, v.alpha_interval, v.loo_spearman)
-        for factor, h in humans.items()
-        for name, v in h.variants.items()
     ]
-    columns = ("factor", "ratings", "raters", "a interval", "one against the rest")
-    return Table.of(columns, rows, "What treating the ratings does to the ceiling", stub=2)
+    columns = ("factor", "raters", "items", "shared", "alpha", "ICC(1)", "one vs rest", "at top", "at floor")
+    notes = [f"{factor}: {note}" for factor, h in humans.items() for note in h.notes]
+    legend = {
+        "shared": "items that two or more people rated",
+        "alpha": "Krippendorff's, interval: 1 is perfect agreement, 0 is chance",
+        "ICC(1)": "the share of the spread of single ratings that is between items",
+        "one vs rest": "Spearman of each rater with the mean of the others, averaged",
+        **{f"at {end}": f"share of ratings at the {word} value given" for end, word in ENDS.items()},
+    }
+    caption = "People among themselves, 95 % CI"
+    spare = ("at floor", "at top")
+    table = Table.of(columns, rows, caption, notes=tuple(notes), spare=spare, legend=legend)
+    return table.trimmed("alpha", "ICC(1)", "one vs rest")
 
 
 def _raters(humans: Mapping[str, Ceiling]) -> Table:
@@ -286,17 +370,19 @@ def _raters(humans: Mapping[str, Ceiling]) -> Table:
     for factor, h in humans.items():
         ordered = sorted(h.rater_quality.items(), key=lambda pair: pair[1].spearman_with_rest or -2.0)
         more += max(0, len(ordered) - SHOWN_RATERS)
-        rows += [
-            (
-                factor, name, r.n, r.mean, r.sd, r.commonest, r.spearman_with_rest, r.alpha_without,
-                "straight-lines" if r.straight_lining else "",
-            )
-            for name, r in ordered[:SHOWN_RATERS]
-        ]  # fmt: skip
-    columns = ("factor", "rater", "n", "mean", "sd", "commonest", "with rest", "a without", "")
-    notes = ["with rest: Spearman with the mean of the others; a without: interval alpha of the others"]
-    notes += [f"{more:,} more raters, who agree better; --json has all"] if more else []
-    return Table.of(columns, rows, "Raters, least agreeing first", notes=tuple(notes), stub=2).trimmed("")
+        for name, r in ordered[:SHOWN_RATERS]:
+            with_rest = _estimate(r.spearman_with_rest, r.ci)
+            flag = "straight-lines" if r.straight_lining else ""
+            rows.append((factor, name, r.n, r.shared, r.mean, r.sd, r.commonest, with_rest, flag))
+    columns = ("factor", "rater", "n", "shared", "mean", "sd", "commonest", "with rest", "")
+    notes = [f"{more:,} more raters, who agree better; --json has all"] if more else []
+    legend = {
+        "shared": "items that somebody else rated, too",
+        "commonest": "share of this rater's ratings that have the commonest value",
+        "with rest": "Spearman with the mean of the others, 95 % CI",
+    }
+    table = Table.of(columns, rows, "Raters, least agreeing first", notes=tuple(notes), stub=2, legend=legend)
+    return table.trimmed("with rest", "")
 
 
 def _guesses(report: AgreementReport) -> Table:
@@ -305,7 +391,7 @@ def _guesses(report: AgreementReport) -> Table:
     for factor, judges in (report.with_guessed.factors if report.with_guessed else {}).items():
         for judge, other in judges.items():
             one = report.factors.factors[factor][judge]
-            if other.n != one.n:
+            if other.n != one.n and one.ci.get("spearman") is not None:
                 change = None
                 if one.spearman is not None and other.spearman is not None:
                     change = other.spearman - one.spearman
@@ -352,7 +438,10 @@ def _estimates(estimates: Mapping[str, Mapping[str, Mapping[str, PoweredEstimate
     return table.folded("judge", "model") if rows else table
 
 
-def _halo(agreement: Agreement) -> Table:
-    rows = [("people", agreement.halo.people), *agreement.halo.judges.items()]
-    caption = "Halo: mean Spearman between factors; near 1, all factors are one impression"
-    return Table.of(("who", "between factors"), rows, caption)
+def _halo(agreement: Agreement) -> list[Table]:
+    halo = agreement.halo
+    rows = [("people", _estimate(halo.people, halo.people_ci))]
+    rows += [(judge, _estimate(value, halo.judges_ci[judge])) for judge, value in halo.judges.items()]
+    caption = "Halo: mean Spearman between factors, 95 % CI; near 1, all factors are one impression"
+    table = Table.of(("who", "between factors"), rows, caption).trimmed("between factors")
+    return [table] if len(table.columns) > 1 else []

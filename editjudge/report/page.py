@@ -222,19 +222,19 @@ def _slice_heat(means: SummaryReport, name: str, cells: Sequence[Cell]) -> tuple
 
 def _people_chart(agreed: AgreementReport) -> DotChart | None:
     dots = [
-        Dot(factor, PEOPLE, human.loo_spearman, human.ci.get("loo_spearman"))
+        Dot(factor, PEOPLE, person.spearman, ci)
         for factor, human in agreed.factors.humans.items()
-        if human.loo_spearman is not None
+        if (ci := (person := human.further_rater).ci.get("spearman")) and person.spearman is not None
     ]
     dots += [
-        Dot(factor, judge, figures.spearman, figures.ci.get("spearman"))
+        Dot(factor, judge, figures.spearman, ci)
         for factor, judges in agreed.factors.factors.items()
         for judge, figures in judges.items()
-        if figures.spearman is not None
+        if (ci := figures.ci.get("spearman")) and figures.spearman is not None
     ]
     low = -1.0 if any(min(d.value, d.ci.lo if d.ci else 1.0) < -0.25 for d in dots) else -0.25
     ticks = [-1, -0.5, 0, 0.5, 1] if low == -1.0 else [0, 0.25, 0.5, 0.75, 1]
-    title = f"Spearman correlation with people's mean rating; {PEOPLE}: each rater against the others"
+    title = f"Spearman correlation with people's mean rating; {PEOPLE}: what one more person would reach"
     return DotChart(title, dots, low, 1.0, ticks) if dots else None
 
 

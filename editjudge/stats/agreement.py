@@ -41,6 +41,8 @@ FEWEST_MODELS, FEWEST_IMAGES = 6, 20
 SEPARATION = 10.0
 """Models, source images, and the variance between models' means over their sampling variance that an interval of the
 correlation over models needs."""
+HALO_DRAWS = 400
+"""Resamples of a mean over all pairs of factors, of which a rubric has dozens."""
 FILLS = 2_000_000
 """Entries of the table that all fills of failed scores are tried in (16 MB)."""
 
@@ -128,6 +130,8 @@ class Halo(Statistic):
 
     people: float | None
     judges: Mapping[str, float | None]
+    people_ci: Interval | None
+    judges_ci: Mapping[str, Interval | None]
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def agree(
         for f in scores.factor.present()
     }
     humans = {f: part.ceiling for f, part in people.items()}
-    return Agreement(factors, humans, _halos(ratings, scores))
+    return Agreement(factors, humans, _halos(ratings, scores, groups, draws))
 
 
 class _People:
@@ -244,7 +248,7 @@ def _agreement(
         unrated=len(judged) - len(items),
         people=people.one_against_rest(items) if people else None,
         further_rater=further.figures if further else None,
-        against_further_rater=_standing(pairs, items, further, draws=draws),
+        against_further_rater=standing(pairs, items, further, draws=draws),
         **figures,
         ci={name: one.ci for name, one in limits.items()},
         ci_reason={name: one.reason for name, one in limits.items() if one.reason},
@@ -370,7 +374,7 @@ def _mae_bounds(pairs: Pairs, missing: Floats, weight: Floats, scale: Sequence[f
     return FailureBounds(float(far + worst) / n, float(near + best) / n)
 
 
-def _standing(pairs: Pairs, items: Sequence[str], further: RaterDraws | None, *, draws: int) -> Standing:
+def standing(pairs: Pairs, items: Sequence[str], further: RaterDraws | None, *, draws: int) -> Standing:
     """Return how the judge of these pairs stands to a further rater of the same items."""
     spearman = number(estimate(pairs)["spearman"])
     if further is None or spearman is None:
@@ -474,24 +478,39 @@ def _notes(pairs: Pairs, groups: int, ratings: Ratings | None) -> tuple[str, ...
     return tuple(notes)
 
 
-def _halos(ratings: Ratings, scores: Scores) -> Halo:
-    def between(table: Ratings | Scores) -> float | None:
-        parts = ((f, table.where(factor=f)) for f in table.factor.present())
-        return halo({f: _means(part.item, part.score) for f, part in parts})
+def _halos(ratings: Ratings, scores: Scores, groups: Mapping[str, str], draws: int) -> Halo:
+    def between(table: Ratings | Scores) -> tuple[float | None, Interval | None]:
+        parts = {f: table.where(factor=f) for f in shared}
+        means = {f: _means(part.item, part.score) for f, part in parts.items()}
+        strata, images = _factor_pairs(means, groups)
+        limits = intervals(strata, images, ("spearman",), draws=min(draws, HALO_DRAWS))
+        return halo(means), limits.get("spearman")
 
     # Over the same factors on both sides, or the two could not be compared.
     shared = [f for f in scores.factor.present() if f in ratings.factor.present()]
-    judges = {judge: between(scores.where(judge=judge, factor=shared)) for judge in scores.judge.present()}
-    return Halo(between(ratings.where(factor=shared)), judges)
+    people, people_ci = between(ratings)
+    judges = {judge: between(scores.where(judge=judge)) for judge in scores.judge.present()}
+    return Halo(
+        people,
+        {judge: value for judge, (value, _) in judges.items()},
+        people_ci,
+        {judge: ci for judge, (_, ci) in judges.items()},
+    )
 
 
 def halo(factors: Mapping[str, Mapping[str, float]]) -> float | None:
     """The mean Spearman correlation over pairs of factors, each over the items that have both."""
-    names, correlations = list(factors), []
-    for i, first in enumerate(names):
-        for second in names[i + 1 :]:
-            both = [item for item in factors[first] if item in factors[second]]
-            x, y = (np.array([factors[f][item] for item in both]) for f in (first, second))
-            correlations.append(estimate(Pairs(x, y, np.arange(len(both))))["spearman"])
-    good = [value for value in correlations if np.isfinite(value)]
-    return float(np.mean(good)) if good else None
+    strata, _ = _factor_pairs(factors, {})
+    return number(averaged(strata, ("spearman",))["spearman"]) if strata else None
+
+
+def _factor_pairs(factors: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]) -> tuple[list[Pairs], int]:
+    """Return every two factors over the items that have both, and how many source images there are."""
+    codes: dict[str, int] = {}
+    strata = []
+    for first, second in combinations(factors.values(), 2):
+        both = [item for item in first if item in second]
+        group = [codes.setdefault(groups.get(item, item), len(codes)) for item in both]
+        x, y = (np.array([means[item] for item in both]) for means in (first, second))
+        strata.append(Pairs(x, y, np.array(group, np.int64)))
+    return strata, len(codes)

@@ -37,6 +37,8 @@ FEWEST_SHARED = 10
 """Items that several people rated, source images of such items, and such items of a rater: with fewer, readers are
 given no figure of agreement among people. An interval of a rank correlation needs as many; one item of nine moves a
 correlation by .2 and more."""
+SHOWN_RATERS = 12
+"""Raters with an interval, those who agree least: whom to look at. A crowd has too many to draw for each."""
 LEFT_OUT = ("spearman", "pearson")
 """Figures of a rater against the others. Kendall's has no such step from k - 1 raters to k."""
 
@@ -46,6 +48,8 @@ class Rater(Statistic):
     """One person on one factor."""
 
     n: int
+    shared: int
+    """Items that somebody else rated, too."""
     mean: float
     sd: float
     commonest: float
@@ -53,6 +57,8 @@ class Rater(Statistic):
     straight_lining: bool
     spearman_with_rest: float | None
     """Against the mean of the others on the same items."""
+    ci: Interval | None
+    """Of `spearman_with_rest`, for the `SHOWN_RATERS` who agree least."""
     alpha_without: float | None
     """Interval alpha of the others: above the alpha of all means that this rater lowers it."""
 
@@ -147,7 +153,7 @@ def ceiling(
     codes = np.array([further.group[label] for label in item.labels], np.int64)
     strata = _leave_one_out(item, rater, x, codes)
     loo = averaged(strata, LEFT_OUT) if strata else dict.fromkeys(LEFT_OUT, np.nan)
-    quality = _rater_quality(item, rater, x, strata)
+    quality = _rater_quality(item, rater, x, strata, further.groups, draws)
     return Ceiling(
         raters=len(rater.labels),
         items=len(item.labels),
@@ -180,8 +186,10 @@ def further_rater(ratings: Ratings, *, group: Mapping[str, str] | None = None, d
     """
     item = ratings.item.compact()
     rater = ratings.rater.compact()
-    source = Column.of((group or {}).get(label, label) for label in item.labels)
-    codes = source.codes.astype(np.int64)
+    sources = [(group or {}).get(label, label) for label in item.labels]
+    # Sorted, so that draws do not depend on the order of the ratings.
+    code_of_source = {source: code for code, source in enumerate(sorted(set(sources)))}
+    codes = np.array([code_of_source[source] for source in sources], np.int64)
     strata = _leave_one_out(item, rater, ratings.score, codes)
     shared = _shared(item.codes, rater.codes)
     images = len(np.unique(codes[shared]))
@@ -193,12 +201,12 @@ def further_rater(ratings: Ratings, *, group: Mapping[str, str] | None = None, d
     if reason is not None:
         none = FurtherRater(None, None, None, len(shared), images, {}, reason)
         return RaterDraws(
-            none, None, {}, enough, dict(zip(item.labels, codes.tolist(), strict=True)), len(source.labels)
+            none, None, {}, enough, dict(zip(item.labels, codes.tolist(), strict=True)), len(code_of_source)
         )
     ratings_of_item = np.bincount(item.codes)
     others = _others(item.codes, rater.codes, ratings_of_item)
     raters = _harmonic_mean(ratings_of_item)
-    drawn = averaged_draws(able, len(source.labels), supported(LEFT_OUT, enough), draws=draws)
+    drawn = averaged_draws(able, len(code_of_source), supported(LEFT_OUT, enough), draws=draws)
     stepped = {name: stepped_up(values, others, raters) for name, values in drawn.items()}
     ci = {}
     for name, values in stepped.items():
@@ -221,7 +229,7 @@ def further_rater(ratings: Ratings, *, group: Mapping[str, str] | None = None, d
         drawn if len(able) == len(strata) else {},
         enough,
         group_of_item,
-        len(source.labels),
+        len(code_of_source),
     )
 
 
@@ -449,7 +457,13 @@ def _leave_one_out(item: Column, rater: Column, x: Floats, group: Ints) -> list[
     return out if len(rater.labels) > 1 else []
 
 
-def _rater_quality(item: Column, rater: Column, x: Floats, strata: list[Pairs]) -> dict[str, Rater]:
+def _rater_quality(
+    item: Column, rater: Column, x: Floats, strata: list[Pairs], groups: int, draws: int
+) -> dict[str, Rater]:
+    correlations = [number(estimate(pairs)["spearman"]) for pairs in strata]
+    known = [code for code, value in enumerate(correlations) if value is not None]
+    least = sorted(known, key=lambda code: correlations[code] or 0.0)[:SHOWN_RATERS]
+    limits = {code: intervals([strata[code]], groups, ("spearman",), draws=draws) for code in least}
     out = {}
     for code, name in enumerate(rater.labels):
         rows = rater.codes == code
@@ -457,11 +471,13 @@ def _rater_quality(item: Column, rater: Column, x: Floats, strata: list[Pairs]) 
         commonest = float(np.max(np.unique(mine, return_counts=True)[1])) / len(mine)
         out[name] = Rater(
             n=len(mine),
+            shared=len(strata[code]) if strata else 0,
             mean=float(mine.mean()),
             sd=float(mine.std()),
             commonest=commonest,
             straight_lining=commonest >= STRAIGHT and len(mine) >= 10,
-            spearman_with_rest=number(estimate(strata[code])["spearman"]) if strata else None,
+            spearman_with_rest=correlations[code] if strata else None,
+            ci=limits.get(code, {}).get("spearman"),
             alpha_without=alpha_interval(item.codes[others], x[others]),
         )
     return out

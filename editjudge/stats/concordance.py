@@ -147,10 +147,10 @@ def why_none(strata: Sequence[Pairs]) -> str:
     needs = f"an interval needs {FEWEST} for rank correlations and {FEWEST_MOMENTS} for other figures"
     images = len(np.unique(np.concatenate([pairs.group for pairs in parts])))
     if images < FEWEST:
-        return f"{images} groups (source images): {needs}"
+        return f"{images} source images: {needs}"
     carriers = carried(parts)
     if carriers < FEWEST_MOMENTS:
-        return f"about {carriers:.0f} groups (source images) carry the spread of scores or of ratings: {needs}"
+        return f"about {carriers:.0f} source images carry the spread of scores or of ratings: {needs}"
     return "undefined, or the same in all that was drawn"
 
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -53,6 +53,10 @@ from editjudge.web.pictures import title_of
 from editjudge.web.questions import rubric_of
 from editjudge.web.site import Site
 
+if TYPE_CHECKING:
+    from editjudge.stats.ceiling import Ceiling
+    from editjudge.stats.statistic import Interval
+
 COOKIE = "rater"
 _REASON = 2_000
 _EXTRA = "controls are made with an extra that is not installed here: pip install 'editjudge[probes]'"
@@ -60,6 +64,14 @@ _WAIT = 30.0
 """Seconds for each column of a run that a study's filter needs."""
 _DRAWS = 200
 """Resamples of the live agreement: a page that is looked at often; `agree` takes its time."""
+_ESTIMATES = {
+    "alpha_interval": "Alpha, interval",
+    "icc1": "ICC(1)",
+    "further_rater": "A further rater, Spearman",
+}
+"""Figures of the live agreement, each of which has an interval."""
+_IDS = 500
+"""Edits that are looked up at once."""
 
 
 def routes(site: Site, browser: Browser) -> list[BaseRoute]:
@@ -420,8 +432,18 @@ class _RatingPages:
             ]
         return self._page(
             "progress.html", study=study, run=self._run(study), raters=rows, link=link,
-            links=links, agreement=list(_agreement(rubrics, rated)),
+            links=links, agreement=list(_agreement(rubrics, rated, self._sources(study, rated))), estimates=_ESTIMATES,
         )  # fmt: skip
+
+    def _sources(self, study: Study, rated: Sequence[Rating]) -> dict[str, str]:
+        """Return the source image of every rated edit, where the run knows it."""
+        run = self._run(study)
+        ids = sorted({rating.item for rating in rated})
+        sources = {}
+        for start in range(0, len(ids), _IDS):
+            for item in self._store.items(run, ids[start : start + _IDS]):
+                sources[item.item] = item.group or item.item
+        return sources
 
     def csv(self, _: Request) -> Response:
         """Every rating of the store, as `agree --ratings` and a spreadsheet read it."""
@@ -431,13 +453,49 @@ class _RatingPages:
         )
 
 
-def _agreement(rubrics: list[Rubric], rated: list[Rating]) -> Iterator[tuple[str, Any]]:
-    from editjudge.stats.ceiling import ceiling
+@dataclass(frozen=True)
+class _SharedFactor:
+    """How raters agree on a factor so far."""
+
+    title: str
+    ceiling: Ceiling
+    missing_edits: int
+    """Edits that two people still have to rate before any figure is shown."""
+    missing_images: int
+    """Source images that such edits still have to be of."""
+
+    def estimate(self, name: str) -> tuple[float | None, Interval | None]:
+        """Return a figure and its interval."""
+        if name == "further_rater":
+            person = self.ceiling.further_rater
+            return person.spearman, person.ci.get("spearman")
+        return getattr(self.ceiling, name), self.ceiling.ci.get(name)
+
+    @property
+    def silence(self) -> str:
+        """Return why there is no figure at all; empty where there is one."""
+        shared = self.ceiling.shared
+        if self.missing_edits:
+            more = "edit" if self.missing_edits == 1 else "edits"
+            return f"too few for a figure: at least {self.missing_edits} more {more} rated by two people"
+        if self.missing_images:
+            images = f"{shared} edits of {self.ceiling.images} source images"
+            return f"too few for a figure: {images}; edits of at least {self.missing_images} more images are needed"
+        if any(self.estimate(name)[1] for name in _ESTIMATES):
+            return ""
+        return self.ceiling.further_rater.reason or "no figure has an interval yet"
+
+
+def _agreement(rubrics: list[Rubric], rated: list[Rating], sources: Mapping[str, str]) -> Iterator[_SharedFactor]:
+    from editjudge.stats.ceiling import FEWEST_SHARED, ceiling
 
     for _, factor in _factors(rubrics):
         mine = [rating for rating in rated if rating.factor == factor.key]
         if len({rating.rater for rating in mine}) > 1:
-            yield factor.title or factor.key, ceiling(ratings_columns(mine), draws=_DRAWS)
+            agreement = ceiling(ratings_columns(mine), group=sources, draws=_DRAWS)
+            missing_edits = max(0, FEWEST_SHARED - agreement.shared)
+            missing_images = max(0, FEWEST_SHARED - agreement.images)
+            yield _SharedFactor(factor.title or factor.key, agreement, missing_edits, missing_images)
 
 
 def _factors(rubrics: Iterable[Rubric]) -> Iterator[tuple[Rubric, Factor]]:

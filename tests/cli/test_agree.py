@@ -108,15 +108,45 @@ def test_ratings_of_the_store_are_used_where_no_file_is_named(call: Call, tmp_pa
     assert kept["factors"] == call("agree", "r", "--ratings", ratings, "--store", store, "--json").document["factors"]
 
 
-def test_a_person_reads_judges_beside_the_ceiling(call: Call, tmp_path: Path) -> None:
+def test_a_person_reads_judges_beside_a_further_rater(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", Spec(judges=("openai/m", "anthropic/c")))
     done = call("agree", "r", "--ratings", rated(tmp_path / "r.csv"), "--store", store)
     assert done.code == 0 and done.widest <= 100
     rows = [line.split() for line in done.out.splitlines()]
     first = next(i for i, row in enumerate(rows) if row[:1] == ["alignment"])
-    assert rows[first][1:3] == ["(one", "person)"] and rows[first + 1][0] == "openai/m"
-    for table in ("People among themselves", "Raters", "Distance from people", "What treating", "Halo"):
+    assert rows[first][1:4] == ["(a", "further", "rater)"] and rows[first + 1][0] == "openai/m"
+    for table in ("People among themselves", "Raters", "Distance from people"):
         assert table in done.out
+
+
+def test_the_lead_has_no_figure_without_its_number_of_edits_and_interval(call: Call, tmp_path: Path) -> None:
+    asked = ("agree", "--ratings", rated(tmp_path / "r.csv"), "--scores", scored(tmp_path / "j.csv"))
+    one = call(*asked, "--json").document["factors"]["alignment"]["m"]
+    lead = " ".join(call(*asked).out.partition("\n\n")[0].split())
+    lo, hi = one["ci"]["spearman"]
+    assert f"alignment {one['spearman']:.2f} [{lo:.2f}, {hi:.2f}], n = {one['n']}" in lead
+    lo, hi = one["further_rater"]["ci"]["spearman"]
+    assert f"{one['further_rater']['spearman']:.2f} [{lo:.2f}, {hi:.2f}]" in lead
+
+
+def test_few_ratings_give_no_figure_to_readers_and_bare_ones_to_programs(call: Call, tmp_path: Path) -> None:
+    ratings, scores = tmp_path / "r.csv", tmp_path / "j.csv"
+    values = (1, 3, 4, 2, 5, 7, 6, 6)
+    people = [f"e{n},p{r},alignment,{value - r}" for n, value in enumerate(values) for r in range(2)]
+    ratings.write_text("\n".join(["item,rater,factor,score", *people]), "utf-8")
+    judged = [f"e{n},m,alignment,{value}" for n, value in enumerate(values[::-1])]
+    scores.write_text("\n".join(["item,judge,factor,score", *judged]), "utf-8")
+    document = call("agree", "--ratings", ratings, "--scores", scores, "--json").document
+    one = document["factors"]["alignment"]["m"]
+    assert one["n"] == 8 and one["spearman"] is not None
+    assert one["ci"]["spearman"] is None and one["ci_reason"]["spearman"]
+    assert one["against_further_rater"]["verdict"] is None
+    human = document["humans"]["alignment"]
+    assert (human["shared"], human["further_rater"]["spearman"]) == (8, None) and human["further_rater"]["reason"]
+    out = call("agree", "--ratings", ratings, "--scores", scores).out
+    assert f"{abs(one['spearman']):.2f}" not in out and f"{human['loo_spearman']:.2f}" not in out
+    assert "(a further rater) 8" not in " ".join(out.split()), "no row"
+    assert "n = 8" in out
 
 
 def test_a_judge_under_two_rubrics_has_two_keys(call: Call, tmp_path: Path) -> None:
@@ -245,7 +275,7 @@ def test_what_measured_was_fitted_to_is_said_beside_it_and_beside_no_other(call:
 def test_columns_that_do_not_fit_are_named(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", Spec(judges=("openrouter/a-provider-with-a-name/and-a-model-with-a-long-one",)))
     done = call("agree", "r", "--ratings", rated(tmp_path / "r.csv"), "--store", store)
-    assert "left out for width: Pearson, Kendall" in done.out and done.widest <= 100
+    assert "left out for width: Kendall" in done.out and done.widest <= 100
 
 
 def test_factors_of_files_can_be_renamed_too(call: Call, tmp_path: Path) -> None:
@@ -300,7 +330,7 @@ def test_a_judge_of_some_items_is_read_beside_people_on_those(call: Call, tmp_pa
     asked = ("agree", "--scores", scored(tmp_path / "j.csv"), "--ratings")
     whole = call(*asked, ratings, "--json").document
     assert whole["factors"]["alignment"]["m"]["people"] == whole["humans"]["alignment"]["loo_spearman"]
-    assert "ceiling:" not in call(*asked, ratings).out
+    assert whole["factors"]["alignment"]["m"]["further_rater"] == whole["humans"]["alignment"]["further_rater"]
     scores = tmp_path / "good.csv"
     lines = (tmp_path / "j.csv").read_text().splitlines()
     scores.write_text("\n".join([lines[0], *(line for line in lines if line.startswith("good"))]))
@@ -308,8 +338,8 @@ def test_a_judge_of_some_items_is_read_beside_people_on_those(call: Call, tmp_pa
     alone = call("agree", "--scores", scores, "--ratings", few, "--json").document
     assert part["factors"]["alignment"]["m"]["people"] == pytest.approx(alone["humans"]["alignment"]["loo_spearman"])
     assert part["humans"]["alignment"]["loo_spearman"] == whole["humans"]["alignment"]["loo_spearman"]
-    done = call("agree", "--scores", scores, "--ratings", ratings)
-    assert "ceiling: (one person) over only those items" in done.out and done.widest <= 100
+    person = part["factors"]["alignment"]["m"]["further_rater"]
+    assert person == alone["humans"]["alignment"]["further_rater"] and person["items"] == 24
 
 
 def test_notes_are_of_columns_that_are_shown(call: Call, tmp_path: Path) -> None:

@@ -88,6 +88,24 @@ def test_the_json_has_the_keys_that_others_rely_on() -> None:
     assert human["raters"] == 3
 
 
+@pytest.mark.parametrize(("noise", "verdict"), [(2.5, "below"), (0.0, "above")])
+def test_a_judge_is_below_or_above_a_further_rater_by_the_interval_of_the_difference(
+    noise: float, verdict: str
+) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(0, 1, 150)
+    rows = [(str(n), f"r{r}", "f", s) for r in range(3) for n, s in enumerate(likert(truth + rng.normal(0, 0.9, 150)))]
+    people = Ratings.of(*(list(column) for column in zip(*rows, strict=True)))
+    items = [str(n) for n in range(150)]
+    judged = Scores.of(items, ["f"] * 150, truth + rng.normal(0, noise, 150), judge=["j"] * 150)
+    one = agree(people, judged, draws=200).factors["f"]["j"]
+    standing = one.against_further_rater
+    assert standing.verdict == verdict and standing.ci is not None
+    assert one.further_rater is not None and one.further_rater.spearman is not None and one.spearman is not None
+    assert standing.difference == pytest.approx(one.spearman - one.further_rater.spearman)
+    assert standing.ci.hi < 0 if verdict == "below" else standing.ci.lo > 0
+
+
 def test_failed_scores_are_left_out_and_counted() -> None:
     people, judged, _ = study()
     part = judged.where(factor="alignment", judge="j")

@@ -7,7 +7,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from editjudge.stats.ceiling import alpha_interval, alpha_nominal, alpha_ordinal, ceiling, fleiss, icc1, icc2k
+from bench.further_rater import Family, simulate
+from editjudge.stats.ceiling import (
+    FEWEST_SHARED,
+    alpha_interval,
+    alpha_nominal,
+    alpha_ordinal,
+    ceiling,
+    fleiss,
+    further_rater,
+    icc1,
+    icc2k,
+    stepped_up,
+)
 from editjudge.stats.columns import Floats, Ints, Ratings
 
 from .made import valid_json
@@ -71,6 +83,70 @@ def test_leave_one_out_is_each_rater_against_the_mean_of_the_others() -> None:
     assert found.loo_spearman == pytest.approx(np.mean(each))
     assert [r.spearman_with_rest for r in found.rater_quality.values()] == pytest.approx(each)
     assert found.ci["loo_spearman"].lo < np.mean(each) < found.ci["loo_spearman"].hi
+
+
+def test_the_step_from_one_rater_less_is_that_of_the_textbook() -> None:
+    # Two raters correlate by .5: one with the mean of two others by .5 * sqrt(2 / 1.5), with three by .5 * sqrt(3 / 2).
+    observed = np.array([0.5 * np.sqrt(2 / 1.5)])
+    assert stepped_up(observed, 2, 3) == pytest.approx(0.5 * np.sqrt(3 / 2))
+    assert stepped_up(-observed, 2, 3) == pytest.approx(-0.5 * np.sqrt(3 / 2))
+    assert stepped_up(np.array([0.0, 1.0]), 1, 2) == pytest.approx([0, 1])
+    assert stepped_up(observed, 2, 2) == pytest.approx(observed), "no step, no change"
+
+
+@pytest.mark.parametrize("raters", [2, 3, 5])
+def test_a_further_rater_is_estimated_without_bias_and_the_interval_holds(raters: int) -> None:
+    cell = simulate(Family(), raters, 60, draws=150, seed=1)
+    noise = 4 * 0.07 / np.sqrt(60)  # four standard errors: a draw of another seed passes, too
+    assert cell.given == 1
+    assert abs(cell.estimate - cell.truth) < 0.02 + noise
+    assert cell.coverage >= 0.85 and cell.difference_coverage >= 0.85
+    assert cell.left_out < cell.estimate
+
+
+def test_where_items_have_different_numbers_of_raters_harmonic_means_count() -> None:
+    rng = np.random.default_rng(0)
+    table = np.rint(rng.normal(4, 1.5, (60, 1)) + rng.normal(0, 0.7, (60, 3)))
+    table[:20, 1:] = np.nan
+    table[20:40, 2] = np.nan
+    found = further_rater(ratings(table)).figures
+    assert found.raters == pytest.approx(60 / (20 / 1 + 20 / 2 + 20 / 3))
+    assert found.items == 40, "an item with one rating has nobody to be compared with"
+
+
+def test_draws_of_a_further_rater_do_not_depend_on_the_order_of_ratings() -> None:
+    rng = np.random.default_rng(0)
+    item, rater, x = long(np.rint(rng.normal(4, 1.5, (30, 1)) + rng.normal(0, 0.7, (30, 3))))
+    order = rng.permutation(len(x))
+    group = {str(n): f"image {n // 2}" for n in range(30)}
+    each = [
+        further_rater(Ratings.of(item[rows], rater[rows], ["f"] * len(x), x[rows]), group=group, draws=100).figures
+        for rows in (np.arange(len(x)), order)
+    ]
+    assert each[0].ci["spearman"] == pytest.approx(each[1].ci["spearman"])
+    assert (each[0].items, each[0].images) == (30, 15)
+
+
+@pytest.mark.parametrize(
+    ("items", "raters", "images"), [(30, 1, 30), (FEWEST_SHARED - 1, 3, 9), (30, 3, FEWEST_SHARED - 1)]
+)
+def test_too_few_raters_items_or_images_give_no_further_rater(items: int, raters: int, images: int) -> None:
+    rng = np.random.default_rng(0)
+    table = np.rint(rng.normal(4, 1.5, (items, 1)) + rng.normal(0, 0.7, (items, raters)))
+    found = ceiling(ratings(table), group={str(n): f"image {n % images}" for n in range(items)})
+    person = found.further_rater
+    assert person.spearman is None and person.ci == {} and person.reason
+    valid_json(found)
+
+
+def test_alpha_and_intraclass_correlation_have_intervals() -> None:
+    rng = np.random.default_rng(0)
+    table = np.rint(rng.normal(4, 1.5, (60, 1)) + rng.normal(0, 0.7, (60, 3)))
+    table[:10, 2] = np.nan
+    found = ceiling(ratings(table))
+    for name in ("alpha_interval", "icc1"):
+        assert found.ci[name].lo < getattr(found, name) < found.ci[name].hi
+    assert "icc1" not in ceiling(ratings(table[:8])).ci
 
 
 def test_a_rater_who_straight_lines_is_named_and_what_leaving_them_out_does_is_shown() -> None:

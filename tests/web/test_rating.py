@@ -9,20 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 from run.made import editjudge, edits, rows_of, write_manifest
 from starlette.exceptions import HTTPException
 
 from editjudge.errors import UsageError
+from editjudge.ratings import Rating
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale
 from editjudge.store.ratings import read_ratings
 from editjudge.store.studies import find_study, list_studies, places
 from editjudge.web.filters import legend
-from editjudge.web.rating import _check_answerable, _score
+from editjudge.web.rating import _ESTIMATES, _agreement, _check_answerable, _score
 from web.served import Served, serving
 
 FACTORS = ("unchanged_regions", "global_consistency", "identity_preservation")
+FIGURE = re.compile(r"\d\.\d\d")
 
 
 @pytest.fixture
@@ -221,14 +224,44 @@ def test_two_people_see_their_agreement_and_agree_uses_their_ratings(served: Ser
         assert "Thank you" in person.get("/rate/1").text
     page = Person(served, "chief").get("/rate/1/progress").text
     assert len(re.findall(r'<td class="num">20</td><td class="num">20</td>', page)) == 2
-    assert re.findall(r"(0\.\d\d|1\.00)", page)
-    assert "1.00" in page and "[1.00, 1.00]" not in page  # of agreement without a miss no interval can be given
+    assert FIGURE.search(page) is None, "20 edits, but of 5 source images"
+    assert "edits of at least 5 more images are needed" in page
     agreed = editjudge("ratings", "export", tmp_path / "ratings.csv", "--store", tmp_path / "s.db")
     assert agreed.code == 0, agreed.err
     exported = (tmp_path / "ratings.csv").read_text().splitlines()
     assert (exported[0], len(exported)) == ("item,rater,factor,score", 121)
     shown = Person(served, "chief").get("/ratings.csv")
     assert shown.text.split() == (tmp_path / "ratings.csv").read_text().split()
+
+
+def test_one_shared_edit_is_counted_and_gives_no_figure(served: Served) -> None:
+    plan(served)
+    for name in ("ann", "bob"):
+        person = Person(served, name)
+        person.get("/rate/1")
+        mine = places(served.store, find_study(served.store, 1), name)
+        person.answer(next(place.number for place in mine if place.item == "e0"), 6)
+    page = Person(served, "chief").get("/rate/1/progress").text
+    assert '<td class="num">2</td><td class="num">1</td>' in page, "two ratings, one edit"
+    assert "at least 9 more edits rated by two people" in page
+    assert FIGURE.search(page) is None
+
+
+def test_from_enough_shared_edits_on_every_figure_has_its_interval() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(4, 1.5, 40)
+    rated = [
+        Rating(f"e{n}", rater, "unchanged_regions", float(np.clip(round(truth[n] + rng.normal(0, 0.7)), 1, 7)))
+        for n in range(40)
+        for rater in ("ann", "bob")
+    ]
+    (factor,) = _agreement([load("preservation")], rated, {})
+    assert (factor.ceiling.shared, factor.missing_edits, factor.missing_images, factor.silence) == (40, 0, 0, "")
+    for name in _ESTIMATES:
+        value, ci = factor.estimate(name)
+        assert value is not None and ci is not None and ci.lo < value < ci.hi
+    (clustered,) = _agreement([load("preservation")], rated, {f"e{n}": f"image {n % 4}" for n in range(40)})
+    assert (clustered.missing_edits, clustered.missing_images) == (0, 6)
 
 
 def test_controls_have_known_answers_and_never_become_ratings(served: Served) -> None:
