@@ -79,7 +79,7 @@ def command(
     store_place: str,
     as_json: bool,
 ) -> None:
-    """Compare judges' scores with people's ratings, beside the agreement between people.
+    """Compare judges' scores with people's ratings, beside what a further rater would reach.
 
     Prints correlations per factor, with 95 % CI. Each item is one point: the mean of the judge's scores and the mean of
     all ratings. Scores come from a RUN or from a file. No rater is excluded and nothing is rescaled.
@@ -210,11 +210,18 @@ def _scores(
     file: Path, manifest: Path | None, columns: Columns, origins: Mapping[str, Origin], with_guessed: bool
 ) -> tuple[Scores, Scores | None, list[str]]:
     from editjudge.ratings import origins_of, read_scores
+    from editjudge.report.tables import counted
 
     content = read_scores(file, origins_of(manifest, columns) if manifest else origins)
     scores = content.with_guessed or content.scores if with_guessed else content.scores
     counts = ", ".join(f"{n:,} {status}" for status, n in Counter(scores.status).most_common())
-    lead = [f"{safe(str(file))}: {len(scores):,} scores by {len(scores.judge.present())} judges: {counts}"]
+    judges = counted(len(scores.judge.present()), "judge")
+    lead = [f"{safe(str(file))}: {len(scores):,} scores by {judges}: {counts}"]
+    if manifest is None and len(scores.group.present()) == len(scores.item.present()):
+        lead.append(
+            "every edit counts as a source image of its own: if some share one, intervals are too narrow; "
+            "give --manifest"
+        )
     if with_guessed and content.with_guessed:
         lead.append("guessed scores are included, as if the judge had given them")
     return scores, None if with_guessed else content.with_guessed, lead
