@@ -71,15 +71,15 @@ def _settled(scores: list[float], least: float, ends: tuple[float, float] | None
 def _below(scores: list[float], least: float, ends: tuple[float, float] | None) -> bool:
     """Whether the interval of the mean lies below the threshold.
 
-    By Gaffke's bound, since a few answers that agree hide what the judge says at other times.
+    The bound is the guaranteed one, since a few answers that agree hide what the judge says at other times.
     """
     if len(scores) == 1:
         return scores[0] < least
     import numpy as np
 
-    from editjudge.stats.bootstrap import mean_interval
+    from editjudge.stats.inference import mean_interval
 
-    ci = mean_interval(np.array(scores, dtype=float), np.arange(len(scores)), ends).ci
+    ci = mean_interval(np.array(scores, dtype=float), np.arange(len(scores)), ends, guaranteed=True).ci
     return ci is not None and ci.hi < least
 
 

@@ -14,12 +14,9 @@ import numpy as np
 from editjudge.stats.bootstrap import (
     DRAWS,
     Ends,
-    IntervalEnds,
-    difference_interval,
     group_notes,
     interval,
     mean_draws,
-    mean_interval,
 )
 from editjudge.stats.ceiling import Ceiling, FurtherRater, RaterDraws, ceiling, further_rater, one_against_rest
 from editjudge.stats.columns import Column, Floats, Ints, Ratings, Scores, ends_of, item_means
@@ -34,7 +31,8 @@ from editjudge.stats.concordance import (
     supported,
     why_none,
 )
-from editjudge.stats.statistic import FailureBounds, Interval, Statistic, number, plain
+from editjudge.stats.inference import difference_ends, mean_interval
+from editjudge.stats.statistic import FailureBounds, Interval, Limits, Statistic, number, plain
 
 CORRELATIONS = ("spearman", "pearson", "kendall")
 FEWEST_MODELS, FEWEST_IMAGES = 6, 20
@@ -266,21 +264,21 @@ def _agreement(
     )
 
 
-def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int) -> dict[str, IntervalEnds]:
+def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draws: int) -> dict[str, Limits]:
     """Shares and errors are means on a scale with known ends; the other figures are drawn."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
     ci = intervals([pairs], int(pairs.group.max(initial=-1)) + 1, drawn, draws=draws)
-    limits = {name: IntervalEnds(ci.get(name), None if name in ci else why_none([pairs])) for name in drawn}
+    limits = {name: Limits(ci.get(name), None if name in ci else why_none([pairs])) for name in drawn}
     rated = ratings.score if ratings is not None else np.zeros(0)
     same = ends is not None and len(rated) and ends[0] <= rated.min() and rated.max() <= ends[1]
     scale = ends if same else None
     off, group = pairs.x - pairs.y, pairs.group
     near = {"exact": np.abs(off) < pairs.step / 2 - 1e-9, "within_one": np.abs(off) <= pairs.step + 1e-9}
     for name, share in near.items():
-        limits[name] = mean_interval(share.astype(float), group, (0.0, 1.0), draws=draws)
+        limits[name] = mean_interval(share.astype(float), group, (0.0, 1.0), draws=draws, share=True)
     error_ends = scale and (0.0, scale[1] - scale[0])
     limits["mae"] = mean_interval(np.abs(off), group, error_ends, draws=draws)
-    limits["bias"] = difference_interval(off, group, scale, draws=draws)
+    limits["bias"] = mean_interval(off, group, difference_ends(scale), draws=draws)
     return limits
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from editjudge.errors import UsageError
-from editjudge.stats.bootstrap import FEWEST, Ends, IntervalEnds, carrying, folds_of, mean_interval
+from editjudge.stats.bootstrap import FEWEST, Ends, carrying, folds_of
 from editjudge.stats.columns import Column, Floats, Ints, Mask
-from editjudge.stats.statistic import Interval, Statistic
+from editjudge.stats.inference import mean_interval
+from editjudge.stats.statistic import Interval, Limits, Statistic
 
 FEWEST_PAIRS = 10
 """Pairs below which a calibration is refused: a step function through fewer points is the points."""
@@ -142,12 +143,14 @@ def powered_mean(
     inside = np.unique(codes[rated], return_inverse=True)[1]
     carried = carrying(y[rated], inside)
     people = mean_interval(y[rated], inside, ends) if ends else _student(human_mean, alone, carried)
-    ci, why = _student(mean, error, carried) if weight else people
+    limits = _student(mean, error, carried) if weight else people
     saved = n * ((alone / error) ** 2 - 1) if error > 0 else None
     notes = [] if rest.any() else ["every edit was rated: the judge adds nothing"]
     if missing := int((~scored).sum()):
         notes.append(f"{missing} edits without a score of the judge are in people's mean alone")
-    return PoweredEstimate(n, int(rest.sum()), human_mean, people.ci, mean, ci, why, weight, saved, tuple(notes))
+    return PoweredEstimate(
+        n, int(rest.sum()), human_mean, people.ci, mean, limits.ci, limits.reason, weight, saved, tuple(notes)
+    )
 
 
 def _held_out(x: Floats, y: Floats, fold: Ints) -> tuple[Floats, Floats]:
@@ -169,12 +172,12 @@ def _error(influence: Floats, groups: int) -> float:
     return math.sqrt(float(influence @ influence) * groups / (groups - 1))
 
 
-def _student(mean: float, error: float, carried: float) -> IntervalEnds:
+def _student(mean: float, error: float, carried: float) -> Limits:
     """With the t of the rated groups that carry the spread: the term that these few decide is the larger one."""
     from scipy.special import stdtrit
 
     if carried < FEWEST:
         few = f"about {carried:.0f} rated groups (source images) carry the spread of ratings"
-        return IntervalEnds(None, f"{few}: an interval needs {FEWEST}")
+        return Limits(None, f"{few}: an interval needs {FEWEST}")
     half = float(stdtrit(carried - 1, 0.975)) * error
-    return IntervalEnds(Interval(mean - half, mean + half), None)
+    return Limits(Interval(mean - half, mean + half), None)

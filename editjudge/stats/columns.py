@@ -141,6 +141,8 @@ class Scores(_Selectable):
     pair: Column
     """The same edit of another model: source image and instruction."""
     repeat: NDArray[np.int32]
+    answer: NDArray[np.uint64]
+    """Which question was answered: equal for the same question about the same images; 0 where that is not known."""
     slices: Mapping[str, Column] = field(default_factory=dict)
     """Edit type and any other metadata, by name."""
 
@@ -157,9 +159,11 @@ class Scores(_Selectable):
         group: Iterable[object] | None = None,
         pair: Iterable[object] | None = None,
         repeat: Iterable[int] | None = None,
+        answer: NDArray[np.uint64] | None = None,
         slices: Mapping[str, Iterable[object]] | None = None,
     ) -> Scores:
-        values, items = numbers(score), _column(item)
+        values = numbers(score)
+        items = _column(item)
         n = len(values)
         groups = items if group is None else _column(group)
         table = cls(
@@ -172,6 +176,7 @@ class Scores(_Selectable):
             group=groups,
             pair=groups if pair is None else _column(pair),
             repeat=np.zeros(n, np.int32) if repeat is None else np.fromiter(repeat, np.int32),
+            answer=np.zeros(n, np.uint64) if answer is None else answer,
             slices={name: _column(values) for name, values in (slices or {}).items()},
         )
         _check_lengths(table, n)
@@ -215,6 +220,7 @@ class Scores(_Selectable):
             group=groups,
             pair=[f"{g}\x1f{row.get('instruction', '')}" for g, (row, *_) in zip(groups, flat, strict=True)],
             repeat=[int(row.get("repeat") or 0) for row, *_ in flat],
+            answer=np.array([answer_id(row.get("key")) for row, *_ in flat], np.uint64),
             slices={name: [row.get(name, "") for row, *_ in flat] for name in slices},
         )
 
@@ -286,6 +292,14 @@ def item_means(item: Column, score: Floats) -> Floats:
     sums = np.bincount(item.codes[good], weights=score[good], minlength=len(item.labels))
     means: Floats = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
     return means
+
+
+def answer_id(key: object) -> int:
+    """Return 64 bits of a task's key, which is a SHA-256 in hexadecimal; 0 for anything else."""
+    try:
+        return int(str(key)[:16], 16)
+    except ValueError:
+        return 0
 
 
 def _column(values: Iterable[object]) -> Column:

@@ -9,15 +9,25 @@ from typing import Literal
 
 import numpy as np
 
-from editjudge.stats.bootstrap import DRAWS, Ends, difference_interval
-from editjudge.stats.columns import ABSTAINED, Column, Floats, Ints, Scores, ends_of, filled, item_means, worst_best
-from editjudge.stats.permutation import ALPHA, InvertedTest, holm, holm_of, sign_flip, wilcoxon
+from editjudge.stats.columns import ABSTAINED, Column, Floats, Scores, ends_of, filled, item_means, worst_best
+from editjudge.stats.correction import ALPHA, holm, holm_of, wilcoxon
+from editjudge.stats.inference import (
+    ENOUGH,
+    TEST_DRAWS,
+    Clusters,
+    Inference,
+    Method,
+    difference_ends,
+    images_to_show_anything,
+    infer_each,
+    reason_for_none,
+)
 from editjudge.stats.spread import within_variance
 from editjudge.stats.statistic import FailureBounds, Interval, Statistic, figure_text, number
 
-POWER = 0.80
 On = Literal["item", "pair"]
 UNPAIRED = "no edit was asked of both sides"
+IDENTICAL = "both sides rest on the same answers: the difference is 0 by identity, and nothing is left to test"
 
 
 @dataclass(frozen=True)
@@ -52,11 +62,16 @@ class Difference(Statistic):
     mean_b: float | None
     difference: float | None
     ci: Interval | None
-    """95 % CI, which excludes 0 exactly where `p_holm` is below .05: the wider, at either end, of the inverted test,
-    corrected as p is, and Gaffke's bound, which allows for scores that were not seen (see `agreeing_interval`)."""
+    """At `level`; it excludes 0 exactly where `p_holm` is below .05."""
     ci_reason: str | None
+    level: float
+    """Confidence of `ci` and `detectable`: 95 %, or what Holm's correction leaves."""
+    method: Method | None
+    """Where p, `ci`, `detectable` and verdict come from; None where there are none."""
+    effective: float
+    """Source images that carry the spread of the differences (see `inference.Clusters.effective`)."""
     p: float | None
-    """Paired permutation test clustered by source image (sign flips of whole groups), two-sided."""
+    """Two-sided, by `method`."""
     p_wilcoxon: float | None
     """Wilcoxon's signed ranks of the groups' mean differences: the alternative that few outliers move less."""
     p_holm: float | None
@@ -70,8 +85,9 @@ class Difference(Statistic):
     error: float | None
     """The standard error of the difference, with whole groups as the unit."""
     detectable: float | None
-    """The minimum detectable difference (MDE) at 80 % power, at a level of 5 % over the number of comparisons, which is
-    the level that Holm's correction has for the smallest p."""
+    """The minimum detectable difference (MDE) at 80 % power and `level`."""
+    detectable_reason: str | None
+    """Why there is none."""
     detectable_without_noise: float | None
     """The same if the judge gave the same answer every time; None without repeats."""
     bounds: DifferenceBounds | None
@@ -81,9 +97,10 @@ class Difference(Statistic):
     """Whether the verdict is another one with the failures at an end of the scale; true where that is not known."""
     verdict: str
     notes: tuple[str, ...]
-    bound: Interval | None = field(default=None, repr=False)
-    """Gaffke's bound at 95 %, or a bootstrap interval where the ends of the scale are not known."""
-    test: InvertedTest | None = field(default=None, repr=False, compare=False)
+    inference: Inference | None = field(default=None, repr=False, compare=False)
+    clusters: Clusters | None = field(default=None, repr=False, compare=False)
+    quiet: float = field(default=1.0, repr=False)
+    """The share of `error` that is not the judge's own noise."""
 
     @property
     def evident(self) -> bool:
@@ -98,56 +115,77 @@ def compare(
     names: tuple[str, str] = ("A", "B"),
     on: On = "pair",
     scales: Mapping[str, Sequence[float]] | None = None,
-    draws: int = DRAWS,
+    guaranteed: bool = False,
+    draws: int = TEST_DRAWS,
 ) -> list[Difference]:
-    """Factor by factor, repeats averaged first. `on="pair"` for models, `"item"` for judges or runs.
+    """Compare factor by factor, repeats averaged first. `on="pair"` for models, `"item"` for judges or runs.
 
     `scales` gives the legal values of a factor, or its two ends, from the worst to the best: without them nothing
-    bounds what failed.
+    bounds what failed, and few images have no interval. `guaranteed` asks for the bound that assumes nothing.
     """
-    factors = [f for f in a.factor.present() if f in b.factor.present()]
     known = scales or {}
-    differences = [
-        _difference(f, a.where(factor=f), b.where(factor=f), names, on, known.get(f), draws=draws) for f in factors
-    ]
+    factors = [f for f in a.factor.present() if f in b.factor.present()]
+    tests = [_PairedTest(f, a.where(factor=f), b.where(factor=f), on, known.get(f)) for f in factors]
+    samples = [sample for test in tests for sample in test.samples]
+    ends = [difference_ends(ends_of(test.scale)) for test in tests for _ in test.samples]
+    found = iter(infer_each(samples, ends, shares=[False] * len(samples), guaranteed=guaranteed, draws=draws))
+    differences = []
+    for test in tests:
+        inferences = [next(found) for _ in test.samples]
+        differences.append(test.difference(names, inferences, guaranteed=guaranteed))
     return corrected(differences)
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """With Holm's correction over all of these, and the verdict that follows from it."""
-    tests = sum(d.p is not None for d in differences)
-    judged = [
-        replace(_among(d, tests), p_holm=p) for d, p in zip(differences, holm([d.p for d in differences]), strict=True)
-    ]
-    lowest, highest = _family(differences)
-    level = ALPHA / max(1, tests - sum(d.evident for d in judged))
-    judged = [
-        replace(
-            d,
-            ci=agreeing_interval(d.bound, d.test, d.difference or 0.0, level, evident=d.evident) if d.test else None,
-            overturnable=_overturnable(d, lowest, highest),
-        )
-        for d in judged
-    ]
-    return [replace(d, verdict=_verdict(d)) for d in judged]
+    """Apply Holm's correction over all of these, and state interval, detectable difference and verdict at its level.
 
-
-def agreeing_interval(
-    bound: Interval | None, test: InvertedTest, mean: float, level: float, *, evident: bool
-) -> Interval | None:
-    """The 95 % CI that says what the corrected p says.
-
-    Of m tests of which Holm's correction rejects r, those rejected have p below ALPHA / (m - r) and the others have
-    not: the test is inverted at that level. Gaffke's bound may reach further, but not across 0 against the test.
+    Of m tests of which the correction rejects r, those rejected have p below ALPHA / (m - r) and the others have not:
+    at that level an interval excludes 0 exactly where the corrected p is below ALPHA.
     """
-    if bound is None:
-        return None
-    limits = test.limits(level)
-    lo, hi = min(bound.lo, limits.lo), max(bound.hi, limits.hi)
-    if not math.isfinite(lo + hi):  # too few images for any p to be below the level
-        return Interval(min(bound.lo, 0.0), max(bound.hi, 0.0))
-    crosses = evident and lo <= 0 <= hi
-    return Interval(limits.lo if crosses and mean > 0 else lo, limits.hi if crosses and mean < 0 else hi)
+    tests = sum(d.p is not None for d in differences)
+    adjusted = holm([d.p for d in differences])
+    rejected = sum(p is not None and p < ALPHA for p in adjusted)
+    level = 1 - ALPHA / max(1, tests - rejected)
+    lowest, highest = _family(differences)
+    out = []
+    for d, p in zip(differences, adjusted, strict=True):
+        row = _at_level(replace(d, p_holm=p), level)
+        row = replace(row, overturnable=_overturnable(row, lowest, highest))
+        out.append(replace(row, verdict=_verdict(row)))
+    return out
+
+
+def _at_level(d: Difference, level: float) -> Difference:
+    if d.inference is None or d.clusters is None:
+        return replace(d, level=level)
+    limit = d.inference.detectable(level)
+    return replace(
+        d,
+        level=level,
+        ci=d.inference.interval(level),
+        detectable=limit,
+        detectable_reason=None if limit is not None else _undetectable(d.clusters, 1 - level),
+        detectable_without_noise=None if limit is None or math.isnan(d.quiet) else limit * d.quiet,
+    )
+
+
+def _undetectable(clusters: Clusters, alpha: float) -> str:
+    """Say why no difference could be shown, or none with a known chance."""
+    images = clusters.groups
+    needed = images_to_show_anything(alpha)
+    even = math.floor(clusters.even + 1e-9)
+    if even < needed:
+        uneven = "" if even == images else f", as uneven as {even} of one size,"
+        return f"{images} source images{uneven} cannot show any difference at this level; {needed} can"
+    moved = int(np.sum(np.abs(clusters.residuals + clusters.mean * clusters.sizes) > 1e-9))
+    if moved < ENOUGH:
+        return f"only {moved} of {images} source images differ"
+    if clusters.effective == 0:
+        return f"all {images} source images differ by the same amount, so nothing shows how much others would"
+    if clusters.effective < ENOUGH:
+        few = f"{clusters.effective:.1f} of {images} source images"
+        return f"the spread rests on about {few}; it takes {ENOUGH:g} to tell a detectable difference"
+    return "a guaranteed bound has no detectable difference"
 
 
 def _family(differences: Sequence[Difference]) -> tuple[Floats, Floats]:
@@ -164,7 +202,7 @@ def _every_p(d: Difference) -> tuple[float | None, ...]:
 
 
 def _overturnable(d: Difference, *families: Floats) -> bool:
-    if not d.failed_a + d.failed_b:
+    if not d.failed_a + d.failed_b or d.method == "identity":
         return False
     if d.bounds is None:
         return d.bounds_reason != UNPAIRED
@@ -184,28 +222,10 @@ def _direction(difference: float | None, p: float | None) -> int | None:
     return int(np.sign(difference)) if p < ALPHA else 0
 
 
-def _among(d: Difference, tests: int) -> Difference:
-    """With what can be shown by one of so many tests."""
-    limit, quiet = detectable(d.error or None, d.groups, tests), d.detectable_without_noise
-    if limit and d.detectable and quiet is not None:
-        quiet *= limit / d.detectable
-    return replace(d, detectable=limit, detectable_without_noise=quiet)
-
-
-def cluster_error(values: Floats, groups: Ints) -> float | None:
-    """Standard error of the mean with whole groups as the unit."""
-    n_groups = len(np.unique(groups))
-    if n_groups < 2:
-        return None
-    if not np.ptp(values):  # the mean of equal decimals may be off by rounding
-        return 0.0
-    sums = np.bincount(groups, weights=values - values.mean())
-    return math.sqrt(float(np.sum(sums**2)) * n_groups / (n_groups - 1)) / len(values)
-
-
 def paired(a: Scores, b: Scores, on: On) -> tuple[Floats, Floats, Column, int, int]:
     """The means of both sides on the edits that both scored, their groups, and how many only one scored."""
-    (key_a, mean_a, group_a), (key_b, mean_b, _) = _edit_means(a, on), _edit_means(b, on)
+    key_a, mean_a, group_a = _edit_means(a, on)
+    key_b, mean_b, _ = _edit_means(b, on)
     index = {key: i for i, key in enumerate(key_b)}
     rows = [(i, index[key]) for i, key in enumerate(key_a) if key in index]
     left, right = np.array(rows, dtype=np.int64).reshape(-1, 2).T
@@ -221,46 +241,123 @@ def _edit_means(scores: Scores, on: On) -> tuple[list[str], Floats, list[str]]:
     return list(key.labels), item_means(key, part.score), [part.group.labels[i] for i in group]
 
 
-def _difference(
-    factor: str, a: Scores, b: Scores, names: tuple[str, str], on: On, scale: Sequence[float] | None, *, draws: int
-) -> Difference:
-    x, y, group, only_a, only_b = paired(a, b, on)
-    delta, codes = _gaps(x, y), group.codes.astype(np.int64)
-    groups, n = len(group.labels), len(delta)
-    ci, why = difference_interval(delta, codes, ends_of(scale), draws=draws)
-    spread = float(np.std(delta, ddof=1)) if n and np.ptp(delta) else 0.0
-    error = cluster_error(delta, codes) if n else None
-    quiet = _quiet_error(error, a, b, n)
-    failed_a, failed_b = int(a.failed.sum()), int(b.failed.sum())
-    mean, p = float(delta.mean()) if n else None, sign_flip(delta, codes)
-    bounds, unknown = DifferenceBounds(mean, mean, p, p) if n else None, None
-    if failed_a + failed_b:
-        bounds, unknown = _bounds(a, b, on, worst_best(scale))
-    return Difference(
-        factor, *names, n=n, groups=groups, only_a=only_a, only_b=only_b,
-        failed_a=failed_a, failed_b=failed_b,
-        abstained_a=int(a.having(ABSTAINED).sum()), abstained_b=int(b.having(ABSTAINED).sum()),
-        mean_a=float(x.mean()) if n else None,
-        mean_b=float(y.mean()) if n else None,
-        difference=mean,
-        ci=ci,
-        ci_reason=why,
-        p=p,
-        p_wilcoxon=wilcoxon(delta, codes),
-        p_holm=None,
-        effect=number(mean / spread) if mean is not None and spread > 0 else None,
-        wins=int(np.sum(delta > 0)), ties=int(np.sum(delta == 0)), losses=int(np.sum(delta < 0)),
-        error=error,
-        detectable=detectable(error or None, groups),
-        detectable_without_noise=detectable(quiet, groups),
-        bounds=bounds,
-        bounds_reason=unknown,
-        overturnable=False,
-        verdict="",
-        notes=_pair_notes(n, spread, only_a + only_b, why),
-        bound=ci,
-        test=InvertedTest(delta, codes) if n else None,
-    )  # fmt: skip
+class _PairedTest:
+    """One factor of a comparison: the paired differences, and what they would be with the failures at either end."""
+
+    def __init__(self, factor: str, a: Scores, b: Scores, on: On, scale: Sequence[float] | None) -> None:
+        self.factor = factor
+        self.a = a
+        self.b = b
+        self.scale = scale
+        self.x, self.y, self.group, self.only_a, self.only_b = paired(a, b, on)
+        self.gaps = _gaps(self.x, self.y)
+        self.codes = self.group.codes.astype(np.int64)
+        self.clusters = Clusters.of(self.gaps, self.codes)
+        self.identical = len(self.gaps) > 0 and not self.gaps.any() and same_answers(a, b, on)
+        self.failed_a = int(a.failed.sum())
+        self.failed_b = int(b.failed.sum())
+        self.at_ends: list[Clusters] = []
+        fills = worst_best(scale)
+        if self.failed_a + self.failed_b and fills is not None and not self.identical:
+            worst, best = fills
+            for fill_a, fill_b in ((best, worst), (worst, best)):
+                x, y, group, *_ = paired(filled(a, fill_a), filled(b, fill_b), on)
+                self.at_ends.append(Clusters.of(_gaps(x, y), group.codes.astype(np.int64)))
+
+    @property
+    def samples(self) -> list[Clusters]:
+        """Whatever has to be inferred: the differences, then those with the failures at the ends of the scale."""
+        return [] if self.identical else [self.clusters, *self.at_ends]
+
+    def difference(
+        self, names: tuple[str, str], inferences: Sequence[Inference | None], *, guaranteed: bool
+    ) -> Difference:
+        n = len(self.gaps)
+        mean = float(self.gaps.mean()) if n else None
+        inference = inferences[0] if inferences else None
+        p = inference.p() if inference is not None else None
+        bounds, unknown = self._bounds(mean, p, inferences)
+        reason = self._reason(guaranteed=guaranteed)
+        spread = float(np.std(self.gaps, ddof=1)) if n and np.ptp(self.gaps) else 0.0
+        error = self.clusters.error if self.clusters.groups > 1 else None
+        return Difference(
+            self.factor,
+            *names,
+            n=n,
+            groups=len(self.group.labels),
+            only_a=self.only_a,
+            only_b=self.only_b,
+            failed_a=self.failed_a,
+            failed_b=self.failed_b,
+            abstained_a=int(self.a.having(ABSTAINED).sum()),
+            abstained_b=int(self.b.having(ABSTAINED).sum()),
+            mean_a=float(self.x.mean()) if n else None,
+            mean_b=float(self.y.mean()) if n else None,
+            difference=mean,
+            ci=None,
+            ci_reason=reason,
+            level=1 - ALPHA,
+            method=self._method(inference),
+            effective=self.clusters.effective,
+            p=p,
+            p_wilcoxon=None if self.identical else wilcoxon(self.gaps, self.codes),
+            p_holm=None,
+            effect=number(mean / spread) if mean is not None and spread > 0 else None,
+            wins=int(np.sum(self.gaps > 0)),
+            ties=int(np.sum(self.gaps == 0)),
+            losses=int(np.sum(self.gaps < 0)),
+            error=error,
+            detectable=None,
+            detectable_reason=reason,
+            detectable_without_noise=None,
+            bounds=bounds,
+            bounds_reason=unknown,
+            overturnable=False,
+            verdict="",
+            notes=_pair_notes(n, self.only_a + self.only_b, reason),
+            inference=inference,
+            clusters=self.clusters,
+            quiet=_quiet_share(error, self.a, self.b, n),
+        )
+
+    def _method(self, inference: Inference | None) -> Method | None:
+        if self.identical:
+            return "identity"
+        return None if inference is None else inference.method
+
+    def _reason(self, *, guaranteed: bool) -> str | None:
+        """Why there is no interval; None if there is one."""
+        if self.identical:
+            return IDENTICAL
+        return reason_for_none(self.clusters, difference_ends(ends_of(self.scale)), guaranteed=guaranteed)
+
+    def _bounds(
+        self, mean: float | None, p: float | None, inferences: Sequence[Inference | None]
+    ) -> tuple[DifferenceBounds | None, str | None]:
+        if not self.failed_a + self.failed_b or self.identical:
+            return (DifferenceBounds(mean, mean, p, p) if mean is not None else None), None
+        if not self.at_ends:
+            return None, "the ends of the scale are not known: nothing bounds what failed judgements would have said"
+        if self.at_ends[0].groups == 0:
+            return None, UNPAIRED
+        (worst, p_worst), (best, p_best) = (
+            (sample.mean, None if inference is None else inference.p())
+            for sample, inference in zip(self.at_ends, inferences[1:], strict=True)
+        )
+        return DifferenceBounds(worst, best, p_worst, p_best), None
+
+
+def same_answers(a: Scores, b: Scores, on: On) -> bool:
+    """Whether both sides are the very same answers; never where answers are not known."""
+    totals = []
+    for side in (a, b):
+        if not side.answer.all():
+            return False
+        column: Column = getattr(side, on).compact()
+        total = np.zeros(len(column.labels), np.uint64)
+        np.add.at(total, column.codes, side.answer)
+        totals.append(dict(zip(column.labels, total.tolist(), strict=True)))
+    return totals[0] == totals[1]
 
 
 def _gaps(x: Floats, y: Floats) -> Floats:
@@ -269,44 +366,22 @@ def _gaps(x: Floats, y: Floats) -> Floats:
     return gaps
 
 
-def _bounds(a: Scores, b: Scores, on: On, ends: Ends | None) -> tuple[DifferenceBounds | None, str | None]:
-    if ends is None:
-        return None, "the ends of the scale are not known: nothing bounds what failed judgements would have said"
-    at_ends = []
-    for end, other in (ends, ends[::-1]):
-        x, y, group, *_ = paired(filled(a, other), filled(b, end), on)
-        delta = _gaps(x, y)
-        at_ends.append((float(delta.mean()) if len(delta) else None, sign_flip(delta, group.codes.astype(np.int64))))
-    (worst, p_worst), (best, p_best) = at_ends
-    if worst is None:
-        return None, UNPAIRED
-    return DifferenceBounds(worst, best, p_worst, p_best), None
-
-
-def detectable(error: float | None, groups: int, tests: int = 1) -> float | None:
-    """The difference that a two-sided 5 % test, one of so many, finds with 80 % power, from its standard error."""
-    from scipy.special import stdtrit
-
-    if error is None or groups < 2:
-        return None
-    return float(stdtrit(groups - 1, 1 - ALPHA / max(1, tests) / 2) + stdtrit(groups - 1, POWER)) * error
-
-
-def _quiet_error(error: float | None, a: Scores, b: Scores, n: int) -> float | None:
-    """The standard error without the judge's own noise, which repeats would average away."""
-    noises = [within_variance(part.item.compact().codes, part.score) for part in (x.take(x.ok) for x in (a, b))]
-    if error is None or any(variance is None for variance, _ in noises):
-        return None
+def _quiet_share(error: float | None, a: Scores, b: Scores, n: int) -> float:
+    """The share of the standard error that repeats would not average away; NaN without repeats."""
+    noises = []
+    for side in (a, b):
+        answered = side.take(side.ok)
+        noises.append(within_variance(answered.item.compact().codes, answered.score))
+    if not error or any(variance is None for variance, _ in noises):
+        return math.nan
     noise = sum((variance or 0.0) / repeats for variance, repeats in noises) / n
-    return math.sqrt(max(error**2 - noise, 0.0))
+    return math.sqrt(max(error**2 - noise, 0.0)) / error
 
 
-def _pair_notes(n: int, spread: float, unpaired: int, why: str | None) -> tuple[str, ...]:
+def _pair_notes(n: int, unpaired: int, reason: str | None) -> tuple[str, ...]:
     if n == 0:
         return ("no edit has a score on both sides",)
-    notes = [why] if why else []
-    if n > 1 and spread == 0:
-        notes.append("every edit shows the same difference: effect size and detectable difference are undefined")
+    notes = [reason] if reason else []
     if unpaired:
         they = "edit has" if unpaired == 1 else "edits have"
         notes.append(f"{unpaired} {they} a score on one side only and {'is' if unpaired == 1 else 'are'} not compared")
@@ -318,12 +393,16 @@ def _verdict(d: Difference) -> str:
     doubt = f"; {failed} failed judgements could overturn this" if d.overturnable else ""
     if d.overturnable and d.bounds is not None:
         doubt += f" (from {d.bounds.worst:+.2f} to {d.bounds.best:+.2f})"
-    if d.difference is None or d.p_holm is None:
+    if d.method == "identity":
+        return f"no difference: {IDENTICAL}"
+    if d.difference is None:
         return f"cannot be compared: no edit has a score on both sides{doubt}"
-    p = f"Holm-corrected p = {d.p_holm:.2g}"
+    if d.p_holm is None:
+        return f"cannot be decided: {d.ci_reason}{doubt}"
+    p = f"p = {d.p_holm:.2g}"
     if d.p_holm >= ALPHA:
-        limit = f", MDE at 80 % power {d.detectable:.2g}" if d.detectable else ""
-        return f"inconclusive: no evidence of a difference ({p} over {d.n} edits{limit}){doubt}"
+        limit = f"MDE {d.detectable:.2g}" if d.detectable is not None else str(d.detectable_reason)
+        return f"inconclusive: no evidence of a difference ({p} over {d.n} edits; {limit}){doubt}"
     word = "higher" if d.difference > 0 else "lower"
     return f"{d.b} scores {word} than {d.a} by {figure_text(abs(d.difference), _ahead(d))} ({p}){doubt}"
 

@@ -10,9 +10,18 @@ from typing import Any, Literal
 import numpy as np
 
 from editjudge.errors import UsageError, near_miss
-from editjudge.stats.bootstrap import DRAWS, Ends, IntervalEnds, difference_ends, mean_interval
+from editjudge.stats.bootstrap import Ends
 from editjudge.stats.columns import PENDING, Column, Floats, Mask, Scores, ends_of, filled, joined, worst_best
-from editjudge.stats.compare import On, paired
+from editjudge.stats.compare import IDENTICAL, On, paired, same_answers
+from editjudge.stats.inference import (
+    TEST_DRAWS,
+    Clusters,
+    Inference,
+    Method,
+    difference_ends,
+    infer_each,
+    reason_for_none,
+)
 from editjudge.stats.statistic import FailureBounds, Interval, Statistic
 
 Outcome = Literal["pass", "fail", "not enough evidence"]
@@ -32,8 +41,9 @@ class GateCheck(Statistic):
     outcome: Outcome
     estimate: float | None
     ci: Interval | None
-    """At the level of the whole gate, shared out among its checks."""
+    """Each end alone is wrong with a chance of the gate's alpha: a 90 % interval for an alpha of 5 %."""
     ci_reason: str | None
+    method: Method | None
     n: int
     groups: int
     failed: int
@@ -73,7 +83,7 @@ class Gate(Statistic):
     outcome: Outcome
     """Fail where any check fails or too many judgements did, else not enough evidence where any lacks it, else pass."""
     alpha: float
-    """The promised chance that a run which exactly meets every threshold fails."""
+    """The promised chance that a run which breaks a threshold passes, and that one which meets all of them fails."""
     checks: tuple[GateCheck, ...]
     """The worst first."""
     left_out: tuple[str, ...]
@@ -92,16 +102,18 @@ def gate(
     falling: Container[str] = (),
     alpha: float = 0.05,
     max_failures: float = 0.0,
-    draws: int = DRAWS,
+    guaranteed: bool = False,
+    draws: int = TEST_DRAWS,
 ) -> Gate:
-    """Each factor's mean against `minimum`; with a baseline, its drop on the same edits against `max_drop`.
+    """Check each factor's mean against `minimum`; with a baseline, its drop on the same edits against `max_drop`.
 
     Lower scores of the factors in `falling` are the better ones: their `minimum` is the highest mean that is good
     enough, and their drop is a rise.
 
-    A check fails only when its interval lies wholly on the wrong side, and passes only when it lies wholly on
-    the right one. `alpha` is one-sided and split evenly over the checks, so it holds for the gate as a whole.
-    A larger share of failed judgements than `max_failures` fails the gate whatever the others scored.
+    A check passes when its interval is wholly on the right side: one-sided at `alpha`, and not corrected, since every
+    check has to pass. It fails when the mean is on the wrong side at `alpha` over the number of checks, since any one
+    of them fails the gate. A larger share of failed judgements than `max_failures` fails the gate whatever the others
+    scored.
     """
     known = scores.factor.present()
     minima = [
@@ -122,10 +134,7 @@ def gate(
     wanted = minima + held
     if not wanted:
         raise UsageError("a gate needs a minimum for some factor, or a baseline that shares factors with the run")
-    level = 1 - 2 * alpha / len(wanted)
-    # At least 25 draws beyond each limit, or the limit itself is noise.
-    draws = max(draws, math.ceil(25 * len(wanted) / alpha))
-    checks = [_check(one, level=level, draws=draws) for one in wanted]
+    checks = _checks(wanted, alpha, guaranteed=guaranteed, draws=draws)
     checks.sort(key=lambda check: (FAIL, UNSURE, MET).index(check.outcome))
     floors, others = (scores.factor.where([one.factor for one in some]) for some in (minima, held))
     failures = _failures(scores.take(floors | (others & both)), max_failures)
@@ -164,6 +173,12 @@ class _Sample:
     failed_baseline: int = 0
     at_ends: tuple[_Sample, _Sample] | None = None
     """The same with what failed at the worst and at the best; None where nothing did, or the scale is not known."""
+    identical: bool = False
+    """Whether the baseline rests on the very same answers."""
+
+    @property
+    def clusters(self) -> Clusters:
+        return Clusters.of(self.values, self.group.codes)
 
 
 def _minimum(
@@ -191,50 +206,126 @@ def _drop(
     scores: Scores, baseline: Scores, factor: str, most: float, on: On, scale: Sequence[float] | None, falling: bool
 ) -> _Sample:
     now, before = scores.where(factor=factor), baseline.where(factor=factor)
-    of_scores, limit = ends_of(scale), most if falling else -most
-    ends = of_scores and difference_ends(of_scores)
+    limit = most if falling else -most
+    ends = difference_ends(ends_of(scale))
     rule = f"{factor} {'rises' if falling else 'drops'} by at most {most:g}"
 
     def sample(before: Scores, now: Scores) -> _Sample:
         x, y, group, *_ = paired(before, now, on)
-        return _Sample(factor, rule, limit, falling, y - x, group, ends, *failed)
+        return _Sample(factor, rule, limit, falling, np.round(y - x, 12), group, ends, *failed)
 
     failed = int(now.failed.sum()), int(before.failed.sum())
+    plain = sample(before, now)
+    if len(plain.values) and not plain.values.any() and same_answers(before, now, on):
+        return replace(plain, identical=True)
     at_ends = None
     if any(failed) and (fills := worst_best(scale)):
         worst, best = (sample(filled(before, other), filled(now, end)) for end, other in (fills, fills[::-1]))
         at_ends = worst, best
-    return replace(sample(before, now), at_ends=at_ends)
+    return replace(plain, at_ends=at_ends)
 
 
-def _check(one: _Sample, *, level: float, draws: int) -> GateCheck:
-    (ci, why), n, groups = _limits(one, level, draws), len(one.values), len(one.group.labels)
-    mean = float(one.values.mean()) if n else None
-    outcome = _outcome(ci, one)
-    needed = _needed(one, ci) if ci and outcome == UNSURE else None
-    bounds, unknown, overturnable = FailureBounds(mean, mean) if n else None, None, False
-    if one.at_ends is not None:
-        bounds = FailureBounds(*(float(end.values.mean()) if len(end.values) else None for end in one.at_ends))
-        overturnable = {_outcome(_limits(end, level, draws).ci, one) for end in one.at_ends} != {outcome}
-    elif one.failed + one.failed_baseline:
-        bounds, unknown, overturnable = None, "the ends of the scale are not known", True
+def _checks(samples: Sequence[_Sample], alpha: float, *, guaranteed: bool, draws: int) -> list[GateCheck]:
+    every = [(part, part.clusters) for sample in samples for part in (sample, *(sample.at_ends or ()))]
+    found = infer_each(
+        [clusters for _, clusters in every],
+        [part.ends for part, _ in every],
+        shares=[part.ends == (0.0, 1.0) for part, _ in every],
+        guaranteed=guaranteed,
+        draws=draws,
+    )
+    decided = [
+        _Decided(part, clusters, inference, alpha, alpha / len(samples))
+        for (part, clusters), inference in zip(every, found, strict=True)
+    ]
+    remaining = iter(decided)
+    checks = []
+    for sample in samples:
+        main = next(remaining)
+        at_ends = [next(remaining) for _ in sample.at_ends or ()]
+        checks.append(_check(main, at_ends, guaranteed=guaranteed))
+    return checks
+
+
+@dataclass(frozen=True, eq=False)
+class _Decided:
+    """A sample with what can be inferred of it."""
+
+    sample: _Sample
+    clusters: Clusters
+    inference: Inference | None
+    alpha: float
+    alpha_fail: float
+    """Level at which a check fails: alpha over the number of checks."""
+
+    @property
+    def mean(self) -> float | None:
+        return self.clusters.mean if self.clusters.groups else None
+
+    @property
+    def ci(self) -> Interval | None:
+        if self.sample.identical or self.inference is None:
+            return None
+        return self.inference.one_sided(self.alpha)
+
+    @property
+    def outcome(self) -> Outcome:
+        sample = self.sample
+        if sample.identical:
+            return MET
+        if self.inference is None:
+            return UNSURE
+        passing = self.inference.one_sided(self.alpha)
+        failing = self.inference.one_sided(self.alpha_fail)
+        if sample.falling:
+            met = passing.hi <= sample.limit
+            broken = failing.lo > sample.limit
+        else:
+            met = passing.lo >= sample.limit
+            broken = failing.hi < sample.limit
+        if met:
+            return MET
+        return FAIL if broken else UNSURE
+
+
+def _check(decided: _Decided, at_ends: Sequence[_Decided], *, guaranteed: bool) -> GateCheck:
+    sample = decided.sample
+    mean = decided.mean
+    ci = decided.ci
+    outcome = decided.outcome
+    reason = IDENTICAL if sample.identical else reason_for_none(decided.clusters, sample.ends, guaranteed=guaranteed)
+    method: Method | None = decided.inference.method if decided.inference is not None else None
+    if sample.identical:
+        method = "identity"
+    bounds = FailureBounds(mean, mean) if mean is not None else None
+    unknown = None
+    overturnable = False
+    if at_ends:
+        bounds = FailureBounds(*(end.mean for end in at_ends))
+        overturnable = {end.outcome for end in at_ends} != {outcome}
+    elif sample.failed + sample.failed_baseline and not sample.identical:
+        bounds = None
+        unknown = "the ends of the scale are not known"
+        overturnable = True
     check = GateCheck(
-        one.factor, one.rule, outcome, mean, ci, why, n, groups, one.failed, one.failed_baseline,
-        bounds, unknown, overturnable, needed, "",
-    )  # fmt: skip
-    return replace(check, reason=_reason(check, one))
-
-
-def _limits(one: _Sample, level: float, draws: int) -> IntervalEnds:
-    return mean_interval(one.values, one.group.codes, one.ends, level=level, draws=draws)
-
-
-def _outcome(ci: Interval | None, one: _Sample) -> Outcome:
-    if ci is None:
-        return UNSURE
-    if one.falling:
-        return FAIL if ci.lo > one.limit else MET if ci.hi <= one.limit else UNSURE
-    return FAIL if ci.hi < one.limit else MET if ci.lo >= one.limit else UNSURE
+        sample.factor,
+        sample.rule,
+        outcome,
+        mean,
+        ci,
+        reason,
+        method,
+        len(sample.values),
+        len(sample.group.labels),
+        sample.failed,
+        sample.failed_baseline,
+        bounds,
+        unknown,
+        overturnable,
+        _needed(sample, ci) if ci and outcome == UNSURE else None,
+        "",
+    )
+    return replace(check, reason=_reason(check, sample))
 
 
 def _needed(one: _Sample, ci: Interval) -> int | None:
@@ -257,6 +348,8 @@ def _reason(check: GateCheck, one: _Sample) -> str:
     lost = _lost(check)
     if mean is None:
         return f"no scores to decide on{lost}"
+    if check.method == "identity":
+        return IDENTICAL
     if ci is None:
         return f"{mean:.3f} over {check.n} scores, without an interval: {check.ci_reason}{lost}"
     more = f"about {needed:,} source images would decide" if needed else "inconclusive at any practical number"

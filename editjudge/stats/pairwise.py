@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.orders import CHOICES, decide
-from editjudge.stats.bootstrap import DRAWS, IntervalEnds, mean_interval, tail, weights
+from editjudge.stats.bootstrap import DRAWS, tail, weights
 from editjudge.stats.columns import Column, Floats, Ints
+from editjudge.stats.inference import mean_interval
 from editjudge.stats.preference import (
     FEWEST_GROUPS,
     Strength,
@@ -28,7 +29,7 @@ from editjudge.stats.preference import (
     scale_notes,
     strength_limits,
 )
-from editjudge.stats.statistic import Interval, Statistic
+from editjudge.stats.statistic import Interval, Limits, Statistic
 
 BiasModel = Literal["share", "odds"]
 
@@ -48,6 +49,7 @@ class Share(Statistic):
     share: float | None
     ci: Interval | None
     ci_reason: str | None
+    method: str | None = None
 
 
 @dataclass(frozen=True)
@@ -182,9 +184,9 @@ def _codes(answers: Sequence[str | None]) -> Ints:
 
 def _share(values: Floats, keep: NDArray[np.bool_], groups: Column, ends: tuple[float, float], draws: int) -> Share:
     part = groups.take(keep).compact()
-    ci, why = mean_interval(values[keep], part.codes, ends, draws=draws)
+    limits = mean_interval(values[keep], part.codes, ends, draws=draws, share=ends == (0.0, 1.0))
     n = int(keep.sum())
-    return Share(n, float(values[keep].mean()) if n else None, ci, why)
+    return Share(n, float(values[keep].mean()) if n else None, *limits)
 
 
 def share_of(values: Sequence[bool], group: Iterable[object], *, draws: int = DRAWS) -> Share:
@@ -244,7 +246,7 @@ def _points(votes: Ints) -> Floats:
 
 class _Fit(NamedTuple):
     strength: dict[str, float | None]
-    limits: dict[str, IntervalEnds]
+    limits: dict[str, Limits]
     scale: dict[str, int]
     notes: dict[str, tuple[str, ...]]
     order: tuple[str, ...]
@@ -274,14 +276,14 @@ def _fitted(
     strength: dict[str, float | None] = dict.fromkeys(names.labels)
     if useless or not keep.any():
         why = f"no strengths: {useless}" if useless else "no pair of two models has a verdict"
-        none = dict.fromkeys(names.labels, IntervalEnds(None, why))
+        none = dict.fromkeys(names.labels, Limits(None, why))
         every = dict.fromkeys(names.labels, 1)
         return _Fit(strength, none, every, dict.fromkeys(names.labels, ()), names.labels, (), None, None)
     toward = counts.toward(both)
     total = counts.total(toward)
     scales = connected_scales(np.where(total.wins + total.ties / 2 > 1e-9, 1.0, 0.0))
     bias: BiasModel | None = None
-    limits: dict[str, IntervalEnds] = {}
+    limits: dict[str, Limits] = {}
     scale: dict[str, int] = {}
     notes: dict[str, tuple[str, ...]] = {}
     order: list[str] = []
@@ -299,7 +301,7 @@ def _fitted(
         for i, model in enumerate(members):
             name = names.labels[model]
             strength[name] = float(values[i]) if len(members) > 1 and np.isfinite(values[i]) else None
-            limits[name] = ends[i] if len(members) > 1 else IntervalEnds(None, alone[0] if alone else None)
+            limits[name] = ends[i] if len(members) > 1 else Limits(None, alone[0] if alone else None)
             scale[name], notes[name] = number, alone
         order += [names.labels[model] for model in ranked]
     together = _groups(order, apart, [names.labels.index(name) for name in order])
@@ -322,7 +324,7 @@ def _apart_by_verdicts(
             games = ((a == i) & (b == j)) | ((a == j) & (b == i))
             won = np.where(a[games] == i, points[games], 1 - points[games])
             part = groups.take(games).compact()
-            ci = mean_interval(won, part.codes, (0.0, 1.0), level=1 - 0.05 / comparisons).ci
+            ci = mean_interval(won, part.codes, (0.0, 1.0), level=1 - 0.05 / comparisons, share=True).ci
             apart[i, j] = apart[j, i] = ci is not None and not ci.lo <= 0.5 <= ci.hi
     return apart
 
@@ -411,11 +413,11 @@ class _Counts:
 
 def _scale_strengths(
     counts: _Counts, members: Sequence[int], toward: float, both: bool, draws: int, seed: int
-) -> tuple[Floats, list[IntervalEnds], NDArray[np.bool_], float | None, BiasModel | None]:
+) -> tuple[Floats, list[Limits], NDArray[np.bool_], float | None, BiasModel | None]:
     """Strengths about their mean, their limits, which two differ at 95 %, the tie parameter and the kind of bias."""
     m = len(members)
     if m == 1:
-        return np.zeros(1), [IntervalEnds(None, None)], np.zeros((1, 1), bool), None, None
+        return np.zeros(1), [Limits(None, None)], np.zeros((1, 1), bool), None, None
     part = counts.of_models(members)
     (values, nu, _), by_odds = part.fitted(toward, both)
     kind: BiasModel | None = ("odds" if by_odds[0] else "share") if both else None
@@ -424,10 +426,10 @@ def _scale_strengths(
     left = 1 - toward * counts.lean.sum() / counts.pairs.sum()
     if left < LEAST_LEFT:
         why = f"all but {left:.0%} of answers go by the place of an output"
-        return np.full(m, np.nan), [IntervalEnds(None, why)] * m, none, None, None
+        return np.full(m, np.nan), [Limits(None, why)] * m, none, None, None
     if played < FEWEST_GROUPS:
         why = f"games on {played} source images: an interval of strengths needs {FEWEST_GROUPS}"
-        return values[0], [IntervalEnds(None, why)] * m, none, float(nu[0]), kind
+        return values[0], [Limits(None, why)] * m, none, float(nu[0]), kind
     drawn = np.empty((draws, m))
     row = 0
     for w in weights(len(counts.lean), draws, seed, block=400_000):
@@ -608,7 +610,8 @@ def _models(
         records.append(
             ModelRecord(
                 model, share.n, wins, ties, losses, int((~keep).sum()), share.share, share.ci, share.ci_reason,
-                fit.strength[model], *fit.limits[model], by_verdicts.get(model), fit.scale[model], rank,
+                fit.strength[model], fit.limits[model].ci, fit.limits[model].reason,
+                by_verdicts.get(model), fit.scale[model], rank,
                 tuple(number for number, names in enumerate(fit.groups, 1) if model in names), fit.notes[model],
             )
         )  # fmt: skip

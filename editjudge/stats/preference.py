@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
-from editjudge.stats.bootstrap import DRAWS, IntervalEnds, folds_of, mean_interval, tail, weights
+from editjudge.stats.bootstrap import DRAWS, folds_of, tail, weights
 from editjudge.stats.columns import Column, Floats, Ints, Mask
-from editjudge.stats.statistic import FailureBounds, Interval, Statistic
+from editjudge.stats.inference import mean_interval
+from editjudge.stats.statistic import FailureBounds, Interval, Limits, Statistic
 
 VOTES = ("A", "B", "tie")
 RIDGE = 1e-6
@@ -105,7 +106,7 @@ def accuracy(
     answered = j >= 0
     decided = (h < 2) & (j < 2) & answered
     right = (h == j).astype(float)
-    (acc, (ci, why)), (strict, (strict_ci, _)), (without, (without_ci, _)) = (
+    (acc, (ci, why, _)), (strict, (strict_ci, *_)), (without, (without_ci, *_)) = (
         _share(right, keep, groups, draws=draws) for keep in (answered, h >= 0, decided)
     )
     failed = int((~answered).sum())
@@ -150,13 +151,13 @@ def human_agreement(
             images.append(groups.get(pair, pair))
             decided += [x == y for x, y in two if "tie" not in (x, y)]
     part = Column.of(images)
-    ci, why = mean_interval(np.array(shares), part.codes, (0.0, 1.0), draws=draws)
+    limits = mean_interval(np.array(shares), part.codes, (0.0, 1.0), draws=draws, share=True)
     return HumanAgreement(
         raters=len({who for given in votes.values() for who, _ in given}),
         pairs=len(shares),
         agreement=float(np.mean(shares)) if shares else None,
-        ci=ci,
-        ci_reason=why if shares else "no pair has votes of two people",
+        ci=limits.ci,
+        ci_reason=limits.reason if shares else "no pair has votes of two people",
         without_ties=float(np.mean(decided)) if decided else None,
     )
 
@@ -219,8 +220,8 @@ def bradley_terry(
             model = members[i]
             games = round(float(total[model].sum() + total[:, model].sum()))
             value = None if len(members) == 1 else float(strength[i])
-            ci, why = limits[i] if len(members) > 1 else IntervalEnds(None, alone[0])
-            strengths.append(Strength(names.labels[model], games, value, ci, why, number, alone))
+            ends = limits[i] if len(members) > 1 else Limits(None, alone[0])
+            strengths.append(Strength(names.labels[model], games, value, ends.ci, ends.reason, number, alone))
     return strengths
 
 
@@ -261,16 +262,16 @@ def scale_notes(
     return (f"{subject} {how} against {some}: strength is only known to be {side}, its estimate is infinite",)
 
 
-def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[IntervalEnds]]:
+def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[Limits]]:
     """Of models that hold together, about their mean, by groups x models x models of wins."""
     n, m = wins.shape[:2]
     strength = fit_strengths(wins.sum(axis=0)[None])[0]
     if m == 1:
-        return strength, [IntervalEnds(None, None)]
+        return strength, [Limits(None, None)]
     played = int(np.sum(wins.sum(axis=(1, 2)) > 0))
     if played < FEWEST_GROUPS:
         why = f"games on {played} source images: an interval of strengths needs {FEWEST_GROUPS}"
-        return strength, [IntervalEnds(None, why)] * m
+        return strength, [Limits(None, why)] * m
     flat, drawn = wins.reshape(n, -1), np.empty((draws, m))
     row = 0
     for w in weights(n, draws, seed, block=400_000):
@@ -286,13 +287,13 @@ def _strengths(wins: Floats, draws: int, seed: int) -> tuple[Floats, list[Interv
     return strength, [strength_limits(drawn[:, i], played) for i in range(m)]
 
 
-def strength_limits(drawn: Floats, groups: int) -> IntervalEnds:
+def strength_limits(drawn: Floats, groups: int) -> Limits:
     p = tail(groups)
     lo, hi = np.quantile(drawn, [p, 1 - p], method="inverted_cdf")
     if not (np.isfinite(lo) and np.isfinite(hi)):
         share = float(np.mean(~np.isfinite(drawn)))
-        return IntervalEnds(None, f"in {share:.0%} of drawn sets of images some model never loses: a limit is infinite")
-    return IntervalEnds(Interval(float(lo), float(hi)), None)
+        return Limits(None, f"in {share:.0%} of drawn sets of images some model never loses: a limit is infinite")
+    return Limits(Interval(float(lo), float(hi)), None)
 
 
 def _votes(votes: Sequence[str | None]) -> Ints:
@@ -302,9 +303,9 @@ def _votes(votes: Sequence[str | None]) -> Ints:
     return np.array([-1 if vote is None else VOTES.index(vote) for vote in votes], dtype=np.int64)
 
 
-def _share(right: Floats, keep: Mask, groups: Column, *, draws: int) -> tuple[float | None, IntervalEnds]:
+def _share(right: Floats, keep: Mask, groups: Column, *, draws: int) -> tuple[float | None, Limits]:
     part, values = groups.take(keep).compact(), right[keep]
-    limits = mean_interval(values, part.codes, (0.0, 1.0), draws=draws)
+    limits = mean_interval(values, part.codes, (0.0, 1.0), draws=draws, share=True)
     return (float(values.mean()) if len(values) else None), limits
 
 

@@ -19,6 +19,14 @@ class Interval(NamedTuple):
     hi: float
 
 
+class Limits(NamedTuple):
+    """An interval and the method that made it, or the reason for none."""
+
+    ci: Interval | None
+    reason: str | None
+    method: str | None = None
+
+
 class Statistic:
     """Mixed into every result."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.errors import UsageError
-from editjudge.stats.bootstrap import DRAWS, IntervalEnds, mean_interval, mean_intervals
+from editjudge.stats.bootstrap import DRAWS
 from editjudge.stats.columns import (
     ABSTAINED,
     FAILED,
@@ -26,8 +27,9 @@ from editjudge.stats.columns import (
     joined,
     worst_best,
 )
-from editjudge.stats.permutation import ALPHA, holm, sign_flips
-from editjudge.stats.statistic import Interval, Statistic
+from editjudge.stats.compare import compare, corrected
+from editjudge.stats.inference import mean_interval, mean_intervals
+from editjudge.stats.statistic import Interval, Limits, Statistic
 
 How = Literal["mean", "geometric", "minimum"]
 
@@ -51,6 +53,8 @@ class Cell(Statistic):
     ci: Interval | None
     ci_reason: str | None
     """Why there is no interval."""
+    method: str | None
+    """How the interval was made."""
     distribution: Mapping[str, int]
     """How many judgements gave each score; every value of the scale where it is known."""
     worst_case: float | None
@@ -91,8 +95,9 @@ class PassRate(Statistic):
     passed: int
     rate: float | None
     ci: Interval | None
-    """Clopper-Pearson's at the effective number of source images; Gaffke's bound where images are right in part."""
     ci_reason: str | None
+    method: str | None
+    """`exact` (Clopper-Pearson at the effective number of source images) where each image is wholly right or wrong."""
     design_effect: float
     """How many times the variance is larger because judgements share source images; 1 where none do."""
 
@@ -106,8 +111,8 @@ class Rank(Statistic):
     rank: int
     """1 is best; models with equal means share a rank."""
     ci: tuple[int, int] | None
-    """Ranks that paired permutation tests clustered by source image, Holm-corrected over all pairs of models, leave
-    open: all ranks of a judge and factor hold together in 95 of 100 runs."""
+    """Ranks that the comparisons of all pairs of models, Holm-corrected, leave open: all ranks of a judge and factor
+    hold together in 95 of 100 runs."""
     ci_reason: str | None
 
 
@@ -116,6 +121,7 @@ def summarise(
     *,
     by: str | None = None,
     scales: Mapping[str, Sequence[float]] | None = None,
+    guaranteed: bool = False,
     draws: int = DRAWS,
 ) -> list[Cell]:
     """Every judge x model x factor (x value of the slice `by`) that occurs.
@@ -135,7 +141,7 @@ def summarise(
     values, codes = _levels(score)
     counts = _table(cell, codes, len(keys), len(values))
     ends = [ends_of((scales or {}).get(key[2])) for key in keys]
-    limits = mean_intervals(score, cell, len(keys), group, n_groups, ends, draws=draws)
+    limits = mean_intervals(score, cell, len(keys), group, n_groups, ends, draws=draws, guaranteed=guaranteed)
     groups = _groups_per_cell(cell, len(keys), group, n_groups)
     has_repeats = bool(scores.repeat.max(initial=0))
     repeat_sds = _repeat_sds(score, cell, scores.item.codes[ok], len(keys)) if has_repeats else [None] * len(keys)
@@ -176,15 +182,21 @@ def pass_rates(scores: Scores, rules: Mapping[str, float]) -> list[PassRate]:
             passed = (ok.score == wanted).astype(float)
             effect = design_effect(passed, ok.group.codes)
             successes, n = int(passed.sum()), len(ok)
-            ci, why = mean_interval(passed, ok.group.compact().codes, (0.0, 1.0))
+            limits = mean_interval(passed, ok.group.compact().codes, (0.0, 1.0), share=True)
             rate = successes / n if n else None
             rule = f"{factor} == {wanted:g}"
-            out.append(PassRate(judge, model, factor, rule, len(part), n, successes, rate, ci, why, effect))
+            out.append(PassRate(judge, model, factor, rule, len(part), n, successes, rate, *limits, effect))
     return out
 
 
-def rank(scores: Scores, *, falling: Collection[str] = ()) -> list[Rank]:
-    """Models from best to worst for every judge and factor, with the ranks that the evidence leaves open.
+def rank(
+    scores: Scores,
+    *,
+    falling: Collection[str] = (),
+    scales: Mapping[str, Sequence[float]] | None = None,
+    guaranteed: bool = False,
+) -> list[Rank]:
+    """Rank models from best to worst for every judge and factor, with the ranks that the evidence leaves open.
 
     Of the factors in `falling` lower scores are better.
     """
@@ -193,9 +205,8 @@ def rank(scores: Scores, *, falling: Collection[str] = ()) -> list[Rank]:
         for judge in scores.judge.present():
             part = scores.take(scores.factor.where(factor) & scores.judge.where(judge) & scores.ok)
             if len(part):
-                sign = -1.0 if factor in falling else 1.0
-                ranks = _ranks(replace(part, score=sign * part.score), judge, factor)
-                out += [replace(one, mean=sign * one.mean) for one in ranks]
+                scale = (scales or {}).get(factor)
+                out += _ranks(part, judge, factor, scale, falling=factor in falling, guaranteed=guaranteed)
     return out
 
 
@@ -235,7 +246,7 @@ def _cell(
     key: tuple[str, ...],
     statuses: dict[str, int],
     spread: dict[float, int],
-    limits: IntervalEnds,
+    limits: Limits,
     groups: int,
     *,
     scale: Sequence[float] | None,
@@ -266,6 +277,7 @@ def _cell(
         median=_median(spread) if ok else None,
         ci=limits.ci,
         ci_reason=limits.reason,
+        method=limits.method,
         distribution=_distribution(spread, scale or ()),
         worst_case=worst,
         best_case=best,
@@ -310,6 +322,8 @@ def _aggregated(scores: Scores, one: Aggregate) -> Scores:
     values, codes = np.full(shape, np.nan), np.full(shape, -1)
     values[unit.codes, column] = part.score
     codes[unit.codes, column] = part.status.codes
+    answer = np.zeros(len(unit.labels), np.uint64)
+    np.add.at(answer, unit.codes, part.answer)
     result = _combined(values, one)
     first = np.full(len(unit.labels), len(part))
     np.minimum.at(first, unit.codes, np.arange(len(part)))
@@ -318,7 +332,7 @@ def _aggregated(scores: Scores, one: Aggregate) -> Scores:
     return Scores.of(
         row.item, Column.constant(one.name, len(row)), result,
         judge=row.judge, status=status, model=row.model, group=row.group, pair=row.pair, repeat=row.repeat,
-        slices=row.slices,
+        answer=answer, slices=row.slices,
     )  # fmt: skip
 
 
@@ -359,32 +373,35 @@ def stacked(parts: Sequence[Scores]) -> Scores:
         **{name: stack([getattr(p, name) for p in parts]) for name in names},
         score=np.concatenate([p.score for p in parts]),
         repeat=np.concatenate([p.repeat for p in parts]),
+        answer=np.concatenate([p.answer for p in parts]),
         slices={name: stack([p.slices[name] for p in parts]) for name in parts[0].slices},
     )
 
 
-def _ranks(part: Scores, judge: str, factor: str) -> list[Rank]:
+def _ranks(
+    part: Scores, judge: str, factor: str, scale: Sequence[float] | None, *, falling: bool, guaranteed: bool
+) -> list[Rank]:
     """As Mogstad, Romano, Shaikh and Wilhelm (2024) do: as many ranks are open as pairs of models are."""
-    model, group = part.model.compact(), part.group.compact()
-    n, groups = len(model.labels), len(group.labels)
-    means = np.bincount(model.codes, weights=part.score) / np.bincount(model.codes)
-    key = group.codes.astype(np.int64) * n + model.codes
-    counts = np.bincount(key, minlength=groups * n)
-    each = np.bincount(key, weights=part.score, minlength=groups * n) / np.where(counts, counts, np.nan)
-    first, second = np.triu_indices(n, 1)
-    # An image that one of the two lacks says nothing about their difference.
-    gaps = np.nan_to_num(each.reshape(groups, n)[:, first] - each.reshape(groups, n)[:, second])
-    adjusted = np.array(holm([float(p) for p in sign_flips(gaps)]))
-    side = np.where(adjusted < ALPHA, np.sign(gaps.sum(axis=0)), 0)
-    better = np.bincount(second[side > 0], minlength=n) + np.bincount(first[side < 0], minlength=n)
-    worse = np.bincount(first[side > 0], minlength=n) + np.bincount(second[side < 0], minlength=n)
+    models = part.model.present()
+    sides = {model: part.where(model=model) for model in models}
+    sign = -1.0 if falling else 1.0
+    means = np.array([sign * float(side.score.mean()) for side in sides.values()])
+    scales = {factor: scale} if scale else {}
+    pairs = list(itertools.combinations(range(len(models)), 2))
+    tested = [compare(sides[models[i]], sides[models[j]], scales=scales, guaranteed=guaranteed)[0] for i, j in pairs]
+    better = np.zeros(len(models), int)
+    worse = np.zeros(len(models), int)
+    for (i, j), d in zip(pairs, corrected(tested), strict=True):
+        if d.evident:
+            ahead, behind = (j, i) if sign * (d.difference or 0.0) > 0 else (i, j)
+            better[behind] += 1
+            worse[ahead] += 1
     # A difference smaller than rounding is a tie, not an order.
     ranks = 1 + np.sum(means[None, :] > means[:, None] + 1e-9, axis=1)
+    groups = len(part.group.present())
     why = None if groups > 1 else "one source image: its ranks may be those of no other"
-    return [
-        Rank(
-            judge, factor, model.labels[i], float(means[i]), int(ranks[i]),
-            (1 + int(better[i]), n - int(worse[i])) if why is None else None, why,
-        )
-        for i in np.argsort(ranks, kind="stable")
-    ]  # fmt: skip
+    out = []
+    for i in np.argsort(ranks, kind="stable"):
+        open_ranks = (1 + int(better[i]), len(models) - int(worse[i])) if why is None else None
+        out.append(Rank(judge, factor, models[i], sign * float(means[i]), int(ranks[i]), open_ranks, why))
+    return out
