@@ -221,6 +221,9 @@ class Run:
         b: str | None = None,
         *,
         by: Literal["model", "judge", "rubric"] = "model",
+        judge: str | None = None,
+        primary: str | Sequence[str] = (),
+        guaranteed: bool = False,
         of: Of = "scores",
         across_rubrics: bool = False,
     ) -> RunResult:
@@ -229,13 +232,16 @@ class Run:
             run.compare("old", "new")            # two models of this run
             run.compare(editjudge.open("before"))  # this run's edits against another's
 
-        Without names every pair of models (or of judges, or rubrics: `by`). Raises `UsageError` for a name that the run
-        does not have, and for a run that asked by another rubric: `across_rubrics` compares it on factors of the same
-        scale.
+        Without names every pair of models (or of judges, or rubrics: `by`). Several judges decide by their mean, or
+        `judge` names one; `primary` names the scores that are corrected together, which are the rubric means and
+        `overall` by default; `guaranteed` asks for bounds that assume nothing about scores that were not seen. Raises
+        `UsageError` for a name that the run does not have, and for a run that asked by another rubric: `across_rubrics`
+        compares it on factors of the same scale.
         """
         from editjudge.report.comparison import (
             compare_tables,
             comparison_document,
+            comparison_rows,
             conclusions,
             differences,
             run_differences,
@@ -247,18 +253,21 @@ class Run:
         if isinstance(a, Run):
             first, second = a._loaded(pairing=True, of=of), self._loaded(pairing=True, of=of)
             same = same_rubrics(first, second, across_rubrics=across_rubrics)
-            comparisons, match = run_differences(same.a, same.b)
+            comparisons, match = run_differences(
+                same.a, same.b, judge=judge, primary=_words(primary), guaranteed=guaranteed
+            )
             lead = [*same.lead(), *conclusions(comparisons), *match.words(first.run.name, second.run.name)]
             document = runs_document(same.a, same.b, match, comparisons) | same.as_json()
-            return RunResult(document, lead, compare_tables(comparisons, "run"))
+            tables = [comparison_rows(comparisons), *compare_tables(comparisons, "run")]
+            return RunResult(document, lead, tables, unshown=1)
         if by not in ("model", "judge", "rubric"):
             raise UsageError(f"by={by!r}: expected model, judge or rubric")
         judged = self._loaded(of=of)
         same = within_one_run(judged) if by == "rubric" else SameRubrics(judged, judged)
-        comparisons = differences(same.a, by, a, b)
+        comparisons = differences(same.a, by, a, b, judge=judge, primary=_words(primary), guaranteed=guaranteed)
         document = comparison_document(same.a, by, comparisons)
-        lead = [*conclusions(comparisons), *same.lead(), *judged.lead()]
-        return RunResult(document, lead, compare_tables(comparisons, by))
+        tables = [comparison_rows(comparisons), *compare_tables(comparisons, by)]
+        return RunResult(document, [*conclusions(comparisons), *same.lead(), *judged.lead()], tables, unshown=1)
 
     @checked
     def agree(
@@ -305,6 +314,8 @@ class Run:
         alpha: float = 0.05,
         max_failures: float = 0.0,
         across_rubrics: bool = False,
+        primary: str | Sequence[str] = (),
+        guaranteed: bool = False,
     ) -> RunResult:
         """Check the run against limits and a baseline, as `editjudge gate --json` does: `["outcome"]` is `pass`, `fail`
         or `not enough evidence`, and `["error"]` says why where there is no score to decide on.
@@ -333,6 +344,8 @@ class Run:
             judge=judge,
             alpha=alpha,
             max_failures=max_failures,
+            primary=_words(primary),
+            guaranteed=guaranteed,
         )
         document = report.as_json() | (same.as_json() if same else {}) | {"error": report.undecidable}
         return RunResult(document, [*report.lead(), *(same.lead() if same else ())], [report.table()])
@@ -451,6 +464,7 @@ async def arun(
     layout: Layout = "images-first",
     models: str | Sequence[str] = (),
     limit: int | None = None,
+    primary: str | Sequence[str] = (),
     concurrency: int | None = None,
     budget: float | None = None,
     allow_outside: bool = False,
@@ -470,7 +484,8 @@ async def arun(
 
     `rubrics` and `judges` are one or a list; by default `online`, and EDITJUDGE_JUDGE or `measured`. `store`: a SQLite
     file or postgresql://...; by default EDITJUDGE_STORE, else editjudge.db. `models` judges only the edits of these
-    models, `limit` only the first so many of what is left. `columns` names the manifest's columns where they differ,
+    models, `limit` only the first so many of what is left. `primary` declares the scores that comparisons are about.
+    `columns` names the manifest's columns where they differ,
     such as `{"input": "source"}`. `repeats`: judgements of each edit and rubric. `fuse`: one call for a whole set.
     `budget`: stop before spending more US dollars. `allow_outside`: pictures outside the manifest's folder.
     `allow_urls`: fetch http(s) addresses. `progress`: a bar; by default in notebooks and terminals. The other options
@@ -494,6 +509,7 @@ async def arun(
         fuse=fuse,
         models=_words(models),
         limit=limit,
+        primary=_words(primary),
         allow_outside=allow_outside,
         allow_urls=allow_urls,
         columns=tuple((columns or {}).items()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,7 @@ import click
 from editjudge.cli import completion
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import json_option
-from editjudge.cli.reading import across_option, load_run, of_option, present
+from editjudge.cli.reading import across_option, guaranteed_option, load_run, of_option, present, primary_option
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 )
 @click.option("--factor", "factors", multiple=True, help="Only this factor or aggregate (overall ...); repeatable.")
 @across_option
+@click.option("--judge", help="The judge that decides; without it the mean of all of them, the panel.")
+@primary_option
+@guaranteed_option
 @of_option
 @store_option
 @json_option
@@ -42,6 +44,9 @@ def command(
     by: Any,
     factors: tuple[str, ...],
     across_rubrics: bool,
+    judge: str | None,
+    primary: tuple[str, ...],
+    guaranteed: bool,
     of: Of,
     store_place: str,
     as_json: bool,
@@ -49,9 +54,10 @@ def command(
     """Test whether two models, judges, rubrics or runs differ: paired differences, b minus a.
 
     The conclusion comes first, then the table. Models are paired by source image and instruction, judges and rubrics by
-    edit. p and CI are of a paired permutation test clustered by source image. p, CI and the MDE (minimum detectable
-    effect at 80 % power) are corrected for everything that is compared together, so that a CI excludes 0 where
-    p < .05. The row `overall` is not part of that correction.
+    edit. p, CI and MDE (minimum detectable effect at 80 % power) come from one method: a bootstrap over source images,
+    or, where too few of them carry the difference, a guaranteed bound. The primary scores (a set's own, or the rubric
+    means and `overall`) are corrected together; factors are exploratory and corrected within their rubric. A CI
+    excludes 0 where the corrected p is below .05.
 
     With RUN_B each run's edits are one side, paired by input and instruction (and ground truth and mask) whatever their
     ids: within a model that both runs have, else across models; several edits of one side count as their mean.
@@ -64,7 +70,8 @@ def command(
                 "--a and --b choose two sides of one run; with RUN_B each run is a side: leave --a and --b out"
             )
         first, second = (load_run(store_place, name, pairing=True, of=of) for name in (run, other))
-        _runs(first, second, factors, across_rubrics, as_json)
+        chosen = {"factors": factors, "judge": judge, "primary": primary, "guaranteed": guaranteed}
+        _runs(first, second, chosen, across_rubrics, as_json)
         return
     if across_rubrics:
         raise UsageError(
@@ -77,7 +84,7 @@ def command(
     judged = same.a
     from editjudge.report.comparison import compare_tables, comparison_document, conclusions, differences
 
-    comparisons = differences(judged, by, a, b, factors=factors)
+    comparisons = differences(judged, by, a, b, factors=factors, judge=judge, primary=primary, guaranteed=guaranteed)
     lead = [*conclusions(comparisons), *same.lead(), *judged.lead()]
     present(
         as_json,
@@ -91,13 +98,13 @@ def command(
         )
 
 
-def _runs(a: RunData, b: RunData, factors: Sequence[str], across_rubrics: bool, as_json: bool) -> None:
+def _runs(a: RunData, b: RunData, chosen: dict[str, Any], across_rubrics: bool, as_json: bool) -> None:
     from editjudge.report.comparison import compare_tables, conclusions, run_differences, runs_document
     from editjudge.report.same_rubrics import same_rubrics
 
-    same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=factors)
+    same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=chosen["factors"])
     a, b = same.a, same.b
-    comparisons, match = run_differences(a, b, factors=factors)
+    comparisons, match = run_differences(a, b, **chosen)
     lead = [*same.lead(), *conclusions(comparisons), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
     present(
         as_json,

@@ -11,7 +11,7 @@ import click
 from editjudge.cli.completion import runs
 from editjudge.cli.options import run_argument, store_option
 from editjudge.cli.output import json_option, safe
-from editjudge.cli.reading import across_option, load_run, present
+from editjudge.cli.reading import across_option, guaranteed_option, load_run, present, primary_option
 from editjudge.errors import UsageError
 
 FAILED = 100
@@ -45,18 +45,18 @@ FAILED = 100
     "max_drops",
     multiple=True,
     metavar="[FACTOR=]VALUE",
-    help="How far each factor, or this one alone, may get worse than the baseline [0]; repeatable.",
+    help="How far each primary score, or this score alone, may get worse than the baseline [0]; repeatable.",
 )
 @across_option
 @click.option("--if-unsure", type=click.Choice(["pass", "fail"]), help="How an inconclusive check exits [pass].")
 @click.option("--model", help="Only edits of this model.")
-@click.option("--judge", help="Only scores of this judge; needed where the run has several.")
+@click.option("--judge", help="The judge that decides; without it the mean of all of them.")
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 0.5, min_open=True),
     default=0.05,
     show_default=True,
-    help="False alarm rate: the chance that a run which exactly meets every threshold fails, over all checks.",
+    help="Error rate: the chance that a run below a threshold passes, and that one which meets them all fails.",
 )
 @click.option(
     "--max-failures",
@@ -66,6 +66,8 @@ FAILED = 100
     metavar="P",
     help="Largest allowed share of failed judgements; more fail the gate.",
 )
+@primary_option
+@guaranteed_option
 @store_option
 @json_option
 def command(
@@ -83,9 +85,10 @@ def command(
 ) -> None:
     """Pass or fail a run against thresholds, or against a baseline run; exit 100 on failure.
 
-    A check fails only if its whole confidence interval is on the wrong side of the threshold, and passes only if it is
-    on the right side. Otherwise it is inconclusive, and exits as --if-unsure says. Where lower is better (reports mark
-    such factors), the threshold is an upper limit and a drop is a rise.
+    A check passes if its whole confidence interval is on the right side of the threshold (one-sided at --alpha, since
+    every check has to pass), and fails if it is on the wrong side (at --alpha over the number of checks). Otherwise it
+    is inconclusive, and exits as --if-unsure says. A run that rests on the same answers as its baseline passes. Where
+    lower is better (reports mark such factors), the threshold is an upper limit and a drop is a rise.
 
     More failed judgements than --max-failures fail the gate. Each check reports whether its failed judgements, at the
     ends of the scale, could overturn it. A check without any score is an error, unless the gate fails anyway or

@@ -40,6 +40,19 @@ def need_statistics(extra: str = "stats") -> None:
         raise UsageError(f"{' and '.join(missing)} not installed: pip install 'editjudge[{extra}]'")
 
 
+guaranteed_option = click.option(
+    "--guaranteed",
+    is_flag=True,
+    help="Use intervals that allow for any score that was not seen: wide, and right whatever the data.",
+)
+primary_option = click.option(
+    "--primary",
+    multiple=True,
+    metavar="NAME",
+    help="Score to decide by instead of the rubric means and overall; repeatable. The answer says if it was declared "
+    "before the run.",
+)
+
 of_option = click.option(
     "--of",
     type=click.Choice(["scores", "expected"]),

@@ -69,6 +69,13 @@ TOO_MANY_FAILED = 3
 @click.option("--model", "models", multiple=True, metavar="NAME", help="Judge only edits of this model; repeatable.")
 @click.option("--limit", type=click.IntRange(1), help="Judge only the first N edits, of all --model together.")
 @click.option(
+    "--primary",
+    multiple=True,
+    metavar="NAME",
+    help="Declare beforehand the scores that comparisons are about; repeatable. Default: the set's own scores, or the "
+    "rubric means and overall.",
+)
+@click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
     default="local",

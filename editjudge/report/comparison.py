@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from editjudge.edit import Match
 from editjudge.errors import UsageError, near_miss
 from editjudge.report.charts import Dot, DotChart
+from editjudge.report.panel import deciding
 from editjudge.report.run_data import (
     FALLS,
     FALLS_NOTE,
@@ -26,9 +27,10 @@ from editjudge.run.sums import OVERALL
 from editjudge.stats.columns import Column, Scores
 from editjudge.stats.compare import Difference, On, compare, corrected
 from editjudge.stats.drift import Drift, corrected_together, drift
-from editjudge.stats.statistic import Interval, plain
+from editjudge.stats.statistic import Interval, figure_text, plain
 
 By = Literal["model", "judge", "rubric", "run"]
+Family = Literal["primary", "exploratory"]
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,41 @@ class ComparisonReport:
     difference: Difference
     direction: Literal["up", "down"] = "up"
     """`down` where a lower score is the better one."""
+    family: Family = "exploratory"
+    declared: bool = False
+    """Whether the score was named as primary before the run (`run --primary`)."""
 
     def as_json(self) -> dict[str, object]:
-        return {"within": self.within, **self.difference.as_json(), "direction": self.direction}
+        about = {"direction": self.direction, "family": self.family, "declared": self.declared}
+        return {"within": self.within, **self.difference.as_json(), **about}
+
+
+@dataclass(frozen=True)
+class Primary:
+    """The scores that a comparison is about; Holm's correction is over these alone."""
+
+    names: tuple[str, ...]
+    how: Literal["default", "declared", "chosen"] = "default"
+    """`default`: a set's own scores, or rubric means and `overall`; `declared` before the run; `chosen` afterwards."""
+
+    @classmethod
+    def of(cls, judged: RunData, chosen: Sequence[str] = ()) -> Primary:
+        """Choose what was asked for, else what was declared with the run, else the default."""
+        scores = {one.name: one for judge in judged.scores.judge.present() for one in aggregates(judged, judge)}
+        known = dict.fromkeys((*judged.scores.factor.present(), *scores))
+        declared = tuple(judged.run.spec.get("primary") or ())
+        if chosen:
+            for name in chosen:
+                if name not in known:
+                    raise UsageError(f"the run has no score {name!r}{near_miss(name, known)} It has {', '.join(known)}")
+            return cls(tuple(chosen), "declared" if set(chosen) == set(declared) else "chosen")
+        if declared:
+            return cls(declared, "declared")
+        if judged.set_scores:
+            return cls(tuple(formula.name for formula in judged.formulas))
+        alone = [factors[0] for factors in judged.rubrics.values() if len(factors) == 1]
+        means = [one.name for one in scores.values() if one.how == "mean"]
+        return cls(tuple(dict.fromkeys((*means, *(name for name in alone if name not in judged.computed)))))
 
 
 def differences(
@@ -51,13 +85,22 @@ def differences(
     b: str | None = None,
     *,
     factors: Sequence[str] = (),
+    judge: str | None = None,
+    primary: Sequence[str] = (),
+    guaranteed: bool = False,
 ) -> list[ComparisonReport]:
-    """Both named: that pair. One named: it against each other. None: every pair. Corrected over all of them.
+    """Compare a pair (both named), one with each other (one named) or every pair (none named).
 
-    The overall mean says in one number what the factors say already: it stands apart, after them, and is corrected
-    with its like alone.
+    Models are compared by the panel's mean unless `judge` names a judge. Primary scores are corrected together, the
+    factors of a rubric with each other.
     """
-    scores, scales = _chosen(judged, factors), judged.all_scales()
+    if by != "judge":
+        judged = deciding(judged, judge) if by == "model" or judge is not None else judged
+    elif judge is not None:
+        raise UsageError("--judge names the judge that decides; to compare judges, name them with --a and --b")
+    chosen = Primary.of(judged, primary)
+    scores = _chosen(judged, factors, chosen)
+    scales = judged.all_scales()
     names, within, on = _sides(scores, by)
     pairs = _pairs(names.present(), by, a, b)
     rows = []
@@ -65,44 +108,70 @@ def differences(
         for pair in pairs:
             a_side, b_side = (scores.take(names.where(name) & within.where(context)) for name in pair)
             if len(a_side) and len(b_side):
-                rows += [(context, d) for d in compare(a_side, b_side, names=pair, on=on, scales=scales)]
-    return _families(rows, judged)
+                found = compare(a_side, b_side, names=pair, on=on, scales=scales, guaranteed=guaranteed)
+                rows += [(context, d) for d in found]
+    return _families(rows, judged, chosen)
 
 
-def _families(rows: Sequence[tuple[str, Difference]], judged: RunData) -> list[ComparisonReport]:
-    sums = judged.set_scores | {OVERALL}
-    factors = [one for one in rows if one[1].factor not in sums]
-    apart = [one for one in rows if one[1].factor in sums]
-    return [
-        _falling(context, d) if d.factor in judged.falling else ComparisonReport(context, d)
-        for family in (factors, apart)
-        for (context, _), d in zip(family, corrected([d for _, d in family]), strict=True)
-    ]
+def _families(rows: Sequence[tuple[str, Difference]], judged: RunData, primary: Primary) -> list[ComparisonReport]:
+    """Correct the primary scores together, and the factors of each rubric with each other."""
+    rubric_of = {factor: rubric for rubric, factors in judged.rubrics.items() for factor in factors}
+    families: dict[tuple[str, ...], list[tuple[str, Difference]]] = {("primary",): []}
+    for context, d in rows:
+        exploratory = ("exploratory", context, rubric_of.get(d.factor, ""))
+        families.setdefault(("primary",) if d.factor in primary.names else exploratory, []).append((context, d))
+    reports = []
+    for key, family in families.items():
+        for (context, _), d in zip(family, corrected([d for _, d in family]), strict=True):
+            falls = d.factor in judged.falling
+            reports.append(
+                ComparisonReport(
+                    context,
+                    replace(d, verdict=f"{d.verdict}; lower is better") if falls and d.evident else d,
+                    "down" if falls else "up",
+                    "primary" if key == ("primary",) else "exploratory",
+                    primary.how == "declared" and key == ("primary",),
+                )
+            )
+    return reports
 
 
-def _falling(context: str, d: Difference) -> ComparisonReport:
-    return ComparisonReport(context, replace(d, verdict=f"{d.verdict}; lower is better") if d.evident else d, "down")
-
-
-def run_differences(a: RunData, b: RunData, *, factors: Sequence[str] = ()) -> tuple[list[ComparisonReport], Match]:
-    """B minus A on what both had to edit. `overall` stands apart: it is not corrected for with the factors."""
+def run_differences(
+    a: RunData,
+    b: RunData,
+    *,
+    factors: Sequence[str] = (),
+    judge: str | None = None,
+    primary: Sequence[str] = (),
+    guaranteed: bool = False,
+) -> tuple[list[ComparisonReport], Match]:
+    """Compare B with A on what both had to edit."""
     judges = common_judges(a, b)
     a_scores, b_scores, match = pair_runs(a, b, "task")
-    a, b = replace(a, scores=shared(a_scores)), replace(b, scores=shared(b_scores))
-    return _families(_between(a, b, judges, factors), b), match
-
-
-def _between(a: RunData, b: RunData, judges: Mapping[str, str], factors: Sequence[str]) -> list[tuple[str, Difference]]:
+    a = replace(a, scores=shared(a_scores))
+    b = replace(b, scores=shared(b_scores))
+    if judge is not None or len(judges) > 1:
+        # Only judges that both runs have make up a panel.
+        a = deciding(replace(a, scores=a.scores.where(judge=list(judges))), judge)
+        b = deciding(replace(b, scores=b.scores.where(judge=list(judges.values()))), judge)
+        judges = {name: name for name in a.scores.judge.present() if name in b.scores.judge.present()}
+    chosen = Primary.of(b, primary)
     names = (a.run.name, b.run.name) if a.run.name != b.run.name else (f"{a.run.name} (a)", f"{b.run.name} (b)")
-    x, y, scales = _chosen(a, factors), _chosen(b, factors), _common_scales(a, b)
-    return [
-        (mine, d)
-        for mine, theirs in judges.items()
-        for d in compare(x.where(judge=mine), y.where(judge=theirs), names=names, on="pair", scales=scales)
-        # An overall mean of other factors, or another formula, is another figure.
-        if _formula(a, d.factor) == _formula(b, d.factor)
-        and (factors or d.factor != OVERALL or _overall(a, mine) == _overall(b, theirs))
-    ]
+    x = _chosen(a, factors, chosen)
+    y = _chosen(b, factors, chosen)
+    scales = _common_scales(a, b)
+    rows = []
+    for mine, theirs in judges.items():
+        found = compare(
+            x.where(judge=mine), y.where(judge=theirs), names=names, on="pair", scales=scales, guaranteed=guaranteed
+        )
+        rows += [(mine, d) for d in found if _same_score(a, b, mine, theirs, d.factor)]
+    return _families(rows, b, chosen), match
+
+
+def _same_score(a: RunData, b: RunData, mine: str, theirs: str, factor: str) -> bool:
+    """Whether both runs mean the same by a score: a mean of other factors, or another formula, is another figure."""
+    return _formula(a, factor) == _formula(b, factor) and _parts(a, mine, factor) == _parts(b, theirs, factor)
 
 
 def _common_scales(a: RunData, b: RunData) -> dict[str, tuple[float, ...]]:
@@ -114,15 +183,15 @@ def _formula(judged: RunData, factor: str) -> str:
     return next((one.words for one in judged.formulas if one.name == factor), "")
 
 
-def _overall(judged: RunData, judge: str) -> tuple[str, ...]:
-    """The factors that `overall` is made of; none where the judge has no such sum."""
-    return next((tuple(one.factors) for one in aggregates(judged, judge) if one.name == OVERALL), ())
+def _parts(judged: RunData, judge: str, name: str) -> tuple[str, ...]:
+    """The factors that a mean is made of; none for a factor."""
+    return next((tuple(one.factors) for one in aggregates(judged, judge) if one.name == name), ())
 
 
-def _chosen(judged: RunData, factors: Sequence[str]) -> Scores:
-    """The factors that were asked for, aggregates too; else all of them and their overall mean."""
+def _chosen(judged: RunData, factors: Sequence[str], primary: Primary) -> Scores:
+    """The scores that were asked for; else the primary ones and all factors."""
     if not factors:
-        return judged.with_aggregates((OVERALL,))[0]
+        return judged.with_aggregates(primary.names)[0]
     scores, _ = judged.with_aggregates()
     known = scores.factor.present()
     for name in factors:
@@ -156,17 +225,30 @@ def _pairs(names: Sequence[str], by: By, a: str | None, b: str | None) -> list[t
 
 
 def compare_tables(comparisons: Sequence[ComparisonReport], by: By) -> list[Table]:
-    """One table for each judge, or what else both sides share."""
+    """Show primary scores first, then factors; a table for each judge, or what else both sides share."""
     tables = []
-    for context in dict.fromkeys(one.within for one in comparisons):
-        here = [_marked(one) for one in comparisons if one.within == context]
-        rows = [d for d in here if d.n or _failed(d)] or here
-        falls = [FALLS_NOTE] if any(one.direction == "down" for one in comparisons if one.within == context) else []
-        shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[by]
-        caption = f"Differences by {by}, b minus a, paired by edit; {shared} {context}"
-        tests = _tests([one.difference for one in comparisons])
-        tables.append(_table(rows, caption, (*falls, *_notes(here, tests)), tests))
+    shared = {"model": "judge", "judge": "rubric", "rubric": "judge", "run": "judge"}[by]
+    for family, title in (("primary", "Primary scores"), ("exploratory", "Factors (exploratory)")):
+        members = [one for one in comparisons if one.family == family]
+        for context in dict.fromkeys(one.within for one in members):
+            reports = [one for one in members if one.within == context]
+            here = [_marked(one) for one in reports]
+            rows = [d for d in here if d.n or _failed(d)] or here
+            falls = [FALLS_NOTE] if any(one.direction == "down" for one in reports) else []
+            caption = f"{title} by {by}, b minus a, paired by edit; {shared} {context}"
+            tables.append(_table(rows, caption, (*falls, *_notes(here, _corrected_over(members, context)))))
     return tables
+
+
+def _corrected_over(members: Sequence[ComparisonReport], context: str) -> str:
+    """Say what p is corrected for."""
+    tests = sum(one.difference.p is not None for one in members)
+    if members[0].family == "primary":
+        declared = "declared before the run" if members[0].declared else ""
+        over = f"Holm-corrected over {tests} primary comparisons" if tests > 1 else ""
+        return ", ".join(filter(None, (over, declared)))
+    several = sum(one.difference.p is not None for one in members if one.within == context) > 1
+    return "Holm-corrected within each rubric; exploratory: the primary scores decide" if several else ""
 
 
 def comparison_document(judged: RunData, by: By, comparisons: Sequence[ComparisonReport]) -> dict[str, object]:
@@ -190,7 +272,7 @@ class PairVerdict:
     a: str
     b: str
     claims: tuple[str, ...]
-    """Each difference that is evident, with its size and 95 % CI."""
+    """Each difference that is evident, with its size and CI."""
     doubts: tuple[str, ...]
     """Where there is no evidence, nothing to compare, or what failed could overturn a claim."""
 
@@ -208,38 +290,79 @@ def conclusions(comparisons: Sequence[ComparisonReport]) -> list[str]:
 
 
 def pair_verdicts(comparisons: Sequence[ComparisonReport]) -> list[PairVerdict]:
-    pairs: dict[tuple[str, str, str], list[Difference]] = {}
+    pairs: dict[tuple[str, str, str], list[ComparisonReport]] = {}
     for one in comparisons:
-        pairs.setdefault((one.within, one.difference.a, one.difference.b), []).append(_marked(one))
-    return [_pair_verdict(*pair, some) for pair, some in pairs.items()]
+        pairs.setdefault((one.within, one.difference.a, one.difference.b), []).append(one)
+    return [_pair_verdict(*pair, reports) for pair, reports in pairs.items()]
 
 
-def _pair_verdict(within: str, a: str, b: str, rows: Sequence[Difference]) -> PairVerdict:
-    rows = sorted(rows, key=lambda d: d.factor != OVERALL)
-    claims = [
-        f"{b} scores {side} than {a} on {', '.join(map(_sized, some))}"
-        for side, sign in (("higher", 1), ("lower", -1))
-        if (some := [d for d in rows if d.evident and sign * (d.difference or 0) > 0])
-    ]
-    unclear = [d for d in rows if d.difference is not None and not d.evident]
-    sizes = sorted({d.n for d in unclear})
-    names = ", ".join(
-        f"{d.factor} ({'MDE ' + str(_mde(d, in_line([d.ci]))) if d.detectable else 'no MDE'})" for d in unclear
-    )
-    n = " to ".join(map(str, dict.fromkeys((*sizes[:1], *sizes[-1:]))))
+def _pair_verdict(within: str, a: str, b: str, reports: Sequence[ComparisonReport]) -> PairVerdict:
+    primary = [_marked(one) for one in reports if one.family == "primary"]
+    rows = sorted(primary or [_marked(one) for one in reports], key=lambda d: d.factor != OVERALL)
+    claims = _claims(a, b, rows)
+    doubts = []
+    if rows and all(d.method == "identity" for d in rows):
+        doubts.append("the same answers on both sides: there is no difference to test")
+    unclear = [d for d in rows if d.difference is not None and not d.evident and d.method != "identity"]
+    if unclear:
+        doubts.append(f"no evidence of a difference on {_undecided(unclear)}")
     never = [d.factor for d in rows if d.difference is None]
+    if never:
+        doubts.append(f"not compared, because no input has a score for both: {', '.join(never)}")
     overturnable = [d.factor for d in rows if d.overturnable and d.difference is not None]
-    doubts = [f"no evidence of a difference on {names}; n = {n}, MDE at 80 % power"] if unclear else []
-    doubts += [f"not compared, because no input has a score for both: {', '.join(never)}"] if never else []
-    doubts += [f"failed judgements could overturn this on {', '.join(overturnable)}"] if overturnable else []
+    if overturnable:
+        doubts.append(f"failed judgements could overturn this on {', '.join(overturnable)}")
+    if primary:
+        others = [_marked(one) for one in reports if one.family == "exploratory" and one.difference.evident]
+        doubts += [f"exploratory: {claim}" for claim in _claims(a, b, others)]
     return PairVerdict(within, a, b, tuple(claims), tuple(doubts))
 
 
+def _claims(a: str, b: str, rows: Sequence[Difference]) -> list[str]:
+    claims = []
+    for side, sign in (("higher", 1), ("lower", -1)):
+        evident = [d for d in rows if d.evident and sign * (d.difference or 0) > 0]
+        if evident:
+            n = _span([d.n for d in evident])
+            sizes = ", ".join(map(_sized, evident))
+            claims.append(f"{b} scores {side} than {a} on {sizes} ({_levels(evident)} CI, n = {n})")
+    return claims
+
+
+def _undecided(rows: Sequence[Difference]) -> str:
+    """Name the scores, and what they could have shown."""
+    parts = []
+    for d in rows:
+        limit = f"MDE {_mde(d, max(FEWEST_DECIMALS, in_line([d.ci])))}" if d.detectable is not None else ""
+        parts.append(f"{d.factor} ({limit})" if limit else d.factor)
+    reasons = dict.fromkeys(d.detectable_reason for d in rows if d.detectable is None and d.detectable_reason)
+    why = f"; {'; '.join(map(str, reasons))}" if reasons else ""
+    power = f", MDE at 80 % power and {_level(rows[0].level)}" if any(d.detectable is not None for d in rows) else ""
+    return f"{', '.join(parts)}; n = {_span([d.n for d in rows])}{power}{why}"
+
+
+def _span(numbers: Sequence[int]) -> str:
+    low = min(numbers)
+    high = max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _levels(rows: Sequence[Difference]) -> str:
+    levels = [d.level for d in rows]
+    return " to ".join(dict.fromkeys(_level(one) for one in (min(levels), max(levels))))
+
+
+def _level(level: float) -> str:
+    """A level of confidence as text: 95 %, or 98.3 %."""
+    return f"{100 * level:.3g} %"
+
+
 def _sized(d: Difference) -> str:
-    """The size of a difference, whatever its sign, with its 95 % CI."""
+    """The size of a difference as the table shows it, whatever its sign, with its CI."""
     sign = 1 if (d.difference or 0) > 0 else -1
     ci = Interval(*sorted((sign * d.ci.lo, sign * d.ci.hi))) if d.ci else None
-    return f"{d.factor} by {Figure(sign * (d.difference or 0), ci, digits=in_line([ci]))}"
+    digits = max(FEWEST_DECIMALS, in_line([ci]))
+    return f"{d.factor} by {figure_text(abs(_shown_gap(d, digits)), ci, digits=digits)}"
 
 
 FOREST_PAIRS = 6
@@ -263,7 +386,10 @@ def forests(comparisons: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotC
         higher = ("the second", "the first") if others else (a, b)
         sides = (f"\u2190\u00a0{higher[0]} scores higher", f"{higher[1]} scores higher\u00a0\u2192")
         note = "Filled: Holm-corrected p < .05, the CI excludes 0. Hollow: no evidence of a difference."
-        yield context, DotChart("Paired differences with 95 % CI", dots, -high, high, ticks, note, sides)
+        bounded = [d.factor for d in drawn if d.method == "guaranteed"]
+        if bounded:
+            note += f" Guaranteed bounds, wider than a bootstrap: {', '.join(dict.fromkeys(bounded))}."
+        yield context, DotChart(f"Paired differences with {_levels(drawn)} CI", dots, -high, high, ticks, note, sides)
 
 
 def _step(largest: float) -> float:
@@ -278,33 +404,83 @@ def _marked(one: ComparisonReport) -> Difference:
     return replace(d, factor=f"{d.factor} {FALLS}") if one.direction == "down" else d
 
 
-def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str], tests: int) -> Table:
-    columns = ("a", "b", "factor", "edits", "failed", "mean a", "mean b", "b - a", "bounds", "p", "d", "w/t/l", "MDE")
-    digits = in_line(d.ci for d in shifts)  # all of them are told as the differences are
-    own = {f: in_line(d.ci for d in shifts if d.factor == f) for f in {d.factor for d in shifts}}
-    if max(own.values(), default=0) - min(own.values(), default=0) < 2:  # else they are on scales of different width
-        own = {}
-    rows: list[tuple[Cell, ...]] = [
-        (
-            d.a, d.b, d.factor, d.n, _failed(d),
-            *(_rounded(mean, own.get(d.factor, digits)) for mean in (d.mean_a, d.mean_b)),
-            Figure(d.difference, d.ci, sign=True, digits=own.get(d.factor)),
-            between(d.bounds, own.get(d.factor, digits), sign=True) if _failed(d) else None,
-            p_value(d.p_holm), Figure(d.effect, sign=True),
-            _won(d), _mde(d, own.get(d.factor, digits)),
+_LEGEND = {
+    "d": "the difference over its standard deviation between edits",
+    "w/t/l": "wins, ties, losses: edits on which b scores higher, the same, lower",
+    "MDE": "minimum detectable effect, the smallest difference that is found with 80 % power",
+    "failed": "judgements of a and of b that failed",
+    "bounds": "b - a with every failed judgement at the end of the scale against b, and in favour of b",
+}
+
+
+def _table(shifts: Sequence[Difference], caption: str, notes: Sequence[str]) -> Table:
+    columns = (
+        "a", "b", "factor", "edits", "failed", "mean a", "mean b", "b - a", "bounds", "p", "d", "w/t/l", "MDE", "method"
+    )  # fmt: skip
+    digits = _digits(shifts)
+    guaranteed = any(d.method != "studentised" for d in shifts)
+    rows: list[tuple[Cell, ...]] = []
+    for d in shifts:
+        own = digits[d.factor]
+        rows.append(
+            (
+                d.a,
+                d.b,
+                d.factor,
+                d.n,
+                _failed(d),
+                _rounded(d.mean_a, own),
+                _rounded(d.mean_b, own),
+                Figure(d.difference, d.ci, sign=True, text=_gap_text(d, own)),
+                between(d.bounds, own, sign=True) if _failed(d) else None,
+                p_value(d.p_holm),
+                Figure(d.effect, sign=True),
+                _won(d),
+                _mde(d, own),
+                d.method if guaranteed else None,
+            )
         )
-        for d in shifts
-    ]  # fmt: skip
-    legend = {
-        "d": "the difference over its standard deviation between edits",
-        "w/t/l": "wins, ties, losses: edits on which b scores higher, the same, lower",
-        "MDE": "minimum detectable effect at 80 % power" + (", after the correction" if tests > 1 else ""),
-        "failed": "judgements of a and of b that failed",
-        "bounds": "b - a with every failed judgement at the end of the scale against b, and in favour of b",
-    }
     spare = ("d", ("mean a", "mean b"), "w/t/l")
-    table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=legend)
-    return table.folded("a", "b", "edits").trimmed("failed", "bounds")
+    table = Table.of(columns, rows, caption, notes=tuple(notes), stub=3, spare=spare, legend=_LEGEND)
+    return table.folded("a", "b", "edits").trimmed("failed", "bounds", "method", "MDE")
+
+
+def comparison_rows(comparisons: Sequence[ComparisonReport]) -> Table:
+    """Every difference in one table at full precision, for a data frame."""
+    columns = (
+        "within", "family", "a", "b", "factor", "edits", "images", "mean a", "mean b", "b - a", "p", "p_holm", "level",
+        "method", "d", "w/t/l", "MDE",
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for one in comparisons:
+        d = one.difference
+        gap = Figure(d.difference, d.ci, sign=True)
+        about = (one.within, one.family, d.a, d.b, d.factor, d.n, d.groups)
+        rows.append(
+            (*about, d.mean_a, d.mean_b, gap, d.p, d.p_holm, d.level, d.method, d.effect, _won(d), d.detectable)
+        )
+    return Table.of(columns, rows)
+
+
+FEWEST_DECIMALS = 2
+"""Differences of .1 to .4 decide: with one decimal, means of 6.4 and 6.6 would be 6 and 7 and their difference 0."""
+
+
+def _digits(shifts: Sequence[Difference]) -> dict[str, int]:
+    """Decimals by factor: the same for all, unless factors are on scales of different width."""
+    own = {f: in_line(d.ci for d in shifts if d.factor == f) for f in {d.factor for d in shifts}}
+    if max(own.values(), default=0) - min(own.values(), default=0) < 2:
+        own = dict.fromkeys(own, in_line(d.ci for d in shifts))
+    return {factor: max(FEWEST_DECIMALS, digits) for factor, digits in own.items()}
+
+
+def _gap_text(d: Difference, digits: int) -> str:
+    """The difference of the two means as they are shown, so that the row adds up, with its interval."""
+    return "-" if d.difference is None else figure_text(_shown_gap(d, digits), d.ci, sign=True, digits=digits)
+
+
+def _shown_gap(d: Difference, digits: int) -> float:
+    return round(d.mean_b or 0.0, digits) - round(d.mean_a or 0.0, digits)
 
 
 def _failed(d: Difference) -> str:
@@ -327,22 +503,34 @@ def _mde(d: Difference, digits: int) -> Figure:
     return _rounded(d.detectable, digits)
 
 
-def _tests(shifts: Sequence[Difference]) -> int:
-    return sum(d.p is not None for d in shifts if d.factor != OVERALL)
+_METHODS = {
+    "studentised": "bootstrap-t over source images",
+    "guaranteed": "guaranteed: a bound that allows for any score of the scale that was not seen",
+    "identity": "identity: both sides are the same answers",
+}
 
 
-def _notes(shifts: Sequence[Difference], tests: int) -> list[str]:
-    """`tests` are those that p is corrected for: of every table, if there are several."""
+def _notes(shifts: Sequence[Difference], correction: str = "") -> list[str]:
     pairs = {(d.a, d.b) for d in shifts}
-    about = {d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": d.notes for d in shifts}
-    test, agree = "p and 95 % CI: paired permutation test clustered by source image", "a CI excludes 0 where p < .05"
-    lost = {d.abstained_a + d.abstained_b for d in shifts}
-    silent = ["bounds exclude abstentions: they are about edits that can be scored"]
-    notes = [*noted(about), *(silent if max(lost) and any(map(_failed, shifts)) else [])]
-    if tests < 2:
-        return [*notes, f"{test}; {agree}"]
-    apart = f"; {OVERALL} stands apart" if any(d.factor == OVERALL for d in shifts) else ""
-    return [*notes, f"{test}, Holm-corrected for all {tests} that are compared here{apart}; {agree}"]
+    about = {d.factor if len(pairs) == 1 else f"{d.factor} of {d.a} and {d.b}": _own_notes(d) for d in shifts}
+    notes = [*noted(about)]
+    abstained = any(d.abstained_a + d.abstained_b for d in shifts)
+    if abstained and any(map(_failed, shifts)):
+        notes.append("bounds exclude abstentions: they are about edits that can be scored")
+    methods = dict.fromkeys(_METHODS[d.method] for d in shifts if d.method in _METHODS)
+    tested = [d for d in shifts if d.ci is not None]
+    if not tested:
+        return notes
+    how = f"p, CI and MDE by {', or '.join(methods)}"
+    notes.append(
+        "; ".join(filter(None, (how, correction, f"CI and MDE at {_levels(tested)}", "a CI excludes 0 where p < .05")))
+    )
+    return notes
+
+
+def _own_notes(d: Difference) -> tuple[str, ...]:
+    limit = (d.detectable_reason,) if d.detectable_reason and d.detectable_reason not in d.notes else ()
+    return (*d.notes, *limit)
 
 
 # --- drift ----------------------------------------------------------------------------------------------------
@@ -425,6 +613,7 @@ def drift_tables(report: DriftReport) -> list[Table]:
         lost = [f"{factor}: only {report.against} has it" for factor in one.only_then]
         lost += [f"{factor}: only {report.run} has it" for factor in one.only_now]
         caption = f"Shift from {report.against} (a) to {report.run} (b); judge {report.who(judge)}"
-        tests = _tests([shift for each in report.judges.values() for shift in each.shifts])
-        tables.append(_table(one.shifts, caption, (*_notes(one.shifts, tests), *lost), tests))
+        tests = sum(shift.p is not None for each in report.judges.values() for shift in each.shifts)
+        correction = f"Holm-corrected over {tests} comparisons" if tests > 1 else ""
+        tables.append(_table(one.shifts, caption, (*_notes(one.shifts, correction), *lost)))
     return tables

@@ -10,9 +10,10 @@ import numpy as np
 
 from editjudge.edit import Match
 from editjudge.errors import UsageError, near_miss
+from editjudge.report.comparison import Primary
+from editjudge.report.panel import deciding
 from editjudge.report.run_data import RunData, aggregates, common_judges, pair_runs, shared
 from editjudge.report.tables import Figure, Table, between, in_line
-from editjudge.stats.columns import Scores
 from editjudge.stats.gate import UNSURE, Gate, gate
 from editjudge.stats.summary import aggregate
 
@@ -81,12 +82,12 @@ class GateReport:
         gate, mine, theirs = self.gate, self.judge, self.baseline_judge
         rows = []
         for c in gate.checks:
-            failed, sign = c.failed + c.failed_baseline or None, "by at most" in c.rule
-            bounds = between(c.bounds, in_line([c.ci]), sign=sign) if failed else None
-            rows.append((c.outcome, c.rule, c.n, c.groups, failed, Figure(c.estimate, c.ci, sign=sign), bounds))
-        level = 1 - 2 * gate.alpha / len(gate.checks)
-        limits = f"{100 * level:.3g} % CI, false alarms at most {100 * gate.alpha:.3g} % over all checks"
-        caption = f"Checks by {mine}: {limits}"
+            failed = c.failed + c.failed_baseline or None
+            digits = max(2, in_line([c.ci]))
+            bounds = between(c.bounds, digits, sign=c.is_drop) if failed else None
+            estimate = Figure(c.estimate, c.ci, sign=c.is_drop, digits=digits)
+            rows.append((c.outcome, c.rule, c.n, c.groups, failed, estimate, bounds, c.method))
+        caption = f"Checks by {mine}: {100 * (1 - 2 * gate.alpha):.3g} % CI, each end at {100 * gate.alpha:.3g} %"
         notes = [*_failures(gate), *_notes(gate), *self._paired()]
         if gate.left_out:
             left = ", ".join(gate.left_out)
@@ -95,8 +96,12 @@ class GateReport:
             notes.append(f"the baseline is judged by {theirs}, a recorded file: check that it is the same judge")
         if len(self.models) > 1:
             notes.append(f"{len(self.models)} models are pooled; --model names one: {', '.join(self.models)}")
-        columns = ("outcome", "check", "scores", "images", "failed", "estimate", "bounds")
-        legend = {"bounds": "the estimate with all that failed at the worst and at the best of the scale"}
+        columns = ("outcome", "check", "scores", "images", "failed", "estimate", "bounds", "method")
+        legend = {
+            "bounds": "the estimate with all that failed at the worst and at the best of the scale",
+            "method": "studentised: bootstrap-t over source images; guaranteed: allows for any score not seen; "
+            "identity: the same answers as the baseline",
+        }
         return Table.of(columns, rows, caption, notes=tuple(notes), legend=legend).trimmed("failed", "bounds")
 
 
@@ -111,40 +116,65 @@ def gate_run(
     judge: str | None = None,
     alpha: float = 0.05,
     max_failures: float = 0.0,
+    primary: Sequence[str] = (),
+    guaranteed: bool = False,
 ) -> GateReport:
-    """Check a run's means against limits and a baseline; load both with `pairing` where there is a baseline."""
-    mine, theirs = _judges(judged, before, judge)
+    """Check a run's means against limits and a baseline; load both with `pairing` where there is a baseline.
+
+    Several judges decide by their mean, unless `judge` names one. The primary scores are compared with the baseline,
+    unless `max_drop` names others.
+    """
+    common = common_judges(judged, before or judged)
+    if judge is not None or len(common) > 1:
+        judged = deciding(replace(judged, scores=judged.scores.where(judge=list(common))), judge)
+        if before is not None:
+            before = deciding(replace(before, scores=before.scores.where(judge=list(common.values()))), judge)
+    mine, theirs = _judges(judged, before)
     models = () if model else judged.scores.model.present()
     judged, before = _of_model(judged, model), before and _of_model(before, model, optional=True)
     base, match = None, None
     if before is not None:
         scores, base, match = pair_runs(judged, before, "task")
-        judged, base = replace(judged, scores=scores), shared(base.where(judge=theirs))
-    result = _gate(judged, base, mine, dict(minimum or {}), dict(maximum or {}), max_drop, alpha, max_failures)
+        judged = replace(judged, scores=scores)
+        before = replace(before, scores=shared(base))
+    settings = {"alpha": alpha, "max_failures": max_failures, "guaranteed": guaranteed}
+    checked = Primary.of(judged, primary).names
+    result = _gate(
+        judged, before, (mine, theirs), dict(minimum or {}), dict(maximum or {}), max_drop, checked, settings
+    )
     return GateReport(judged, before, result, mine, theirs, models, match)
 
 
 def _gate(
     judged: RunData,
-    base: Scores | None,
-    mine: str,
+    before: RunData | None,
+    judges: tuple[str, str],
     minimum: dict[str, float],
     maximum: dict[str, float],
     drops: float | dict[str, float],
-    alpha: float,
-    max_failures: float,
+    primary: Sequence[str],
+    settings: Mapping[str, Any],
 ) -> Gate:
+    mine, theirs = judges
     scores = judged.scores.where(judge=mine)
-    known = aggregates(judged, mine)
+    sums = aggregates(judged, mine)
     for factor in (*minimum, *maximum, *(drops if isinstance(drops, dict) else ())):
-        _known("factor", factor, [*scores.factor.present(), *(one.name for one in known)])
+        _known("factor", factor, [*scores.factor.present(), *(one.name for one in sums)])
     for factor, most in maximum.items():
         if factor not in judged.falling:
             raise UsageError(f"{factor}: higher is better, so its limit is --min {factor}={most:g}")
         if factor in minimum:
             raise UsageError(f"{factor} has a limit already: --max and --min mean the same where lower is better")
     minimum = minimum | maximum
-    added = [one for one in known if one.name in minimum]
+    if not isinstance(drops, dict):
+        # Where nothing is primary, as with metrics of different kinds, every factor is compared with the baseline.
+        drops = dict.fromkeys(primary or scores.factor.present(), drops)
+    base = None
+    if before is not None:
+        wanted = [one for one in sums if one.name in drops]
+        same = [one for one in aggregates(before, theirs) if one in wanted]
+        base = aggregate(before.scores.where(judge=theirs), same)
+    added = [one for one in sums if one.name in minimum or (before is not None and one.name in drops)]
     return gate(
         aggregate(scores, added),
         minimum,
@@ -153,18 +183,15 @@ def _gate(
         on="pair",
         scales=judged.all_scales(),
         falling=judged.falling,
-        alpha=alpha,
-        max_failures=max_failures,
+        **settings,
     )
 
 
-def _judges(judged: RunData, before: RunData | None, named: str | None) -> tuple[str, str]:
-    """The judge whose scores decide, and what the baseline calls the same one."""
-    if named is not None:
-        _known("judge", named, judged.scores.judge.present())
-        judged = replace(judged, scores=judged.scores.where(judge=named))
+def _judges(judged: RunData, before: RunData | None) -> tuple[str, str]:
+    """Return the judge whose scores decide, and what the baseline calls the same one."""
     same = common_judges(judged, before or judged)
     if len(same) > 1:
+        # One judge scores a factor under two rubrics: its scores of either rubric decide.
         raise UsageError(f"run {judged.run.name} has several judges: name one with --judge: {', '.join(same)}")
     return next(iter(same.items()))
 

@@ -87,7 +87,7 @@ def measure(judged: RunData, by: Sequence[str] = (), *, width: float | None = No
         [cell for cell in cells if cell.factor in names],
         list(dict.fromkeys([*_formulas(judged), *(one.formula for wanted in added.values() for one in wanted)])),
         pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
-        rank(every, falling=judged.falling) if len(scores.model.present()) > 1 else [],
+        rank(every, falling=judged.falling, scales=scales) if len(scores.model.present()) > 1 else [],
         _headlines(cells, added, judged.set_scores),
         noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
         width,
@@ -368,7 +368,7 @@ def _passes(rates: Sequence[PassRate]) -> Table:
     table = Table.of(
         columns,
         rows,
-        "Pass rates: share of ok judgements, Clopper-Pearson 95 % CI at the effective number of images",
+        "Pass rates: share of ok judgements, 95 % CI clustered by source image",
         stub=3,
     )
     return table.folded("judge", "model")
@@ -376,7 +376,7 @@ def _passes(rates: Sequence[PassRate]) -> Table:
 
 def _ranks(judged: RunData, ranks: Sequence[Rank]) -> Table:
     rows = [(judged.label(r.factor), r.judge, r.model, r.mean, _rank(r)) for r in ranks]
-    caption = "Ranks: 1 is best; 95 % CI from paired permutation tests of all pairs of models, Holm-corrected"
+    caption = "Ranks: 1 is best; 95 % CI from comparisons of all pairs of models, Holm-corrected"
     notes = (FALLS_NOTE,) if any(r.factor in judged.falling for r in ranks) else ()
     return Table.of(("factor", "judge", "model", "mean", "rank"), rows, caption, notes=notes, stub=3).folded("judge")
 

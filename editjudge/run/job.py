@@ -38,6 +38,7 @@ from editjudge.run.pace import Circuit, Pace, Retry
 from editjudge.run.plan import Planner, QuestionSettings, look_at, works
 from editjudge.run.progress import RunTally
 from editjudge.run.summary import Summary, commonest, is_failure, summarise, summary_of
+from editjudge.run.sums import OVERALL
 from editjudge.run.where import EditFilter, Selected
 from editjudge.store.early import EarlyClaims, EarlyStore, is_database, whole_of
 from editjudge.store.records import RunRecord
@@ -82,6 +83,8 @@ class Job:
     """Fields and the columns of the manifest that hold them, where it calls them otherwise."""
     where: tuple[str, ...] = ()
     """`RUN:FACTOR>=VALUE`, all of them: only the edits that earlier runs of the same store did not rule out."""
+    primary: tuple[str, ...] = ()
+    """Scores that a comparison of this run is about, declared before anything is judged."""
     rows: Iterable[Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     """In the place of a file: the manifest's path is then no more than a name."""
     _cache: dict[object, list[Edit]] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -185,6 +188,7 @@ class Job:
             if state:
                 self._ids[state] = ids
         self._check_models(models)
+        self._check_primary()
         self._check_pictures(first[: self.limit])
         if edits is not None:
             self._cache[state] = edits[: self.limit]
@@ -230,6 +234,15 @@ class Job:
                 f'--model: no edit is of "{model}"{near_miss(model, present)} Models here: {names or "none"}'
             )
 
+    def _check_primary(self) -> None:
+        rubrics = self.load_rubrics()
+        factors = [factor.key for rubric in rubrics for factor in rubric.factors]
+        scores = [name for spec in self.sets().values() for name in spec.get("score", {})]
+        known = dict.fromkeys((*scores, *(rubric.name for rubric in rubrics), OVERALL, *factors))
+        for name in self.primary:
+            if name not in known:
+                raise UsageError(f'--primary: no score is called "{name}"{near_miss(name, known)}')
+
     def spec(self, rubrics: Sequence[Rubric]) -> dict[str, Any]:
         """What is stored with the run: enough to repeat it, and nothing secret."""
         return {
@@ -251,6 +264,7 @@ class Job:
             **({"models": sorted(set(self.models))} if self.models else {}),
             **({"columns": dict(self.columns)} if self.columns else {}),
             **({"sets": sets} if (sets := self.sets()) else {}),
+            **({"primary": list(self.primary)} if self.primary else {}),
         }
 
     @classmethod
@@ -273,6 +287,7 @@ class Job:
             order=spec.get("order", "both"),
             models=tuple(spec.get("models", ())),
             columns=tuple(spec.get("columns", {}).items()),
+            primary=tuple(spec.get("primary", ())),
             limit=spec["limit"],
             where=(where,) if isinstance(where := spec.get("where", ()), str) else tuple(where),
             allow_outside=spec["allow_outside"],

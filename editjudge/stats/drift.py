@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from editjudge.stats.bootstrap import DRAWS
 from editjudge.stats.columns import Scores
 from editjudge.stats.compare import Difference, On, compare, corrected, provenance_changes
-from editjudge.stats.permutation import ALPHA
+from editjudge.stats.correction import ALPHA
+from editjudge.stats.inference import TEST_DRAWS
 from editjudge.stats.statistic import Statistic
 
 
@@ -31,7 +31,7 @@ def drift(
     provenance: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     on: On = "item",
     scales: Mapping[str, Sequence[float]] | None = None,
-    draws: int = DRAWS,
+    draws: int = TEST_DRAWS,
 ) -> Drift:
     """`provenance` of then and now: rubric hash, the model that the server named, image preparation ..."""
     changed = provenance_changes(*provenance)

@@ -38,6 +38,8 @@ class GateCheck(Statistic):
 
     factor: str
     rule: str
+    is_drop: bool
+    """Whether the baseline's mean is subtracted."""
     outcome: Outcome
     estimate: float | None
     ci: Interval | None
@@ -164,6 +166,7 @@ class _Sample:
 
     factor: str
     rule: str
+    is_drop: bool
     limit: float
     falling: bool
     values: Floats
@@ -193,7 +196,7 @@ def _minimum(
 
     def sample(part: Scores) -> _Sample:
         ok = part.take(part.ok)
-        return _Sample(factor, rule, least, falling, ok.score, ok.group.compact(), ends, failed)
+        return _Sample(factor, rule, False, least, falling, ok.score, ok.group.compact(), ends, failed)
 
     failed = int(part.failed.sum())
     at_ends = None
@@ -212,7 +215,7 @@ def _drop(
 
     def sample(before: Scores, now: Scores) -> _Sample:
         x, y, group, *_ = paired(before, now, on)
-        return _Sample(factor, rule, limit, falling, np.round(y - x, 12), group, ends, *failed)
+        return _Sample(factor, rule, True, limit, falling, np.round(y - x, 12), group, ends, *failed)
 
     failed = int(now.failed.sum()), int(before.failed.sum())
     plain = sample(before, now)
@@ -310,6 +313,7 @@ def _check(decided: _Decided, at_ends: Sequence[_Decided], *, guaranteed: bool) 
     check = GateCheck(
         sample.factor,
         sample.rule,
+        sample.is_drop,
         outcome,
         mean,
         ci,

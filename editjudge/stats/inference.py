@@ -96,7 +96,7 @@ class Clusters:
 
 
 class Inference(Protocol):
-    """The distribution behind a mean. An interval excludes a value exactly if the p of that value is below its level."""
+    """The distribution behind a mean: an interval excludes a value exactly if its p is below the level."""
 
     @property
     def method(self) -> Method: ...

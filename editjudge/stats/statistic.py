@@ -88,9 +88,8 @@ def figure_text(
         return f"{round(one, digits) + 0.0:{plus}.{digits}f}"  # adding zero makes -0.00 a plain one
 
     def limit(one: float) -> str:
-        """With as many decimals as it takes to show an interval without 0 as one without 0."""
-        excludes = interval is not None and (interval.lo > 0 or interval.hi < 0)
-        return rounded(one, next((n for n in range(digits, digits + 4) if not excludes or round(one, n)), digits))
+        """With as many decimals as it takes to show on which side of 0 it is."""
+        return rounded(one, next((n for n in range(digits, digits + 4) if not one or round(one, n)), digits))
 
     ends = "" if interval is None else f" [{limit(interval.lo)}, {limit(interval.hi)}]"
     return rounded(value, digits) + ends

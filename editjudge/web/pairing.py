@@ -156,30 +156,29 @@ class Pairing:
     def test(self, sides: tuple[PairSide, PairSide], judge: str) -> PairTest:
         a, b = sides
         names = ["--a", a.model, "--b", b.model] if a.run.id == b.run.id else [b.run.name]
+        if len(a.run.spec.get("judges", ())) > 1:
+            names += ["--judge", judge]
         command = shlex.join(["editjudge", "compare", a.run.name, *names])
         if max(browse.count_edits(self._store, side.run) for side in sides) > LARGEST:
             return PairTest(command, problem=f"Runs of more than {LARGEST:,} edits are tested in the terminal.")
-        key = (a.run.id, a.model, b.run.id, b.model)
+        key = (a.run.id, a.model, b.run.id, b.model, judge)
         try:
-            reports = self._tests.get(key, (a.run, b.run), partial(self._compare, a, b), 3.0)
+            reports = self._tests.get(key, (a.run, b.run), partial(self._compare, a, b, judge or None), 3.0)
         except NotReady:
             return PairTest(command, ready=False)
         except EditjudgeError as error:
             return PairTest(command, problem=f"No test: {error}")
-        # A judge that scores a factor under two rubrics is told apart there as JUDGE@RUBRIC.
-        mine = [report for report in reports if report.within.partition("@")[0] == judge]
-        contexts = dict.fromkeys(report.within for report in reports)
-        tables = zip(contexts, compare_tables(reports, "model" if a.run.id == b.run.id else "run"), strict=True)
-        here = [table for context, table in tables if context.partition("@")[0] == judge]
-        charts = [Markup(draw(chart)) for _, chart in forests(mine)]  # noqa: S704  (a template escapes its values)
-        return PairTest(command, conclusions(mine), charts, here, "" if mine else "No test: nothing was paired.")
+        tables = compare_tables(reports, "model" if a.run.id == b.run.id else "run")
+        charts = [Markup(draw(chart)) for _, chart in forests(reports)]  # noqa: S704  (a template escapes its values)
+        problem = "" if reports else "No test: nothing was paired."
+        return PairTest(command, conclusions(reports), charts, tables, problem)
 
-    def _compare(self, a: PairSide, b: PairSide) -> list[ComparisonReport]:
+    def _compare(self, a: PairSide, b: PairSide, judge: str | None) -> list[ComparisonReport]:
         if a.run.id == b.run.id:
-            return differences(load(self._store, str(a.run.id)), "model", a.model, b.model)
+            return differences(load(self._store, str(a.run.id)), "model", a.model, b.model, judge=judge)
         first, second = (_only(load(self._store, str(side.run.id), pairing=True), side.model) for side in (a, b))
         same = same_rubrics(first, second)
-        return run_differences(same.a, same.b)[0]
+        return run_differences(same.a, same.b, judge=judge)[0]
 
 
 def _only(judged: RunData, model: str) -> RunData:
