@@ -13,11 +13,13 @@ from editjudge.stats.columns import ABSTAINED, Column, Floats, Scores, ends_of, 
 from editjudge.stats.correction import ALPHA, holm, holm_of, wilcoxon
 from editjudge.stats.inference import (
     ENOUGH,
+    FEW,
     TEST_DRAWS,
     Clusters,
     Inference,
     Method,
     difference_ends,
+    finite,
     images_to_show_anything,
     infer_each,
     reason_for_none,
@@ -159,10 +161,12 @@ def _at_level(d: Difference, level: float) -> Difference:
     if d.inference is None or d.clusters is None:
         return replace(d, level=level)
     limit = d.inference.detectable(level)
+    ci = finite(d.inference.interval(level))
     return replace(
         d,
         level=level,
-        ci=d.inference.interval(level),
+        ci=ci,
+        ci_reason=None if ci else FEW,
         detectable=limit,
         detectable_reason=None if limit is not None else _undetectable(d.clusters, 1 - level),
         detectable_without_noise=None if limit is None or math.isnan(d.quiet) else limit * d.quiet,

@@ -14,11 +14,13 @@ from editjudge.stats.bootstrap import Ends
 from editjudge.stats.columns import PENDING, Column, Floats, Mask, Scores, ends_of, filled, joined, worst_best
 from editjudge.stats.compare import IDENTICAL, On, paired, same_answers
 from editjudge.stats.inference import (
+    FEW,
     TEST_DRAWS,
     Clusters,
     Inference,
     Method,
     difference_ends,
+    finite,
     infer_each,
     reason_for_none,
 )
@@ -269,7 +271,7 @@ class _Decided:
     def ci(self) -> Interval | None:
         if self.sample.identical or self.inference is None:
             return None
-        return self.inference.one_sided(self.alpha)
+        return finite(self.inference.one_sided(self.alpha))
 
     @property
     def outcome(self) -> Outcome:
@@ -297,6 +299,8 @@ def _check(decided: _Decided, at_ends: Sequence[_Decided], *, guaranteed: bool) 
     ci = decided.ci
     outcome = decided.outcome
     reason = IDENTICAL if sample.identical else reason_for_none(decided.clusters, sample.ends, guaranteed=guaranteed)
+    if reason is None and ci is None:
+        reason = FEW
     method: Method | None = decided.inference.method if decided.inference is not None else None
     if sample.identical:
         method = "identity"

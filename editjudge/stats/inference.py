@@ -37,7 +37,8 @@ MANY = 2_000.0
 """Effective images from which on Student's t stands in for the draws: the two differ by less than two sets of draws
 do, and a million edits take no time."""
 TAIL_DRAWS = 50
-"""Draws beyond which the tail of |t| is continued by Student's t, so that p is not bounded by the number of draws."""
+"""Draws beyond which the tail of |t| is continued by Student's t, so that p is not bounded by the number of draws; a
+twentieth of the draws if those are few."""
 TEST_DRAWS = 4_999
 """Draws of a difference, whose limits may be asked for at the level that a correction leaves; a mean has `DRAWS`."""
 POWER = 0.80
@@ -127,10 +128,10 @@ class Studentised:
     def p(self, null: float = 0.0) -> float:
         t = abs(self.clusters.mean - null) / self.clusters.error
         reached = int(np.searchsorted(-self._falling, -t, side="right"))
-        if reached >= TAIL_DRAWS or not math.isfinite(self._edge):
+        if reached >= self._beyond or not math.isfinite(self._edge):
             return (1 + reached) / (len(self._falling) + 1)
-        beyond = self._student_tail(t) / self._student_tail(self._edge)
-        return (1 + TAIL_DRAWS) / (len(self._falling) + 1) * beyond
+        share = self._student_tail(t) / self._student_tail(self._edge)
+        return (1 + self._beyond) / (len(self._falling) + 1) * share
 
     def interval(self, level: float = 0.95) -> Interval:
         reach = self._critical(1 - level) * self.clusters.error
@@ -146,7 +147,8 @@ class Studentised:
 
     def detectable(self, level: float = 0.95) -> float | None:
         # A true difference is found in a draw if (deviation + difference) / error exceeds the critical value.
-        return float(np.quantile(self._critical(1 - level) * self.errors - self.deviations, POWER))
+        critical = self._critical(1 - level)
+        return float(np.quantile(critical * self.errors - self.deviations, POWER)) if math.isfinite(critical) else None
 
     @cached_property
     def _signed(self) -> Floats:
@@ -162,9 +164,14 @@ class Studentised:
         return np.sort(np.abs(self._signed))[::-1]
 
     @property
+    def _beyond(self) -> int:
+        """How many draws are beyond the edge."""
+        return max(1, min(TAIL_DRAWS, len(self._falling) // 20))
+
+    @property
     def _edge(self) -> float:
         """The |t| beyond which Student's t continues the tail."""
-        return float(self._falling[TAIL_DRAWS - 1])
+        return float(self._falling[self._beyond - 1])
 
     def _student_tail(self, t: float) -> float:
         from scipy.special import stdtr
@@ -177,9 +184,9 @@ class Studentised:
 
         draws = len(self._falling)
         last = _last_rejected(alpha, draws)
-        if last >= TAIL_DRAWS - 1 or not math.isfinite(self._edge):
+        if last >= self._beyond - 1 or not math.isfinite(self._edge):
             return float(self._falling[last]) if last >= 0 else math.inf
-        tail = alpha * (draws + 1) / (1 + TAIL_DRAWS) * self._student_tail(self._edge)
+        tail = alpha * (draws + 1) / (1 + self._beyond) * self._student_tail(self._edge)
         return max(self._edge, float(-stdtrit(self.clusters.groups - 1, tail)))
 
 
@@ -394,6 +401,11 @@ def mean_intervals(
     return intervals
 
 
+def finite(ci: Interval) -> Interval | None:
+    """Return an interval that says something: too many draws without spread leave a limit open."""
+    return ci if math.isfinite(ci.lo + ci.hi) else None
+
+
 def images_to_show_anything(alpha: float) -> int:
     """Return how many images a guaranteed bound needs to exclude 0 when each differs by the whole scale."""
     return math.floor(math.log2(2 / alpha)) + 1
@@ -404,7 +416,8 @@ def _interval(
 ) -> Limits:
     if inference is None:
         return Limits(None, reason_for_none(clusters, ends, guaranteed=guaranteed), None)
-    return Limits(inference.interval(level), None, inference.method)
+    ci = finite(inference.interval(level))
+    return Limits(ci, None if ci else FEW, inference.method if ci else None)
 
 
 def _within(ends: Ends | None, low: float, high: float) -> Interval:

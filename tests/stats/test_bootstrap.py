@@ -1,27 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, chisquare, ks_2samp
-from scipy.stats import bootstrap as scipy_bootstrap
+from scipy.stats import binom, chisquare
 
 from editjudge.stats import bootstrap
 from editjudge.stats.bootstrap import (
-    difference_interval,
     folds_of,
     group_notes,
     interval,
     mean_draws,
-    mean_interval,
     tail,
     weights,
 )
-from editjudge.stats.columns import Floats, Scores
-from editjudge.stats.gate import gate
 
 from .made import clustered, population_mean
 
@@ -51,65 +44,6 @@ def test_groups_are_drawn_with_equal_chances(groups: int) -> None:
     np.testing.assert_allclose(counts, expected, atol=5 * np.sqrt(expected.max()))
 
 
-def test_a_seed_gives_the_same_interval_again() -> None:
-    for n in (100, 300, 5_000):
-        values = np.random.default_rng(n).gamma(2, size=n)
-        for ends in (None, (0.0, 40.0)):
-            first, second = (mean_interval(values, np.arange(n), ends) for _ in range(2))
-            assert first == second and first.ci is not None
-
-
-COLUMNS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
-    "scores": lambda rng, n: rng.integers(1, 8, n).astype(float),
-    "decimals": lambda rng, n: rng.normal(size=n),
-    "skewed": lambda rng, n: rng.lognormal(0, 2, n),
-    "one far off": lambda rng, n: np.r_[rng.normal(size=n - 1), 1e4],
-}
-
-
-@pytest.mark.parametrize("bayesian", [False, True])
-@pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("size", [1, 5])
-def test_each_way_of_drawing_one_column_spreads_alike(column: str, size: int, bayesian: bool) -> None:
-    """Groups of a kind together, groups gathered, and the plain product of weights and sums."""
-    rng = np.random.default_rng(0)
-    n, draws = 4_000, 2_000
-    counts = rng.integers(1, size + 1, (n, 1)).astype(np.float32)
-    sums = (COLUMNS[column](rng, n)[:, None] * counts).astype(np.float32)
-    sums -= counts * (sums.sum() / counts.sum())
-    blocks = weights(n, draws, seed=5, bayesian=bayesian)
-    plain = bootstrap._drawn(sums, counts, np.zeros(1), blocks)[:, 0]
-    kinds = bootstrap._kinds(sums, counts)
-    drawn = bootstrap._kind_weights(kinds.sizes, draws, bayesian=bayesian)
-    ways = [bootstrap._drawn(kinds.sums, kinds.counts, np.zeros(1), [drawn])]
-    if not bayesian:
-        ways.append(bootstrap._gathered(sums, counts, np.zeros(1), draws))
-    for means in ways:
-        assert ks_2samp(means[:, 0], plain).pvalue > 1e-3
-
-
-@given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=2, max_size=200), st.integers(1, 4))
-def test_kinds_keep_every_sum_and_nearly_all_of_the_variance(sums: list[float], size: int) -> None:
-    column = np.array(sums, np.float32)[:, None]
-    counts = (1 + np.arange(len(sums)) % size).astype(np.float32)[:, None]
-    column -= counts * (column.sum(dtype=float) / counts.sum())
-    kinds = bootstrap._kinds(column, counts)
-    assert kinds.sizes.sum() == len(sums)
-    np.testing.assert_allclose(kinds.sizes @ kinds.sums, column.sum(dtype=float), rtol=1e-9, atol=1e-6)
-    np.testing.assert_allclose(kinds.sizes @ kinds.counts, counts.sum(), rtol=1e-9)
-    whole = column.var(dtype=float)
-    kept = kinds.sizes @ (kinds.sums[:, 0] - column.mean(dtype=float)) ** 2 / len(sums)
-    # A median distance from the mean is at most sqrt(2) standard deviations, and a kind reaches half a step either way.
-    assert whole * (1 - 1 / (2 * bootstrap.STEPS**2)) - 1e-6 <= kept <= whole * (1 + 1e-6) + 1e-6
-
-
-@pytest.mark.parametrize("ends", [None, (-20.0, 20.0)])
-def test_groups_without_a_score_change_no_interval(ends: tuple[float, float] | None) -> None:
-    values = np.random.default_rng(4).normal(size=400)
-    few, many = (mean_interval(values, step * np.arange(400), ends) for step in (1, 25))
-    assert few == many
-
-
 @pytest.mark.parametrize("groups", [4_095, 4_097])
 def test_one_mean_over_many_groups_is_that_of_its_weights(groups: int) -> None:
     rng = np.random.default_rng(groups)
@@ -119,21 +53,6 @@ def test_one_mean_over_many_groups_is_that_of_its_weights(groups: int) -> None:
     sums, counts = np.bincount(group, weights=values, minlength=groups), np.bincount(group, minlength=groups)
     means = mean_draws(values, np.zeros(len(group), np.int64), 1, group, groups, draws=40, seed=2)
     np.testing.assert_allclose(means[:, 0], (drawn @ sums) / (drawn @ counts), rtol=1e-6)
-
-
-@pytest.mark.parametrize("ends", [None, (0.0, 8.0)])
-@pytest.mark.parametrize("decimals", [False, True])
-@pytest.mark.parametrize("n", [1_500, 5_000])
-def test_the_interval_of_many_single_rows_is_that_of_scipy(
-    n: int, decimals: bool, ends: tuple[float, float] | None
-) -> None:
-    rng = np.random.default_rng(3)
-    values = rng.integers(1, 8, n) + decimals * rng.uniform(-0.5, 0.5, n)
-    ours = mean_interval(values, np.arange(len(values)), ends).ci
-    theirs = scipy_bootstrap((values,), np.mean, n_resamples=2_000, method="percentile", batch=100, rng=0)
-    assert ours is not None
-    half = (theirs.confidence_interval.high - theirs.confidence_interval.low) / 2
-    np.testing.assert_allclose(ours, theirs.confidence_interval, atol=0.1 * half)
 
 
 def test_group_sums_give_what_gathering_the_rows_gives() -> None:
@@ -215,27 +134,3 @@ def test_clustered_intervals_cover_what_they_promise(groups: int) -> None:
 
 def test_intervals_that_ignore_the_source_image_do_not() -> None:
     assert coverage(40, 5, by_group=False) < 0.85
-
-
-@pytest.mark.parametrize("values", [(-6.0, 0.0), (-1.0, 5.0), (-6.0, 6.0)])
-@pytest.mark.parametrize("images", [5, 10, 30])
-def test_a_difference_of_two_values_is_covered_at_its_worst_share(images: int, values: tuple[float, float]) -> None:
-    """With two values only their number counts, so that coverage needs no simulation."""
-    seen = range(images + 1)
-    data = [np.repeat(values, [images - k, k]) for k in seen]
-    ci = np.array([difference_interval(x, np.arange(images), (1, 7), draws=500).ci for x in data], dtype=float)
-    for share in np.linspace(0.005, 0.5, 100):
-        truth = values[0] + share * (values[1] - values[0])
-        covered = (ci[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= ci[:, 1])
-        assert binom.pmf(seen, images, share) @ covered >= 0.945, share
-
-
-@pytest.mark.parametrize(("images", "share"), [(5, 0.235), (10, 0.14), (30, 0.052), (100, 0.016)])
-def test_a_gate_on_its_allowed_drop_raises_few_false_alarms(images: int, share: float) -> None:
-    rng, items, alarms = np.random.default_rng(images), [str(n) for n in range(images)], 0
-    base = Scores.of(items, ["f"] * images, [2.0] * images)
-    for _ in range(100):
-        run = Scores.of(items, ["f"] * images, np.where(rng.random(images) < share, 7.0, 1.0))
-        found = gate(run, baseline=base, max_drop=1 - 6 * share, scales={"f": range(1, 8)}, draws=500)
-        alarms += found.outcome == "fail"
-    assert alarms <= 9  # 5 % are promised; more than 9 of 100 would happen in 3 of 100 tests

@@ -168,7 +168,7 @@ def test_ranks_come_with_what_other_images_might_give() -> None:
 def test_the_lowest_mean_is_first_where_lower_is_better() -> None:
     near, far = [0.1, 0.2] * 10, [0.6, 0.7] * 10
     table = Scores.of([*range(40)], ["l1"] * 40, near + far, model=["near"] * 20 + ["far"] * 20, group=[*range(20)] * 2)
-    first, second = rank(table, falling={"l1"})
+    first, second = rank(table, falling={"l1"}, scales={"l1": (1.0, 0.0)})
     assert (first.model, first.rank, first.ci) == ("near", 1, (1, 1)) and first.mean == pytest.approx(0.15)
     assert (second.model, second.rank, second.ci) == ("far", 2, (2, 2))
 
