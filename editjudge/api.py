@@ -256,7 +256,8 @@ class Run:
             comparisons, match = run_differences(
                 same.a, same.b, judge=judge, primary=_words(primary), guaranteed=guaranteed
             )
-            lead = [*same.lead(), *conclusions(comparisons), *match.words(first.run.name, second.run.name)]
+            words = match.words(first.run.name, second.run.name)
+            lead = [*second.unjudged(), *same.lead(), *conclusions(comparisons), *words]
             document = runs_document(same.a, same.b, match, comparisons) | same.as_json()
             tables = [comparison_rows(comparisons), *compare_tables(comparisons, "run")]
             return RunResult(document, lead, tables, unshown=1)
@@ -267,7 +268,8 @@ class Run:
         comparisons = differences(same.a, by, a, b, judge=judge, primary=_words(primary), guaranteed=guaranteed)
         document = comparison_document(same.a, by, comparisons)
         tables = [comparison_rows(comparisons), *compare_tables(comparisons, by)]
-        return RunResult(document, [*conclusions(comparisons), *same.lead(), *judged.lead()], tables, unshown=1)
+        lead = [*judged.unjudged(), *conclusions(comparisons), *same.lead(), *judged.lead()]
+        return RunResult(document, lead, tables, unshown=1)
 
     @checked
     def agree(
@@ -392,7 +394,9 @@ class Run:
         rows = long(means)
         slice_by = rows.columns.index("slice_by")
         rows = replace(rows, rows=tuple(row for row in rows.rows if row[slice_by] in (by or [""])))
-        return RunResult(document(means), means.judged.lead(), [rows, *tables(means)], unshown=1)
+        return RunResult(
+            document(means), [*means.judged.unjudged(), *means.judged.lead()], [rows, *tables(means)], unshown=1
+        )
 
     def _loaded(self, *, by: Sequence[str] = (), pairing: bool = False, of: Of = "scores") -> RunData:
         _need_statistics()

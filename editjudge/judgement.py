@@ -284,8 +284,12 @@ LOOKING = frozenset({"measured", "metrics"})
 
 
 def unread(judges: Iterable[str]) -> str | None:
-    """What a summary says first where nobody looked at whether instructions were followed."""
+    """Return the first line of a summary if no judge looks at whether instructions were followed; else None."""
     named = sorted({judge.partition("@")[0] for judge in judges})
     if not named or not set(named) <= LOOKING:
         return None
-    return f"{' and '.join(named)} did not look at whether the instruction was followed"
+    does = "does" if len(named) == 1 else "do"
+    return (
+        f"not judged: whether the instruction was followed. {' and '.join(named)} {does} not look at that, so a model "
+        "that does less of what was asked can score higher"
+    )

@@ -85,7 +85,7 @@ def command(
     from editjudge.report.comparison import compare_tables, comparison_document, conclusions, differences
 
     comparisons = differences(judged, by, a, b, factors=factors, judge=judge, primary=primary, guaranteed=guaranteed)
-    lead = [*conclusions(comparisons), *same.lead(), *judged.lead()]
+    lead = [*judged.unjudged(), *conclusions(comparisons), *same.lead(), *judged.lead()]
     present(
         as_json,
         lambda: comparison_document(judged, by, comparisons),
@@ -105,7 +105,8 @@ def _runs(a: RunData, b: RunData, chosen: dict[str, Any], across_rubrics: bool, 
     same = same_rubrics(a, b, across_rubrics=across_rubrics, factors=chosen["factors"])
     a, b = same.a, same.b
     comparisons, match = run_differences(a, b, **chosen)
-    lead = [*same.lead(), *conclusions(comparisons), *a.lead(), *b.lead(), *match.words(a.run.name, b.run.name)]
+    words = match.words(a.run.name, b.run.name)
+    lead = [*b.unjudged(), *same.lead(), *conclusions(comparisons), *a.lead(), *b.lead(), *words]
     present(
         as_json,
         lambda: runs_document(a, b, match, comparisons) | same.as_json(),

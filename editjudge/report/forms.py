@@ -44,5 +44,5 @@ def rendered(means: SummaryReport, form: str, store: Store | None = None, mappin
         view = EditView(judged.run, store)
         return page(means, store, view.picture, view.question, *agreement_of(judged, store, mappings))
     parts = [*tables(means, full=True), *compare_tables(means.compared, "model")]
-    lead = [*conclusions(means.compared), not_scored(means), *judged.lead()]
+    lead = [*judged.unjudged(), *conclusions(means.compared), not_scored(means), *judged.lead()]
     return PROSE[form](f"Run {judged.run.name}", lead, parts)

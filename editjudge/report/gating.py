@@ -73,7 +73,7 @@ class GateReport:
         }
 
     def lead(self) -> list[str]:
-        return [f"gate: {self.outcome}", *self.judged.lead()]
+        return [f"gate: {self.outcome}", *self.judged.unjudged(), *self.judged.lead()]
 
     def _paired(self) -> list[str]:
         return self.match.words(self.judged.run.name, self.before.run.name) if self.match and self.before else []

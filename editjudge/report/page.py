@@ -55,6 +55,7 @@ def page(
         "report.html",
         run=judged.run,
         not_scored=not_scored(means),
+        unjudged=judged.unjudged(),
         lead=judged.lead()[1:],
         facts=list(_facts(means)),
         coverage=coverage,

@@ -130,6 +130,11 @@ class RunData:
             sums[place] = checked + count.checked, n + count.contradicted
         return sums
 
+    def unjudged(self) -> list[str]:
+        """What no judge looked at although it could turn the conclusion: it comes before every conclusion."""
+        line = unread(self.scores.slices[SPEC].present())
+        return [line] if line else []
+
     def lead(self) -> list[str]:
         """The run's judgements by status, and what limits its scores."""
         counts = Counter[str]()
@@ -142,8 +147,6 @@ class RunData:
             again = f"editjudge runs again {shlex.quote(self.run.name)}"
             how = f"`{again}`, with the same --store" if "asked_for" in self.run.spec else "the command that began it"
             lines.append(f"{self.pending:,} judgements are pending and count as failed: finish the run with {how}")
-        if words := unread(self.scores.judge.present()):
-            lines.append(words)
         if self.of == "expected":
             lines.append("of expected scores: the means over what each judge might have written, by its probabilities")
         return lines
