@@ -298,7 +298,9 @@ def pair_verdicts(comparisons: Sequence[ComparisonReport]) -> list[PairVerdict]:
 
 def _pair_verdict(within: str, a: str, b: str, reports: Sequence[ComparisonReport]) -> PairVerdict:
     primary = [_marked(one) for one in reports if one.family == "primary"]
-    rows = sorted(primary or [_marked(one) for one in reports], key=lambda d: d.factor != OVERALL)
+    never = [d.factor for d in primary if d.difference is None]
+    decides = len(never) < len(primary)
+    rows = sorted(primary if decides else map(_marked, reports), key=lambda d: d.factor != OVERALL)
     claims = _claims(a, b, rows)
     doubts = []
     if rows and all(d.method == "identity" for d in rows):
@@ -312,7 +314,7 @@ def _pair_verdict(within: str, a: str, b: str, reports: Sequence[ComparisonRepor
     overturnable = [d.factor for d in rows if d.overturnable and d.difference is not None]
     if overturnable:
         doubts.append(f"failed judgements could overturn this on {', '.join(overturnable)}")
-    if primary:
+    if decides:
         others = [_marked(one) for one in reports if one.family == "exploratory" and one.difference.evident]
         doubts += [f"exploratory: {claim}" for claim in _claims(a, b, others)]
     return PairVerdict(within, a, b, tuple(claims), tuple(doubts))
