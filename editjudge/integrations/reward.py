@@ -18,6 +18,9 @@ Users call `edit_reward(judge, rubric, score, server, on_failure)`: what `Reward
 the function. Pictures are what `editjudge.media.pixels` takes. Inside an event loop, `await rewarder.arewards(edits)`.
 `masks=False` is for a trainer that has no word for "no reward": a failure then raises, unless the user asked for
 `on_failure="group_mean"`, which marks each number that it makes (`imputed`).
+
+A rewarder opens its judge, or its connections to a server, with the first edit and keeps them: one for each process, so
+that a copy in a worker opens its own. `close()` or `with Rewarder(...)` ends them; else they end with the rewarder.
 """
 
 from __future__ import annotations
@@ -28,17 +31,23 @@ import functools
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
-from editjudge.errors import InputError, JudgeError, UsageError
+from editjudge.errors import ImageError, InputError, JudgeError, UsageError
 from editjudge.media.pixels import encode
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from editjudge.judges.registry import Options
+    from editjudge.rubrics.model import Rubric
+    from editjudge.run.job import EditJudge
 
 T = TypeVar("T")
 OnFailure = Literal["native", "raise", "group_mean"]
@@ -53,6 +62,8 @@ _IN_FLIGHT = 8
 """Edits judged at a time in this process, or requests to a server."""
 _TRIES = 8
 """Of a server that is full or being started, with what it says to wait in between."""
+_CLOSING = 30.0
+"""Seconds that closing a judge may take; longer than any takes, and no process hangs for it at its end."""
 
 
 class NoReward(JudgeError):
@@ -105,10 +116,11 @@ class Rewarder:
         self._rubrics = [rubric] if isinstance(rubric, str) else list(rubric or ())
         self._formula, self._weights = _reduction(score)
         self._deadline = deadline
+        self._server = None if server is None else server.rstrip("/")
         if server is None:
             from editjudge.api import default_judge
 
-            self._source: Callable[[Sequence[RewardEdit]], Awaitable[list[Reward]]] = self._judged
+            self._source: Callable[[_Batch], Awaitable[dict[int, Reward]]] = self._judged
             self._judge = judge or default_judge()
             self._options = options
             self._check()
@@ -116,19 +128,70 @@ class Rewarder:
             if options is not None:
                 raise UsageError("options: how a judge is asked is the server's to say")
             self._source, self._judge = self._served, judge or ""
-            self._server, self._token = server.rstrip("/"), token
-        self._loop = _Loop()
+            self._token = token
+        self._begin()
+
+    # --- what is open -----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._session = _Session()
+        weakref.finalize(self, self._session.close)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but what is open: trainers send reward functions to workers."""
+        return {name: value for name, value in vars(self).items() if name != "_session"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the judge or the connections; a later call opens them again."""
+        self._session.close()
 
     # --- asking -----------------------------------------------------------------------------------------------
 
     def rewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
         """In the order of the edits. Safe inside a running event loop, which waits meanwhile."""
-        rewards: list[Reward] = self._loop.submit(self._source(edits)).result()
-        return rewards
+        return self._session.submit(self._rewarded(edits)).result()
 
     async def arewards(self, edits: Sequence[RewardEdit]) -> list[Reward]:
         """As `rewards`, while the caller's loop goes on."""
-        return await asyncio.wrap_future(self._loop.submit(self._source(edits)))
+        return await asyncio.wrap_future(self._session.submit(self._rewarded(edits)))
+
+    async def _rewarded(self, edits: Sequence[RewardEdit]) -> list[Reward]:
+        """Return a reward for each edit. An image that cannot be read fails its own edit. If that is so of all edits,
+        raise the first error: the caller hands over something else than images."""
+        encoded = await _each(range(len(edits)), lambda number: asyncio.to_thread(self._encoded, number, edits[number]))
+        batch = {number: edit for number, edit in enumerate(encoded) if isinstance(edit, RewardEdit)}
+        failed = {number: error for number, error in enumerate(encoded) if isinstance(error, ImageError)}
+        if failed and not batch:
+            raise failed[0]
+        rewards = {number: Reward(None, "bad_image", str(error)) for number, error in failed.items()}
+        rewards |= await self._source(batch)
+        return [rewards[number] for number in range(len(edits))]
+
+    def _encoded(self, number: int, edit: RewardEdit) -> RewardEdit | ImageError:
+        """Return the edit with its images as a judge takes them; a server is sent what a path leads to."""
+        images: dict[str, Any] = {}
+        for role in ("input", "edited"):
+            where = f"edit {number}, {role}"
+            try:
+                image = encode(getattr(edit, role), where)
+                if isinstance(image, Path) and self._server is not None:
+                    image = image.read_bytes()
+                images[role] = image
+            except ImageError as error:
+                return error
+            except OSError as error:
+                return ImageError(f"{where}: cannot be read: {error}")
+        return replace(edit, **images)
 
     def settled(
         self,
@@ -149,40 +212,42 @@ class Rewarder:
     # --- in this process --------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Say now what would fail with the first edit: an unknown rubric or factor."""
-        from editjudge.rubrics.files import resolve
+        """Say now what would fail with the first edit: an unknown rubric or factor, or a judge that cannot answer."""
+        from editjudge.judges.registry import check_answers
         from editjudge.web.reduction import names
 
-        known = names(resolve(self._rubrics or ["online"]))
+        rubrics = self._questions()
+        check_answers([self._judge], rubrics)
+        known = names(rubrics)
         if unknown := [name for name in self._weights if name not in known]:
             raise UsageError(f"score: no rubric has a factor {unknown[0]}")
 
-    async def _judged(self, edits: Sequence[RewardEdit]) -> list[Reward]:
-        gate = asyncio.Semaphore(_IN_FLIGHT)
-
-        async def one(number: int, edit: RewardEdit) -> Reward:
-            async with gate:
-                return await self._judge_one(number, edit)
-
-        return list(await asyncio.gather(*(one(n, edit) for n, edit in enumerate(edits))))
-
-    async def _judge_one(self, number: int, edit: RewardEdit) -> Reward:
-        from editjudge.edit import Edit
-        from editjudge.judges.registry import Options
+    def _questions(self) -> list[Rubric]:
         from editjudge.rubrics.files import resolve
-        from editjudge.run.job import judge_edit
+
+        return resolve(self._rubrics or ["online"])
+
+    async def _judged(self, batch: _Batch) -> dict[int, Reward]:
+        judge: EditJudge = await self._session.opened(functools.partial(_open_judge, self._judge, self._options))
+        rubrics = self._questions()
+        rewards = await _each(batch, lambda number: self._judge_edit(judge, rubrics, number, batch[number]))
+        return dict(zip(batch, rewards, strict=True))
+
+    async def _judge_edit(self, judge: EditJudge, rubrics: list[Rubric], number: int, encoded: RewardEdit) -> Reward:
+        from editjudge.edit import Edit
         from editjudge.web.reduction import Reduction, failure, labels
         from editjudge.web.screening import screened
 
-        pictures = [encode(p, f"edit {number}, {role}") for role, p in (("input", edit.input), ("edited", edit.edited))]
-        if pictures[1] is None:
+        if encoded.edited is None:
             return Reward(None, "missing_output", "the editing model produced no picture")
-        whole = Edit(str(number), pictures[0], pictures[1], edit.instruction, group=edit.group)
-        output = await asyncio.to_thread(screened, whole)
+        edit = Edit(str(number), encoded.input, encoded.edited, encoded.instruction, group=encoded.group)
+        output = await asyncio.to_thread(screened, edit)
         if output and output.set_aside:
             return Reward(None, "abstained", f"no edit: the output {output.words}")
-        rubrics = resolve(self._rubrics or ["online"])
-        judgements = await judge_edit(whole, rubrics, self._judge, self._options or Options())
+        try:
+            judgements = await judge.judge(edit, rubrics)
+        except ImageError as error:
+            return Reward(None, "bad_image", str(error))
         if failed := failure(judgements):
             reasons = (remark.message for judgement in judgements for remark in judgement.reasons)
             return Reward(None, failed, next(reasons, ""))
@@ -198,44 +263,46 @@ class Rewarder:
 
     # --- from a server ----------------------------------------------------------------------------------------
 
-    async def _served(self, edits: Sequence[RewardEdit]) -> list[Reward]:
+    async def _served(self, batch: _Batch) -> dict[int, Reward]:
+        headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
+        session = await self._session.opened(functools.partial(_open_connections, headers, self._deadline + 30))
+        parts = _batches(batch, whole_groups=self.ranking != "none")
+        answers = await _each(parts, lambda part: self._post(session, part))
+        return {number: reward for answer in answers for number, reward in answer.items()}
+
+    async def _post(self, session: Any, batch: _Batch) -> dict[int, Reward]:
+        """Return the rewards of a request. It is sent again while the server is full or cannot be reached, which is
+        safe: what was judged is not asked again."""
         import aiohttp
 
-        batches = _batches(edits, whole_groups=self.ranking != "none")
-        gate = asyncio.Semaphore(_IN_FLIGHT)
-        headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
-        timeout = aiohttp.ClientTimeout(total=self._deadline + 30)
-        async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
-
-            async def one(batch: Mapping[int, RewardEdit]) -> dict[int, Reward]:
-                async with gate:
-                    return dict(zip(batch, await self._post(session, batch), strict=True))
-
-            answers = await asyncio.gather(*(one(batch) for batch in batches))
-        rewards = {number: reward for answer in answers for number, reward in answer.items()}
-        return [rewards[number] for number in range(len(edits))]
-
-    async def _post(self, session: Any, batch: Mapping[int, RewardEdit]) -> list[Reward]:
         body, kind = await asyncio.to_thread(self._body, batch)
-        for attempt in range(_TRIES):
-            async with session.post(f"{self._server}/v1/reward", data=body, headers={"content-type": kind}) as response:
-                if response.status == 200:
-                    answer = await response.json()
-                    return [_read(reward) for reward in answer["rewards"]]
-                words = (await response.text())[:500]
-                if response.status not in (429, 503) or attempt == _TRIES - 1:
-                    raise JudgeError(f"{self._server} answers {response.status}: {words}")
-                wait = response.headers.get("retry-after", "1")
-            await asyncio.sleep(min(60, int(wait) if wait.isdecimal() else 1))
-        raise AssertionError("unreachable")
+        for attempt in range(1, _TRIES + 1):
+            wait = "1"
+            try:
+                url = f"{self._server}/v1/reward"
+                async with session.post(url, data=body, headers={"content-type": kind}) as response:
+                    if response.status == 200:
+                        return _read(str(self._server), batch, await response.json())
+                    problem = f"answers {response.status}: {(await response.text())[:500]}"
+                    if response.status not in (429, 503):
+                        raise JudgeError(f"{self._server} {problem}")
+                    wait = response.headers.get("retry-after", "1")
+            except TimeoutError:
+                raise JudgeError(f"{self._server} did not answer within {self._deadline + 30:g} s") from None
+            except ValueError as error:
+                raise JudgeError(f"{self._server}: the answer is not JSON: {error}") from None
+            except aiohttp.ClientError as error:
+                problem = f"cannot be reached: {error}"
+            if attempt < _TRIES:
+                await asyncio.sleep(min(60, int(wait) if wait.isdecimal() else 1))
+        raise JudgeError(f"{self._server} {problem}")
 
-    def _body(self, batch: Mapping[int, RewardEdit]) -> tuple[bytes, str]:
+    def _body(self, batch: _Batch) -> tuple[bytes, str]:
         """Pictures as bytes where msgpack is installed, else as base64."""
         edits = []
         for number, edit in batch.items():
-            pictures = {role: encode(getattr(edit, role), f"edit {number}, {role}") for role in ("input", "edited")}
-            raw = {role: p.read_bytes() if isinstance(p, Path) else p for role, p in pictures.items()}
-            edits.append({"id": str(number), "instruction": edit.instruction, "group": edit.group, **raw})
+            pictures = {"input": edit.input, "edited": edit.edited}
+            edits.append({"id": str(number), "instruction": edit.instruction, "group": edit.group, **pictures})
         own = {"judge": self._judge, "rubrics": self._rubrics, "formula": self._formula, "weights": self._weights}
         own["ranking"] = "" if self.ranking == "none" else self.ranking
         request = {"edits": edits, "deadline": self._deadline} | {name: value for name, value in own.items() if value}
@@ -266,14 +333,35 @@ def trainer(make: Callable[..., T]) -> Callable[..., T]:
     return factory
 
 
-def _batches(edits: Sequence[RewardEdit], *, whole_groups: bool) -> list[dict[int, RewardEdit]]:
+_Batch = dict[int, RewardEdit]
+"""Edits by their number, with their images as bytes or paths."""
+
+
+async def _each(keys: Iterable[Any], ask: Callable[[Any], Awaitable[T]]) -> list[T]:
+    """Ask about each, some at a time, in their order. The first error ends the others and is raised."""
+    gate = asyncio.Semaphore(_IN_FLIGHT)
+
+    async def ask_in_turn(key: Any) -> T:
+        async with gate:
+            return await ask(key)
+
+    tasks = [asyncio.create_task(ask_in_turn(key)) for key in keys]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _batches(edits: _Batch, *, whole_groups: bool) -> list[_Batch]:
     """The edits of each request, by their numbers; a group that is ranked is never divided."""
     if not whole_groups:
-        return [dict(list(enumerate(edits))[n : n + _BATCH]) for n in range(0, len(edits), _BATCH)]
-    groups: dict[str, dict[int, RewardEdit]] = {}
-    for number, edit in enumerate(edits):
+        return [dict(list(edits.items())[n : n + _BATCH]) for n in range(0, len(edits), _BATCH)]
+    groups: dict[str, _Batch] = {}
+    for number, edit in edits.items():
         groups.setdefault(group_of(edit), {})[number] = edit
-    batches: list[dict[int, RewardEdit]] = []
+    batches: list[_Batch] = []
     for group in groups.values():
         if not batches or len(batches[-1]) + len(group) > _BATCH:
             batches.append({})
@@ -315,10 +403,34 @@ def _message(rewards: Sequence[Reward]) -> str:
     )
 
 
-def _read(reward: Mapping[str, Any]) -> Reward:
-    reasons = [reason["message"] for reason in reward["reasons"]]
-    reasons += [f"{factor}: {why}" for factor, why in reward["abstained"].items()]
-    return Reward(reward["reward"], reward["status"], "" if reward["reward"] is not None else "; ".join(reasons[:3]))
+def _read(server: str, batch: _Batch, answer: Any) -> dict[int, Reward]:
+    """Return the rewards of an answer. Raise `JudgeError` if it is not what the protocol says: a number that belongs to
+    another edit, or that stands beside a failure, is never used."""
+    try:
+        rewards = list(answer["rewards"])
+        ids = [reward["id"] for reward in rewards]
+        if ids != list(map(str, batch)):
+            raise ValueError(f"the edits {', '.join(map(str, batch))} were sent and {ids} came back")
+        return {number: _read_one(reward) for number, reward in zip(batch, rewards, strict=True)}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"[:500]
+        raise JudgeError(f"{server}: the answer is not one of the reward protocol: {why}") from None
+
+
+def _read_one(reward: Mapping[str, Any]) -> Reward:
+    value = reward["reward"]
+    status = reward["status"]
+    if value is None:
+        if status == "ok":
+            raise ValueError(f"edit {reward['id']} has the status ok and no reward")
+        reasons = [reason["message"] for reason in reward["reasons"]]
+        reasons += [f"{factor}: {why}" for factor, why in reward["abstained"].items()]
+        return Reward(None, str(status), "; ".join(reasons[:3]))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"edit {reward['id']} has the reward {value!r}")
+    if status != "ok":
+        raise ValueError(f"edit {reward['id']} has the reward {value!r} and the status {status!r}")
+    return Reward(value, status)
 
 
 def _reduction(score: Score) -> tuple[Any, dict[str, float]]:
@@ -333,25 +445,99 @@ def _reduction(score: Score) -> tuple[Any, dict[str, float]]:
     return None, dict(score)
 
 
-class _Loop:
-    """An event loop in a thread of its own, begun with the first use: reward functions are called with and without
-    one. A process that was forked begins another."""
+async def _open_judge(spec: str, options: Options | None, resources: AsyncExitStack) -> EditJudge:
+    from editjudge.judges.registry import Options
+    from editjudge.run.job import EditJudge
+
+    return await EditJudge.open(spec, options or Options(), resources)
+
+
+async def _open_connections(headers: Mapping[str, str], seconds: float, resources: AsyncExitStack) -> Any:
+    import aiohttp
+
+    session = aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=seconds))
+    return await resources.enter_async_context(session)
+
+
+class _Session:
+    """An event loop in a thread of its own, with what was opened in it: reward functions are called with and without
+    a loop, and from several threads. A process that was forked begins another."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
-        self._pid = -1
+        self._pid = os.getpid()
+        self._thread: _LoopThread | None = None
 
-    def submit(self, work: Any) -> Any:
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine in the loop, which begins with the first one."""
+        self._leave_parent()
         with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
-                threading.Thread(target=self._loop.run_forever, name="editjudge-rewards", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+            if self._thread is None:
+                self._thread = _LoopThread()
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._thread.loop)
 
-    def __reduce__(self) -> Any:
-        """Trainers send reward functions to workers: each begins a loop of its own."""
-        return _Loop, ()
+    async def opened(self, opener: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]) -> T:
+        """Return what `opener` opens, the same for all who ask in this loop. Call it in the loop."""
+        thread = threading.current_thread()
+        assert isinstance(thread, _LoopThread)  # noqa: S101  (only `submit` runs what calls this)
+        opening = thread.opening
+        if opening is None:
+            opening = thread.opening = asyncio.create_task(opener(thread.resources))
+        try:
+            result: T = await asyncio.shield(opening)
+        except BaseException:
+            # The next call tries again, unless this caller alone was cancelled.
+            if opening.done() and thread.opening is opening:
+                thread.opening = None
+            raise
+        return result
+
+    def close(self) -> None:
+        """End the loop and close what was opened in it."""
+        self._leave_parent()
+        with self._lock:
+            thread = self._thread
+            self._thread = None
+        if thread is not None:
+            thread.close()
+
+    def _leave_parent(self) -> None:
+        """Forget what the parent of a forked process has: its thread is not here, and its lock may be held for ever."""
+        if self._pid != os.getpid():
+            self._lock = threading.Lock()
+            self._thread = None
+            self._pid = os.getpid()
+
+
+class _LoopThread(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(name="editjudge-rewards", daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self.resources = AsyncExitStack()
+        self.opening: asyncio.Task[Any] | None = None
+
+    def run(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    def close(self) -> None:
+        """End the thread; wait for that unless it is the caller, as where it drops the last reference to a rewarder."""
+        asyncio.run_coroutine_threadsafe(self._end(), self.loop)
+        if threading.current_thread() is not self:
+            self.join(_CLOSING)
+
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self.resources.aclose()
+        finally:
+            self.loop.stop()
 
 
 def column(columns: Mapping[str, Any], name: str, count: int) -> list[Any]:

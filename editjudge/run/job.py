@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from editjudge import manifest
 from editjudge.canonical import json_hash
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit, column_of
-from editjudge.errors import ImageError, InputError, ManifestError, UsageError, near_miss
+from editjudge.errors import ImageError, InputError, JudgeError, ManifestError, UsageError, near_miss
 from editjudge.judgement import DONE, Judgement, Task
 from editjudge.judges.budget import Budget, Shortfall
+from editjudge.judges.judge import Judge
 from editjudge.judges.messages import Parameters
 from editjudge.judges.registry import Options, check_answers, open_judge
 from editjudge.manifest import Columns, NamedInputs
@@ -500,7 +501,35 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
     """One edit, judged now and without a store: a judgement for each rubric, in their order."""
     check_answers([spec], rubrics)
     async with AsyncExitStack() as resources:
-        judge = await open_judge(spec, options, _interactive_pace, resources)
+        judge = await EditJudge.open(spec, options, resources)
+        return await judge.judge(edit, rubrics)
+
+
+class EditJudge:
+    """A judge that is opened once and judges edits one by one, without a store."""
+
+    def __init__(self, judge: Judge, pace: Pace) -> None:
+        self._judge = judge
+        self._pace = pace
+
+    @classmethod
+    async def open(cls, spec: str, options: Options, resources: AsyncExitStack) -> EditJudge:
+        """Open the judge of a spec; what it holds open is closed with `resources`."""
+        pace = Pace(spec, retry=Retry(tries=5), circuit=_interactive_circuit(spec))
+        judge = await open_judge(spec, options, lambda _: pace, resources)
+        return cls(judge, pace)
+
+    async def judge(self, edit: Edit, rubrics: Sequence[Rubric]) -> list[Judgement]:
+        """Return a judgement for each rubric, in their order. Raise `JudgeError` if the judge answers nobody: the next
+        call asks it again."""
+        try:
+            return await self._judged(edit, rubrics)
+        except JudgeError:
+            self._pace.circuit = _interactive_circuit(self._judge.spec)
+            raise
+
+    async def _judged(self, edit: Edit, rubrics: Sequence[Rubric]) -> list[Judgement]:
+        judge = self._judge
         for role, source in edit.all_pictures().items() if judge.limits is not None else ():
             # A path given by hand must exist: a typo is not a missing output.
             if isinstance(source, Path) and not source.exists():
@@ -519,10 +548,10 @@ async def judge_edit(edit: Edit, rubrics: Sequence[Rubric], spec: str, options: 
         return [judgement for _, judgement in sorted(tasks, key=lambda one: order.index(one[0].rubric))]
 
 
-def _interactive_pace(spec: str) -> Pace:
-    """Somebody waits for this edit, and no other can fail: a judge that is down is unreachable after seconds, where a
-    run waits for minutes."""
-    return Pace(spec, retry=Retry(tries=5), circuit=Circuit(spec, threshold=sys.maxsize, absence=math.inf))
+def _interactive_circuit(spec: str) -> Circuit:
+    """Never opens by itself. Somebody waits for this edit, and no other can fail: a judge that is down is unreachable
+    after seconds, where a run waits for minutes."""
+    return Circuit(spec, threshold=sys.maxsize, absence=math.inf)
 
 
 def _name(job: Job, spec: dict[str, Any]) -> str:

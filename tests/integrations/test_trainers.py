@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import http.server
 import inspect
 import io
+import json
 import pickle
+import subprocess
 import sys
 import textwrap
+import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from run.made import picture
+from run.made import answered, canned, picture, stub, until
 from web.served import Served, recorded_rewards, serving
 
-from editjudge.errors import InputError, UsageError
+from editjudge.errors import InputError, JudgeError, UsageError
 from editjudge.integrations import editscore, flow_grpo, swift, trl, verl, verl_omni
 from editjudge.integrations import reward as reward_module
 from editjudge.integrations.reward import NoReward, RewardEdit, Rewarder
+from editjudge.judges.registry import Options
 from editjudge.media.pixels import encode, pixels
+from editjudge.run import job as job_module
 from editjudge.web.site import Terms
 
 SOURCES = [picture(f"input-{n // 4}.png") for n in range(4)]
@@ -299,8 +308,6 @@ def test_a_rewarder_can_be_sent_to_a_worker_and_used_inside_a_loop(served: Serve
 
 
 def test_a_server_that_refuses_is_said_with_its_words(served: Served) -> None:
-    from editjudge.errors import JudgeError
-
     with pytest.raises(JudgeError, match="answers 422"):
         Rewarder(rubric="nothing", server=served.url).rewards([RewardEdit(SOURCES[0], OUTPUTS[0], WORDS[0])])
 
@@ -316,7 +323,7 @@ def test_a_trainer_of_ones_own_is_written_as_the_docstring_says(how: dict[str, A
 
 def test_a_group_that_is_ranked_is_never_divided_between_requests() -> None:
     edits = [RewardEdit(None, None, "x", group=f"g{n % 5}") for n in range(100)]
-    batches = reward_module._batches(edits, whole_groups=True)
+    batches = reward_module._batches(dict(enumerate(edits)), whole_groups=True)
     assert sorted(number for one in batches for number in one) == list(range(100))
     places = [{n for n, one in enumerate(batches) for e in one.values() if e.group == f"g{g}"} for g in range(5)]
     assert all(len(place) == 1 for place in places)
@@ -330,3 +337,226 @@ def test_ranks_come_from_a_server_in_the_order_of_the_edits(served: Served) -> N
         trl.edit_reward(judge="measured", ranking="pairs", on_failure="raise")
     with pytest.raises(UsageError, match="one edit at a time"):
         verl.edit_reward(server=served.url, ranking="pairs")
+
+
+# --- one judge for as long as a rewarder lives ----------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The specs of the judges that were opened."""
+    specs: list[str] = []
+    really: Any = vars(job_module)["open_judge"]
+
+    async def counted(spec: str, *rest: Any, **more: Any) -> Any:
+        specs.append(spec)
+        return await really(spec, *rest, **more)
+
+    monkeypatch.setattr(job_module, "open_judge", counted)
+    return specs
+
+
+def reward_edits(count: int) -> list[RewardEdit]:
+    return [RewardEdit(SOURCES[n], OUTPUTS[n], WORDS[n]) for n in range(count)]
+
+
+def loop_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "editjudge-rewards"}
+
+
+def test_a_judge_is_opened_once_for_all_edits_calls_and_threads(tmp_path: Path, opened: list[str]) -> None:
+    spec = recorded_rewards(tmp_path / "r.jsonl")
+    rewarder = Rewarder(spec, "compliance")
+    for _ in range(3):
+        assert [reward.value for reward in rewarder.rewards(reward_edits(4))] == [1.0, 0.5, 0.0, None]
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: rewarder.rewards(reward_edits(2)), range(8)))
+    assert all([reward.value for reward in result] == [1.0, 0.5] for result in results)
+    assert asyncio.run(rewarder.arewards(reward_edits(1)))[0].value == 1.0
+    assert opened == [spec]
+
+
+def test_a_connection_to_a_judge_is_used_again_by_later_calls() -> None:
+    with stub() as judge, Rewarder("openai/stub", "compliance") as rewarder:
+        for edit in reward_edits(4):
+            assert rewarder.rewards([edit])[0].status == "ok"
+        assert (judge.ledger.requests, judge.ledger.connections) == (4, 1)
+
+
+def test_a_copy_in_another_worker_opens_a_judge_of_its_own(tmp_path: Path, opened: list[str]) -> None:
+    rewarder = Rewarder(recorded_rewards(tmp_path / "r.jsonl"), "compliance")
+    rewarder.rewards(reward_edits(1))
+    copy: Rewarder = pickle.loads(pickle.dumps(rewarder))  # noqa: S301  (our own bytes)
+    for each in (rewarder, copy, rewarder, copy):
+        assert each.rewards(reward_edits(1))[0].value == 1.0
+    assert len(opened) == 2
+
+
+FORKED = """
+import os, sys
+from editjudge.integrations.reward import RewardEdit, Rewarder
+from editjudge.run import job
+
+opened = []
+really = job.open_judge
+
+async def counted(spec, *rest, **more):
+    opened.append(spec)
+    return await really(spec, *rest, **more)
+
+job.open_judge = counted
+before, after = (open(name, "rb").read() for name in sys.argv[2:])
+rewarder = Rewarder(sys.argv[1], "compliance")
+ask = lambda: [reward.value for reward in rewarder.rewards([RewardEdit(before, after, "x")])]
+assert ask() == [1.0]
+rewarder._session._lock.acquire()  # as where another thread is asking just then
+child = os.fork()
+if child == 0:
+    answers = [ask(), ask()]
+    rewarder.close()
+    os._exit(0 if answers == [[1.0], [1.0]] and len(opened) == 2 else 1)
+rewarder._session._lock.release()
+assert os.waitpid(child, 0)[1] == 0
+assert ask() == [1.0] and len(opened) == 1
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system does not fork")
+def test_a_process_that_was_forked_opens_its_own_judge_and_leaves_that_of_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(SOURCES[0])
+    (tmp_path / "b.png").write_bytes(OUTPUTS[0])
+    words = [recorded_rewards(tmp_path / "r.jsonl"), tmp_path / "a.png", tmp_path / "b.png"]
+    subprocess.run([sys.executable, "-c", FORKED, *map(str, words)], check=True, timeout=120)
+
+
+def test_closing_ends_the_judge_and_a_later_call_opens_it_again(tmp_path: Path, opened: list[str]) -> None:
+    before = loop_threads()
+    with Rewarder(recorded_rewards(tmp_path / "r.jsonl"), "compliance") as rewarder:
+        rewarder.rewards(reward_edits(1))
+        begun = loop_threads() - before
+        assert len(begun) == 1
+    assert not begun & loop_threads()
+    rewarder.close()
+    assert rewarder.rewards(reward_edits(1))[0].value == 1.0 and len(opened) == 2
+    rewarder.close()
+
+
+def test_a_rewarder_that_nobody_holds_any_more_ends_its_judge() -> None:
+    before = loop_threads()
+    with stub():
+        function = flow_grpo.edit_reward(judge="openai/stub", rubric="compliance")
+        assert len(function(OUTPUTS[:2], WORDS[:2], {}, ref_images=SOURCES[:2])[0]) == 2
+        begun = loop_threads() - before
+        assert len(begun) == 1
+        del function
+        gc.collect()
+        until(lambda: not begun & loop_threads())
+
+
+def test_a_judge_that_could_not_be_opened_is_tried_again(tmp_path: Path, opened: list[str]) -> None:
+    path = tmp_path / "later.jsonl"
+    rewarder = Rewarder(f"replay:{path}", "compliance")
+    with pytest.raises(InputError):
+        rewarder.rewards(reward_edits(3))
+    recorded_rewards(path)
+    assert rewarder.rewards(reward_edits(1))[0].value == 1.0 and len(opened) == 2
+
+
+def test_a_judge_that_wanted_to_be_left_alone_is_asked_again_by_the_next_call() -> None:
+    answers = iter([(429, {"retry-after": "9000"}, b"{}")])
+
+    def say(_: Any, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        return next(answers, None) or (200, {}, json.dumps(answered("/v1/chat/completions", body)).encode())
+
+    with canned(say), Rewarder("openai/stub", "compliance", options=Options(reasks=0)) as rewarder:
+        with pytest.raises(JudgeError):
+            rewarder.rewards(reward_edits(1))
+        assert rewarder.rewards(reward_edits(1))[0].status == "ok"
+
+
+# --- one edit that fails, and servers that answer wrongly -----------------------------------------------------
+
+
+def test_an_image_that_cannot_be_read_fails_its_own_edit_alone(how: dict[str, Any]) -> None:
+    first, second, third = reward_edits(3)
+    broken: list[Any] = [np.full((4, 4, 3), np.nan), object()]
+    if "server" in how:
+        broken.append("no-such-file.png")
+    with Rewarder(**how) as rewarder:
+        for output in broken:
+            edits = [first, RewardEdit(second.input, output, "x"), third]
+            rewards = rewarder.rewards(edits)
+            assert [(r.value, r.status) for r in rewards] == [(1.0, "ok"), (None, "bad_image"), (0.0, "ok")]
+        with pytest.raises(InputError, match="edit 0, edited"):
+            rewarder.rewards([RewardEdit(first.input, object(), "x")])
+
+
+@contextmanager
+def answering(change: Callable[[list[dict[str, Any]]], Any]) -> Iterator[tuple[str, list[Any]]]:
+    """A server of rewards whose answers are changed; its address, and the connections that were made to it."""
+    connections: list[Any] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            connections.append(self.client_address)
+
+        def do_POST(self) -> None:
+            import msgpack  # type: ignore[import-untyped]
+
+            request = msgpack.unpackb(self.rfile.read(int(self.headers["content-length"])))
+            blank = {"reward": 0.25, "status": "ok", "reasons": [], "abstained": {}}
+            rewards = [{"id": edit["id"], **blank} for edit in request["edits"]]
+            data = json.dumps({"rewards": change(rewards)}).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", connections
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_connection_to_a_server_is_used_again_by_later_calls() -> None:
+    with answering(lambda rewards: rewards) as (url, connections), Rewarder(server=url) as rewarder:
+        for _ in range(5):
+            assert [reward.value for reward in rewarder.rewards(reward_edits(3))] == [0.25] * 3
+        assert len(connections) == 1
+
+
+WRONG_ANSWERS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "a number beside a failure": lambda rewards: [reward | {"reward": 0.0, "status": "pending"} for reward in rewards],
+    "ok without a number": lambda rewards: [reward | {"reward": None} for reward in rewards],
+    "NaN": lambda rewards: [reward | {"reward": float("nan")} for reward in rewards],
+    "above 1": lambda rewards: [reward | {"reward": 5} for reward in rewards],
+    "true": lambda rewards: [reward | {"reward": True} for reward in rewards],
+    "a text": lambda rewards: [reward | {"reward": "0.5"} for reward in rewards],
+    "another order": lambda rewards: rewards[::-1],
+    "one left out": lambda rewards: rewards[1:],
+    "one too many": lambda rewards: [*rewards, rewards[0]],
+    "no list": lambda _: None,
+    "no rewards": lambda rewards: [0.5 for _ in rewards],
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ANSWERS)
+def test_a_number_of_a_server_that_breaks_the_protocol_is_never_used(name: str) -> None:
+    with answering(WRONG_ANSWERS[name]) as (url, _), Rewarder(server=url) as rewarder, pytest.raises(JudgeError):
+        rewarder.rewards(reward_edits(3))
+
+
+def test_a_server_that_is_not_there_is_an_error_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reward_module, "_TRIES", 2)
+    with Rewarder(server="http://127.0.0.1:9") as rewarder, pytest.raises(JudgeError, match=r"127\.0\.0\.1:9"):
+        rewarder.rewards(reward_edits(1))
