@@ -15,6 +15,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from editjudge.errors import JudgeError
@@ -56,9 +57,10 @@ def evaluate_images(
     return answer["scores"], answer["rewards"], answer["reasoning"], answer["meta_data"]
 
 
-def _bytes(picture: Any, where: str) -> bytes:
+def _bytes(picture: Any, where: str) -> bytes | None:
+    """Return the encoded image; None if the model produced nothing."""
     data = encode(picture, where)
-    return b"" if data is None else data if isinstance(data, bytes) else data.read_bytes()
+    return data.read_bytes() if isinstance(data, Path) else data
 
 
 def _post(url: str, body: bytes, timeout: float) -> Any:

@@ -3,7 +3,7 @@
 A dialect turns its body into a request of `/v1/reward` and the rewards into its own answer. Each is at `/d/NAME/...`,
 and at the path that the trainer's client calls. Most are data (`dialects.yaml`, or a file of the operator's). None of
 them has a word for "no reward" but UniRL: the others get None in the place of a number, on which their trainers stop,
-rather than a 0 on which they would learn.
+rather than a 0 on which they would learn. An edit that cannot be taken fails alone, and the others are judged.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from starlette.responses import JSONResponse, Response
 
 from editjudge.errors import UsageError, near_miss
 from editjudge.pickled import NotPlain, dumps, loads
 from editjudge.rubrics.model import Factor
-from editjudge.web.requests import Refused
+from editjudge.web.reduction import Formula
+from editjudge.web.requests import BadEdit, Refused
 
 REWARD = "editjudge"
 """What the reward is called where a client names rewards."""
@@ -40,9 +42,11 @@ class Sent(NamedTuple):
     edits: list[dict[str, Any]]
     """As `/v1/reward` takes them."""
     values: Any
-    """The body, for what the answer repeats of it."""
-    refused: Mapping[int, str] = {}
-    """Of edits that cannot be judged: why, by their number. They stand in `edits` without pictures."""
+    """What the answer repeats of the body."""
+    bad: Mapping[int, BadEdit] = {}
+    """Edits that are not judged, by their number."""
+    options: Mapping[str, Any] = {}
+    """Beside the edits, as `/v1/reward` takes them."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Dialect:
     write: Callable[[Sent, Rewards, Factors], Any]
     pickled: bool = False
     gets: tuple[str, ...] = ()
+    modes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options that a request may choose, by the name of the mode; checked before the server starts."""
 
     @property
     def content_types(self) -> tuple[str, ...]:
@@ -109,110 +115,208 @@ def _described(value: Any) -> dict[str, Any]:
 
 Place = Annotated[str, Field(pattern=r"^[A-Za-z_][\w-]*(\.(\*|[A-Za-z_][\w-]*))*$", max_length=200)]
 """Where a list with one entry for each edit stands: names, one inside the other; after `*` inside each entry."""
-Part = Literal["rewards", "errors", "error", "reasons", "metadata", "nothing"]
+Part = Literal["rewards", "errors", "reasons", "reward", "reason", "error", "metadata", "nothing"]
+_OF_MANY = ("rewards", "errors", "reasons")
+_OF_ONE = ("reward", "reason")
 Url = Annotated[str, Field(pattern=r"^/([\w.{}-]+(/[\w.{}-]+)*)?$", max_length=200)]
 _PAGES = ("runs", "compare", "rate", "ratings.csv", "static", "sign-in", "audit")
 _OURS = frozenset((*_PAGES, "v1", "d", "t", "healthz", "metrics", "openapi.json"))
 """First parts of paths that no dialect may take."""
+_ABSENT = object()
+"""Nothing, where null would say that there is no image."""
 
 
-class DialectFile(BaseModel):
+class _FilePart(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class ModeOptions(_FilePart):
+    """What a mode asks, as in a request to `/v1/reward`; the server's own where nothing is said."""
+
+    judge: str | None = None
+    judges: dict[str, float] | None = None
+    rubrics: list[str] | None = None
+    formula: Formula | None = None
+    weights: dict[str, float] | None = None
+    samples: int | None = None
+
+
+class RequestModes(_FilePart):
+    """Modes of which a field of the request names one."""
+
+    field: Place
+    default: str | None = None
+    """The mode of a request without the field; refused if there is none."""
+    choices: Annotated[dict[str, ModeOptions], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if "*" in self.field:
+            raise PydanticCustomError("place", "mode.field: one mode for the whole request, so that no * goes here")
+        if self.default is not None and self.default not in self.choices:
+            raise PydanticCustomError("default", "mode.default: expected one of the choices")
+        return self
+
+    def options(self) -> dict[str, dict[str, Any]]:
+        return {name: mode.model_dump(exclude_none=True) for name, mode in self.choices.items()}
+
+    def chosen(self, values: Any) -> str:
+        """Return the mode of a request. Raise `Refused` if it is not one of the choices."""
+        name = _at(values, self.field.split("."))
+        if name is _ABSENT or name is None:
+            name = self.default
+        if not isinstance(name, str) or name not in self.choices:
+            raise _refuse(self.field, f"expected one of {', '.join(self.choices)}, not {str(name)[:80]!r}")
+        return name
+
+
+class DialectFile(_FilePart):
     """A dialect as data."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     post: Url
     gets: list[Url] = []
     """Paths that say whether the server is ready."""
     body: Literal["json", "pickle"] = "json"
+    single: bool = False
+    """A request is one edit as plain fields: places lead to its values, and not to lists of them."""
     edited: Annotated[list[Place], Field(min_length=1)]
-    """Where the outputs stand: the first of these places that the body has. Of an entry that is a list, its first."""
+    """Where the outputs stand: for each edit the first of these places that it has; null says that there is none. The
+    first image of an entry that is a list."""
     input: Annotated[list[Place], Field(min_length=1)]
     instruction: Annotated[list[Place], Field(min_length=1)]
     metadata: Place | None = None
     """What is kept with each edit."""
+    mode: RequestModes | None = None
     refuse: dict[str, str] = {}
     """Fields that must be empty, and why."""
     without_input: str = ""
     """What to do where there is no source picture."""
+    scale: Annotated[list[float], Field(min_length=2, max_length=2)] = [0, 1]
+    """The numbers that the worst and the best reward become."""
     answer: Annotated[dict[str, Part], Field(min_length=1)]
     """Field to what stands in it: the numbers with null for a failure, one error or null for each edit, one for all
-    (left out where nothing failed), why or the scores, the metadata that came, or an empty object."""
+    (left out where nothing failed), why or the scores, the metadata that came, or an empty object. A single edit has
+    a `reward`, an `error` and a `reason`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.scale[0] == self.scale[1]:
+            raise PydanticCustomError("scale", "scale: expected two different numbers, the worst and the best")
+        other_parts = _OF_MANY if self.single else _OF_ONE
+        if wrong := [part for part in self.answer.values() if part in other_parts]:
+            expected = _OF_ONE if self.single else _OF_MANY
+            what = "answer: {wrong} is not a part of this answer; expected one of {expected}, error, metadata, nothing"
+            raise PydanticCustomError("answer", what, {"wrong": wrong[0], "expected": ", ".join(expected)})
+        places = (*self.edited, *self.input, *self.instruction, self.metadata or "")
+        if self.single and any("*" in place for place in places):
+            raise PydanticCustomError("place", "single: a single edit has no lists, so that no place has a *")
+        return self
 
     def dialect(self) -> Dialect:
-        return Dialect(self.name, self.post, self._read, self._write, self.body == "pickle", tuple(self.gets))
+        modes = self.mode.options() if self.mode else {}
+        return Dialect(self.name, self.post, self._read, self._write, self.body == "pickle", tuple(self.gets), modes)
 
     def _read(self, values: Any, _: Factors) -> Sent:
         values = _dict(values)
         for name, why in self.refuse.items():
             if values.get(name):
                 raise _refuse(name, why)
-        outputs = self._column(values, self.edited)
+        options = self.mode.options()[self.mode.chosen(values)] if self.mode else {}
+        outputs = self._entries(values, self.edited)
         if outputs is None:
-            raise _refuse(self.edited[0], "expected a list with one entry for each edit")
-        sources, prompts = (self._column(values, places, len(outputs)) for places in (self.input, self.instruction))
-        if sources is None or None in sources:
-            hint = f". {self.without_input}" if self.without_input else ""
-            number = f".{sources.index(None)}" if sources else ""
-            raise _refuse(f"{self.input[0]}{number}", f"{_NO_SOURCE}{hint}")
-        if prompts is None or any(not isinstance(prompt, str) for prompt in prompts):
+            expected = "an edited picture" if self.single else "a list with one entry for each edit"
+            raise _refuse(self.edited[0], f"expected {expected}")
+        count = len(outputs)
+        sources = self._entries(values, self.input, count)
+        no_source = f"{_NO_SOURCE}. {self.without_input}" if self.without_input else _NO_SOURCE
+        if sources is None:
+            raise _refuse(self.input[0], no_source)
+        prompts = self._entries(values, self.instruction, count)
+        if prompts is None:
             raise _refuse(self.instruction[0], "expected an instruction for each edit")
-        described = self._column(values, [self.metadata] if self.metadata else [], len(outputs)) or [{}] * len(outputs)
-        columns = zip(prompts, sources, outputs, described, strict=True)
-        edits = [
-            {
-                "instruction": prompt,
-                "input": self._picture(source, f"{self.input[0]}.{n}"),
-                "edited": self._picture(output, f"{self.edited[0]}.{n}"),
-                "metadata": _metadata(about),
-            }
-            for n, (prompt, source, output, about) in enumerate(columns)
-        ]
-        return Sent(edits, described)
+        described = self._entries(values, [self.metadata] if self.metadata else [], count) or [{}] * count
+        edits: list[dict[str, Any]] = []
+        bad: dict[int, BadEdit] = {}
+        for n in range(count):
+            edit = {"instruction": prompts[n], "input": sources[n], "edited": outputs[n]}
+            edits.append(edit | {"metadata": _metadata(described[n])})
+            if sources[n] is None:
+                bad[n] = BadEdit("missing_input", no_source)
+            elif not isinstance(prompts[n], str):
+                bad[n] = BadEdit("error", f"{self.instruction[0]}: expected the instruction as text")
+            elif wrong := self._wrong_image(edit):
+                bad[n] = BadEdit("bad_image", wrong)
+        return Sent(edits, described, bad, options)
 
-    def _column(self, values: Any, places: Iterable[str], count: int | None = None) -> list[Any] | None:
-        """The list at the first of these places that the body has; None where it has none."""
+    def _entries(self, values: Any, places: Iterable[str], count: int | None = None) -> list[Any] | None:
+        """Return the entry of each edit at the first of these places that has it; None if the body has none of them."""
+        entries: list[Any] | None = None
         for place in places:
-            column = _at(values, place.split("."))
-            if isinstance(column, list | tuple) and len(column):
-                if count is not None and len(column) != count:
-                    what = f"{len(column)} entries for {count} pictures: send as many of each, at most 64 edits"
-                    raise _refuse(place, what)
-                return [_first(entry) for entry in column]
-        return None
+            column = self._column(values, place)
+            if column is None:
+                continue
+            if count is not None and len(column) != count:
+                what = f"{len(column)} entries for {count} pictures: send as many of each, at most 64 edits"
+                raise _refuse(place, what)
+            count = len(column)
+            if entries is None:
+                entries = column
+            else:
+                entries = [new if old is _ABSENT else old for old, new in zip(entries, column, strict=True)]
+            if not any(entry is _ABSENT for entry in entries):
+                break
+        return entries and [None if entry is _ABSENT else entry for entry in entries]
 
-    def _picture(self, value: Any, where: str) -> Any:
+    def _column(self, values: Any, place: str) -> list[Any] | None:
+        column = _at(values, place.split("."))
+        if self.single:
+            return None if column is _ABSENT else [_first(column)]
+        if not _is_list(column):
+            return None
+        entries = [_first(entry) for entry in column]
+        return None if all(entry is _ABSENT for entry in entries) else entries
+
+    def _wrong_image(self, edit: Mapping[str, Any]) -> str:
         kind = bytes if self.body == "pickle" else str
-        if not isinstance(value, kind):
-            expected = "an encoded picture as bytes" if kind is bytes else "a picture in base64"
-            raise _refuse(where, f"expected {expected}, not {type(value).__name__}")
-        return value
+        expected = "an encoded picture as bytes" if kind is bytes else "a picture in base64"
+        for role, places in (("input", self.input), ("edited", self.edited)):
+            image = edit[role]
+            if image is not None and not isinstance(image, kind):
+                return f"{places[0]}: expected {expected}, not {type(image).__name__}"
+        return ""
+
+    def _scaled(self, reward: float | None) -> float | None:
+        if reward is None:
+            return None
+        worst, best = self.scale
+        return worst * (1 - reward) + best * reward
 
     def _write(self, sent: Sent, rewards: Rewards, _: Factors) -> Any:
+        numbers = [self._scaled(reward["reward"]) for reward in rewards]
         errors = [None if reward["reward"] is not None else _why(reward) for reward in rewards]
+        reasons = [e or json.dumps(reward["scores"]) for reward, e in zip(rewards, errors, strict=True)]
+        metadata = [
+            {**_metadata(one), "original_index": n, **({"error": error} if error else {})}
+            for n, (one, error) in enumerate(zip(sent.values, errors, strict=True))
+        ]
         failed = [f"edit {n}: {error}" for n, error in enumerate(errors) if error]
-        parts: dict[Part, Any] = {
-            "rewards": [reward["reward"] for reward in rewards],
-            "errors": errors,
-            "error": f"{len(failed)} of {len(rewards)} edits have no reward: {'; '.join(failed[:3])}",
-            "reasons": [e or json.dumps(reward["scores"]) for reward, e in zip(rewards, errors, strict=True)],
-            "metadata": [
-                {**_metadata(one), "original_index": n, **({"error": error} if error else {})}
-                for n, (one, error) in enumerate(zip(sent.values, errors, strict=True))
-            ],
-            "nothing": {},
-        }
+        error = f"{len(failed)} of {len(rewards)} edits have no reward: {'; '.join(failed[:3])}"
+        parts: dict[Part, Any] = {"nothing": {}}
+        if self.single:
+            parts |= {"reward": numbers[0], "error": errors[0], "reason": reasons[0], "metadata": metadata[0]}
+        else:
+            parts |= {"rewards": numbers, "error": error, "errors": errors, "reasons": reasons, "metadata": metadata}
         return {name: parts[part] for name, part in self.answer.items() if part != "error" or failed}
 
 
 def _at(values: Any, path: Sequence[str]) -> Any:
-    """What stands at a path; None where nothing does, or where an entry of a list lacks it."""
+    """Return what stands at a path; `_ABSENT` if nothing does. After `*`, a list of what stands in each entry."""
     for depth, name in enumerate(path):
         if name == "*":
-            entries = [_at(_described(entry), path[depth + 1 :]) for entry in values or ()] if _is_list(values) else []
-            return None if None in entries else entries
-        values = values.get(name) if isinstance(values, dict) else None
+            rest = path[depth + 1 :]
+            return [_at(_described(entry), rest) for entry in values] if _is_list(values) else _ABSENT
+        values = values.get(name, _ABSENT) if isinstance(values, dict) else _ABSENT
     return values
 
 
@@ -237,38 +341,57 @@ def _why(reward: Mapping[str, Any]) -> str:
 
 def _unirl(values: Any, factors: Factors) -> Sent:
     requests = _list(_dict(values), "requests")
-    edits, refused = [], {}
+    edits: list[dict[str, Any]] = []
+    names: list[list[str]] = []
+    bad: dict[int, BadEdit] = {}
     for number, request in enumerate(requests):
-        where = f"requests.{number}"
-        history = _list(_dict(request, where), "history")
-        turns = [_dict(turn, f"{where}.history.{n}") for n, turn in enumerate(history)]
-        for name in _list(request, "required_rewards"):
-            if not isinstance(name, str) or (name != REWARD and name not in factors):
-                what = f"{str(name)[:80]} is not offered; there are {', '.join((REWARD, *factors))}"
-                raise _refuse(f"{where}.required_rewards", what)
-        pictures = [turn.get("image_b64") for turn in turns]
-        edit = {"instruction": turns[-1].get("text", ""), "edited": pictures[-1], "turn": max(0, len(turns) - 2)}
-        if any(turn.get("video_b64") or turn.get("video_path") for turn in turns):
-            refused[number] = "videos are not judged"
-        elif len(turns) < 2 or pictures[-2] is None:
-            refused[number] = f"{_NO_SOURCE}; send it as the turn before the last"
+        if not isinstance(request, dict):
+            names.append([REWARD])
+            edits.append({})
+            bad[number] = BadEdit("error", "expected a history and required_rewards")
+            continue
+        names.append(_required_rewards(request, f"requests.{number}", factors))
+        edit = _unirl_edit(request)
+        if isinstance(edit, BadEdit):
+            edits.append({})
+            bad[number] = edit
         else:
-            edit["input"] = pictures[-2]
-        if number in refused:
-            edit = {"instruction": "", "edited": None}
-        edits.append(edit | {"metadata": _metadata(request.get("metadata"))})
-    return Sent(edits, values, refused)
+            edits.append(edit | {"metadata": _metadata(request.get("metadata"))})
+    return Sent(edits, names, bad)
+
+
+def _required_rewards(request: Mapping[str, Any], where: str, factors: Factors) -> list[str]:
+    names = _list(request, "required_rewards")
+    for name in names:
+        if not isinstance(name, str) or (name != REWARD and name not in factors):
+            what = f"{str(name)[:80]} is not offered; there are {', '.join((REWARD, *factors))}"
+            raise _refuse(f"{where}.required_rewards", what)
+    return names
+
+
+def _unirl_edit(request: Mapping[str, Any]) -> dict[str, Any] | BadEdit:
+    turns = request.get("history")
+    if not _is_list(turns) or not turns or not all(isinstance(turn, dict) for turn in turns):
+        return BadEdit("error", "history: expected a list of turns")
+    if any(turn.get("video_b64") or turn.get("video_path") for turn in turns):
+        return BadEdit("error", "videos are not judged")
+    if len(turns) < 2 or turns[-2].get("image_b64") is None:
+        return BadEdit("missing_input", f"{_NO_SOURCE}; send it as the turn before the last")
+    return {
+        "instruction": turns[-1].get("text", ""),
+        "input": turns[-2]["image_b64"],
+        "edited": turns[-1].get("image_b64"),
+        "turn": len(turns) - 2,
+    }
 
 
 def _to_unirl(sent: Sent, rewards: Rewards, factors: Factors) -> Any:
     results: list[dict[str, Any]] = []
     errors: list[dict[str, str]] = []
-    for number, (request, reward) in enumerate(zip(sent.values["requests"], rewards, strict=True)):
+    for names, reward in zip(sent.values, rewards, strict=True):
         result, error = {}, {}
-        for name in request["required_rewards"]:
-            if number in sent.refused:
-                error[name] = sent.refused[number]
-            elif reward["reward"] is None:
+        for name in names:
+            if reward["reward"] is None:
                 error[name] = _why(reward)
             elif name == REWARD:
                 result[name] = {"reward": reward["reward"]}
@@ -303,7 +426,8 @@ def load_dialect(word: str) -> Dialect:
         raise UsageError(f"--dialect {word}: cannot be read: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise UsageError(f"--dialect {word}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"--dialect {word}: {where}{': ' if where else ''}{first['msg']}") from None
     if dialect.name in builtin():
         raise UsageError(f"--dialect {word}: the name {dialect.name} is taken by a dialect that is built in")
     for path in (dialect.post, *dialect.gets):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
@@ -52,6 +52,14 @@ class Packed(NamedTuple):
     """A msgpack body."""
 
     data: bytes
+
+
+class BadEdit(NamedTuple):
+    """An edit of a trainer's request that cannot be judged as it was sent: it fails alone."""
+
+    status: str
+    """As of a reward."""
+    message: str
 
 
 Body = bytes | list[tuple[str, bytes]] | Packed
@@ -198,6 +206,31 @@ class RequestModels:
             where = [(".".join(map(str, one["loc"])), one["msg"]) for one in errors[:20]]
             status = 413 if any(one["type"] == "too_large" for one in errors) else 422
             raise Refused(status, _INVALID, where) from None
+
+    def valid_edits(
+        self, edits: Sequence[dict[str, Any]], options: Mapping[str, Any], bad: dict[int, BadEdit]
+    ) -> Any | None:
+        """Return a reward request of the edits that can be taken, or None if none can; the others are added to `bad`.
+
+        Raise `Refused` if the request as a whole cannot be taken."""
+        if len(edits) > self._max_edits:
+            raise Refused(413, f"{len(edits):,} edits: at most {self._max_edits} are taken in one request")
+        numbers = [n for n in range(len(edits)) if n not in bad]
+        while numbers:
+            try:
+                # An edit is named by its place among all, as if each could be taken.
+                return self.reward.model_validate({"edits": [{"id": str(n)} | edits[n] for n in numbers], **options})
+            except ValidationError as error:
+                problems = error.errors(include_url=False, include_input=False)
+                for problem in problems:
+                    match problem["loc"]:
+                        case ("edits", int(at), name, *_):
+                            status = "bad_image" if name in IMAGE_ROLES else "error"
+                            bad.setdefault(numbers[at], BadEdit(status, f"{name}: {problem['msg']}"))
+                        case place:
+                            raise Refused(422, _INVALID, [(".".join(map(str, place)), problem["msg"])]) from None
+                numbers = [n for n in numbers if n not in bad]
+        return None
 
     def parse(self, data: bytes) -> Any:
         """The values of a JSON body, bounded in number."""

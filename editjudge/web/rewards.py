@@ -52,7 +52,13 @@ class RewardRules:
     def _answer(self, one: QueuedEdit, batch: RequestBatch) -> _JudgeAnswer:
         """What one judge said of an edit: the mean of its samples."""
         rows = [judgement_row(one, number, batch) for number in range(len(one.works))]
-        answer = _JudgeAnswer(rows, failure(one.judgements))
+        failed = failure(one.judgements)
+        if failed is None and one.edit.edited is None:
+            # A judge of recorded replies looks at no image; what was not produced has no reward all the same.
+            failed = "missing_output"
+            reason = {"code": failed, "factor": None, "message": "the editing model produced no image"}
+            rows = [values | {"reasons": [*values["reasons"], reason]} for values in rows]
+        answer = _JudgeAnswer(rows, failed)
         for sample in _samples(rows):
             scores = {
                 self.labels[row["rubric"], key]: (self.factors[f"{row['rubric']}.{key}"][1], score)
@@ -139,6 +145,12 @@ def blank_reward(edit: Edit) -> dict[str, Any]:
     number: dict[str, Any] = {"reward": None, "status": "abstained", "scores": None, "uncertainty": None}
     about = {"abstained": {}, "reasons": [], "keys": {}, "cached": False, "stored_as": None, "group": None}
     return {"id": edit.id, **number, **about}
+
+
+def not_taken(edit: Edit, status: str, message: str) -> dict[str, Any]:
+    """The reward of an edit that could not be taken as it was sent: nobody was asked, and nothing is kept."""
+    reason = {"rubric": "-", "code": "not_taken", "factor": None, "message": message}
+    return blank_reward(edit) | {"status": status, "reasons": [reason]}
 
 
 def set_aside(edit: Edit, output: NoEdit, rubrics: Iterable[str], *, worst: bool) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from editjudge.web.dialects import REWARD, Dialect, Sent, chosen, parse_pickle
 from editjudge.web.openapi import SCHEMA, document
 from editjudge.web.queue import PREFERENCE, InspectedEdit, JudgingQueue, RequestBatch, open_queue
 from editjudge.web.reduction import Reduction, labels, names
-from editjudge.web.requests import PROTOCOL, TYPES, Refused, RequestModels, body, edits_of
-from editjudge.web.rewards import RewardRules, compare_groups, judgement_row
+from editjudge.web.requests import PROTOCOL, TYPES, BadEdit, Refused, RequestModels, body, edits_of
+from editjudge.web.rewards import RewardRules, compare_groups, judgement_row, not_taken
 from editjudge.web.site import Site
 
 _log = logging.getLogger(__name__)
@@ -172,26 +172,49 @@ class _Service:
 
     def dialect_routes(self, dialect: Dialect) -> list[BaseRoute]:
         at = f"/d/{dialect.name}"
+        for mode, options in dialect.modes.items():
+            try:
+                self._models.validated({"edits": [{"edited": None}], **options}, rewards=True)
+            except Refused as refused:
+                problem = refused.problems[0]
+                where = f"--dialect {dialect.name}: mode.choices.{mode}.{problem['where']}"
+                raise UsageError(f"{where}: {problem['what']}; judges and rubrics are those of the server") from None
 
         called = labels(self._rubrics_for(None))
         factors = {called[rubric.name, f.key]: f for rubric in self._rubrics_for(None) for f in rubric.factors}
 
         async def reward(request: Request) -> Response:
             received: list[Sent] = []
+            bad: dict[int, BadEdit] = {}
 
             def read(data: Any) -> Any:
                 """In a thread."""
                 values = parse_pickle(data, self._models.max_values) if dialect.pickled else self._models.parse(data)
-                received.append(dialect.read(values, factors))
-                return self._models.validated({"edits": received[0].edits}, rewards=True)
+                sent = dialect.read(values, factors)
+                received.append(sent)
+                bad.update(sent.bad)
+                params = self._models.valid_edits(sent.edits, sent.options, bad)
+                if params is None:
+                    raise _NothingTaken
+                return params
 
             try:
-                _, rewards = await self.rewards(request, read, dialect.content_types)
+                _, taken = await self.rewards(request, read, dialect.content_types)
+            except _NothingTaken:
+                taken = []
             except Refused as refused:
                 # Their clients show the status alone: whoever runs the server can read what is wrong.
                 if refused.status != 429:
                     _log.warning("%s refused a request (%d): %a", dialect.name, refused.status, refused.error[:500])
                 raise
+            failed = {n: not_taken(Edit(str(n)), *bad[n]) for n in sorted(bad)}
+            if failed:
+                audit: RewardAudit = request.app.state.queue.audit
+                audit.note(dialect.name, list(failed.values()), None)
+                first = next(iter(bad.values())).message[:500]
+                _log.warning("%s: %d edits of a request could not be taken: %a", dialect.name, len(bad), first)
+            judged = iter(taken)
+            rewards = [failed[n] if n in failed else next(judged) for n in range(len(received[0].edits))]
             return dialect.answer(dialect.write(received[0], rewards, factors))
 
         async def look(request: Request) -> Response:
@@ -306,6 +329,10 @@ class _Service:
             wanted |= {self._factors[name][0].name for name in self._reduction(params).weights}
         wanted = wanted or {name for word in self._terms.rubrics for name in self._sets[word]}
         return [rubric for name, rubric in self._rubrics.items() if name in wanted]
+
+
+class _NothingTaken(Exception):
+    """No edit of a trainer's request can be judged."""
 
 
 @dataclass

@@ -293,9 +293,8 @@ def test_wrong_arguments_are_said_before_training_begins(tmp_path: Path) -> None
 def test_an_output_that_is_its_input_or_none_has_no_reward_and_nobody_is_asked(how: dict[str, Any]) -> None:
     (same,) = Rewarder(**how).rewards([RewardEdit(SOURCES[0], SOURCES[0], "x")])
     assert (same.value, same.status) == (None, "abstained") and "input" in same.message
-    if "server" not in how:  # whose judge replays answers and needs no pictures
-        (none,) = Rewarder(**how).rewards([RewardEdit(SOURCES[0], None, "x")])
-        assert (none.value, none.status) == (None, "missing_output")
+    (none,) = Rewarder(**how).rewards([RewardEdit(SOURCES[0], None, "x")])
+    assert (none.value, none.status) == (None, "missing_output")
 
 
 def test_a_rewarder_can_be_sent_to_a_worker_and_used_inside_a_loop(served: Served) -> None:

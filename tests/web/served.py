@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,9 +91,9 @@ def edit(number: int = 0, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def recorded_rewards(path: Path) -> str:
+def recorded_rewards(path: Path, scores: Sequence[int] = (5, 3, 1)) -> str:
     """A judge of recorded replies: edit 0 is worth 1, edit 1 half, edit 2 nothing, and edit 3 has no answer."""
-    replies = [json.dumps({"reasoning": "seen", "effect_score": score}) for score in (5, 3, 1)] + ["no"]
+    replies = [json.dumps({"reasoning": "seen", "effect_score": score}) for score in scores] + ["no"]
     lines = [{"item": str(n), "rubric": "compliance", "reply": reply} for n, reply in enumerate(replies)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return f"replay:{path}"

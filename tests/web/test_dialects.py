@@ -7,6 +7,7 @@ import base64
 import json
 import pickle
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,22 +15,22 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
-from run.made import editjudge, picture
+from run.made import editjudge, picture, stub
 from test_pickled import mutated
 
 from editjudge.errors import UsageError
 from editjudge.web.dialects import builtin, chosen, native_path
 from editjudge.web.site import Terms
-from web.served import Served, base64_of, recorded_rewards, serving
+from web.served import Served, base64_of, edit, recorded_rewards, serving
 
 TOKEN = "service-" * 3
+ALL = ("flow-factory", "unirl", "edit-r1", "flow-grpo", "/d/editscore")
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("dialects")
-    names = ("flow-factory", "unirl", "edit-r1", "flow-grpo", "/d/editscore")
-    terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=names, max_edits=8)
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=ALL, max_edits=8)
     with serving(folder / "s.db", recorded_rewards(folder / "r.jsonl"), terms, service_token=TOKEN) as running:
         running.client.headers["authorization"] = f"Bearer {TOKEN}"
         yield running
@@ -220,6 +221,10 @@ def test_a_client_that_nobody_has_heard_of_is_served_by_a_file(tmp_path: Path) -
             assert answer["values"] == [1.0, 0.5, 0.0, None] and answer["problems"][3].startswith("invalid")
         assert running.client.get(f"{running.url}/api/ready").json()["status"] == "ok"
         del samples[1]["before"]
+        answer = post(running, "/api/v2/score", {"samples": samples}).json()
+        assert answer["values"] == [1.0, None, 0.0, None] and answer["problems"][1].startswith("missing_input")
+        for sample in samples:
+            sample.pop("before", None)
         refused = post(running, "/api/v2/score", {"samples": samples})
         assert refused.status_code == 422 and "no source picture" in refused.text
 
@@ -233,6 +238,15 @@ def test_a_client_that_nobody_has_heard_of_is_served_by_a_file(tmp_path: Path) -
         ("samples.*.output", "samples..output", "edited.0"),
         ("values: rewards", "values: zeros", "answer.values"),
         ("metadata: samples", "colour: red", "colour"),
+        ("metadata: samples", "scale: [1, 1]", "scale"),
+        ("metadata: samples", "scale: [1]", "scale"),
+        ("metadata: samples", "scale: [0, .inf]", "scale"),
+        ("answer: {values: rewards, problems: errors}", "single: true\nanswer: {value: reward}", "single"),
+        ("values: rewards", "values: reward", "answer"),
+        ("metadata: samples", "mode: {field: task, choices: {}}", "mode.choices"),
+        ("metadata: samples", "mode: {field: task, choices: {a: {colour: red}}}", "mode.choices.a.colour"),
+        ("metadata: samples", "mode: {field: task, default: b, choices: {a: {}}}", "mode.default"),
+        ("metadata: samples", "mode: {field: tasks.*.name, choices: {a: {}}}", "mode.field"),
         (OWN, "[", "cannot be read"),
     ],
 )
@@ -242,6 +256,173 @@ def test_a_file_that_is_no_dialect_is_said_before_the_server_starts(
     (tmp_path / "own.yaml").write_text(OWN.replace(old, new))
     with pytest.raises(UsageError, match=words):
         chosen([str(tmp_path / "own.yaml")])
+
+
+# --- the files of the documents -------------------------------------------------------------------------------
+
+
+def documented(tmp_path: Path, number: int) -> str:
+    """The path of a file that the document shows."""
+    text = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text("utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", text.partition("### A protocol of your own")[2], re.DOTALL)
+    path = tmp_path / f"dialect-{number}.yaml"
+    path.write_text(blocks[number])
+    return str(path)
+
+
+def test_the_documents_example_has_a_scale_and_a_mode_by_a_field(tmp_path: Path) -> None:
+    """The mean of a server's own factors, one factor alone, and the least of another rubric, each on 0 to 5."""
+    terms = Terms(dialects=(documented(tmp_path, 0),))
+    sample = {"output": base64_of(OUTPUTS[0]), "before": base64_of(SOURCES[0]), "text": PROMPTS[0]}
+    with stub(), serving(tmp_path / "s.db", terms=terms) as running:
+
+        def value(options: Any) -> float:
+            answer = post(running, "/api/score", {"samples": [sample], **options})
+            assert answer.status_code == 200, answer.text
+            number: float = answer.json()["values"][0]
+            return number
+
+        sent = edit(0)
+        (own,) = running.rewards(sent)
+        (alignment,) = running.rewards(sent, weights={"alignment": 1})
+        (looks,) = running.rewards(sent, rubrics=["quality"], formula="min")
+        assert len({own["reward"], alignment["reward"], looks["reward"]}) == 3
+        assert value({}) == value({"options": {"task": "overall"}}) == pytest.approx(5 * own["reward"])
+        assert value({"options": {"task": "following"}}) == pytest.approx(5 * alignment["reward"])
+        assert value({"options": {"task": "looks"}}) == pytest.approx(5 * looks["reward"])
+        wrong: list[Any] = ["colour", 3, ["looks"], {}]
+        for name in wrong:
+            refused = post(running, "/api/score", {"samples": [sample], "options": {"task": name}})
+            assert refused.status_code == 422 and refused.json()["problems"][0]["where"] == "options.task"
+
+
+def test_the_documents_example_of_one_edit_as_plain_fields(tmp_path: Path) -> None:
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=(documented(tmp_path, 1),))
+    judge = recorded_rewards(tmp_path / "r.jsonl", scores=(3,))
+    with serving(tmp_path / "s.db", judge, terms) as running:
+        sent: dict[str, Any] = {"source_image": base64_of(SOURCES[0]), "edited_image": base64_of(OUTPUTS[0])}
+        sent["prompt"] = PROMPTS[0]
+        assert post(running, "/evaluate", sent).json() == {"score": 5.5}
+        for name, value, status in (
+            ("edited_image", None, "missing_output"),
+            ("edited_image", "no base64", "bad_image"),
+            ("source_image", None, "missing_input"),
+            ("prompt", None, "error"),
+        ):
+            answer = post(running, "/evaluate", sent | {name: value}).json()
+            assert answer["score"] is None and answer["message"].partition(":")[0] == status
+        for name in sent:
+            rest = {key: value for key, value in sent.items() if key != name}
+            assert post(running, "/evaluate", rest).status_code == 422
+
+
+def test_a_mode_that_the_server_cannot_ask_is_said_before_it_starts(tmp_path: Path) -> None:
+    """The mode of the document's example asks a rubric that this server does not have."""
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=(documented(tmp_path, 0),))
+    with pytest.raises(UsageError, match=r"mode\.choices\.following"), serving(tmp_path / "s.db", "measured", terms):
+        pass
+
+
+# --- one edit that fails --------------------------------------------------------------------------------------
+
+BAD: dict[str, tuple[str, Any]] = {
+    "no output": ("edited", None),
+    "an empty output": ("edited", []),
+    "an output of another kind": ("edited", 5),
+    "an output that is no base64": ("edited", "not base64!"),
+    "an output that is no picture": ("edited", "AAAA"),
+    "an output that is too large": ("edited", "A" * (2**20 + 4)),
+    "no source": ("input", None),
+    "a source of another kind": ("input", {"a": 1}),
+    "no prompt": ("instruction", None),
+    "a prompt of another kind": ("instruction", 7),
+    "a prompt that is too long": ("instruction", "x" * 20_001),
+}
+
+
+def bodies(change: tuple[str, Any]) -> dict[str, Any]:
+    """What each dialect's client sends of three edits, of which the second is changed, by its path."""
+    columns: dict[str, list[Any]] = {"edited": OUTPUTS[:3], "input": SOURCES[:3], "instruction": PROMPTS[:3]}
+    role, value = change
+    columns[role] = [columns[role][0], value, columns[role][2]]
+    outputs, sources, prompts = columns["edited"], columns["input"], columns["instruction"]
+
+    def coded(values: list[Any]) -> list[Any]:
+        return [base64_of(value) if isinstance(value, bytes) else value for value in values]
+
+    described = [{"instruction": prompt} for prompt in prompts]
+    turns = [
+        [{"text": "before", "image_b64": source}, {"text": prompt, "image_b64": output}]
+        for source, output, prompt in zip(coded(sources), coded(outputs), prompts, strict=True)
+    ]
+    return {
+        "/compute": {"prompt": prompts, "image": coded(outputs), "condition_images": coded(sources)},
+        "/score": {"requests": [{"history": two, "required_rewards": ["editjudge"]} for two in turns]},
+        "/mode/x": {"ref_images": sources, "images": outputs, "prompts": prompts},
+        "/": {"images": outputs, "meta_datas": described, "ref_images": sources},
+        "/d/editscore/": {"input_images": sources, "output_image": outputs, "meta_datas": described},
+    }
+
+
+@pytest.fixture(scope="module")
+def stubbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server whose judge looks at the pictures."""
+    terms = Terms(dialects=ALL, max_picture=2**18)
+    with stub(), serving(tmp_path_factory.mktemp("stubbed") / "s.db", terms=terms) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_edit_that_cannot_be_judged_fails_alone_in_every_dialect(stubbed: Served, name: str) -> None:
+    first, last = (reward["reward"] for reward in stubbed.rewards(edit(0), edit(2)))
+    assert first != last
+    for path, sent in bodies(BAD[name]).items():
+        pickled = path not in ("/compute", "/score")
+        answer = post(stubbed, path, pickle.dumps(sent) if pickled else sent)
+        assert answer.status_code == 200, (path, answer.text)
+        value = unpickled(answer) if pickled else answer.json()
+        if path == "/score":
+            assert value["results"] == [{"editjudge": {"reward": first}}, {}, {"editjudge": {"reward": last}}]
+            assert value["errors"][0] == value["errors"][2] == {} and value["errors"][1]["editjudge"]
+        else:
+            assert value.get("rewards", value.get("scores")) == [first, None, last], path
+
+
+def test_a_null_output_has_the_status_that_the_reward_protocol_has_for_it(served: Served) -> None:
+    sent = [edit(0, id="0"), edit(1, id="1", edited=None), edit(2, id="2")]
+    assert [reward["status"] for reward in served.rewards(*sent)] == ["ok", "missing_output", "ok"]
+    answer = unpickled(post(served, "/mode/x", pickle.dumps(bodies(("edited", None))["/mode/x"])))
+    assert [error and error.partition(":")[0] for error in answer["errors"]] == [None, "missing_output", None]
+
+
+def test_an_edit_that_could_not_be_taken_is_counted_and_kept_in_no_run(tmp_path: Path) -> None:
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=("edit-r1",))
+    with serving(tmp_path / "s.db", recorded_rewards(tmp_path / "r.jsonl"), terms) as running:
+        for change in (("input", None), ("edited", 5)):
+            post(running, "/mode/x", pickle.dumps(bodies(change)["/mode/x"]))
+        nothing = {"images": [5], "ref_images": [5], "prompts": ["x"]}
+        assert unpickled(post(running, "/mode/x", pickle.dumps(nothing)))["scores"] == [None]
+        (run,) = running.store.runs()
+        assert {item.item.partition("-")[0] for item in running.store.items(run)} == {"0", "2"}
+        metrics = running.client.get(f"{running.url}/metrics").text
+        assert 'editjudge_rewards_total{protocol="edit-r1",status="bad_image"} 2' in metrics
+        assert 'editjudge_rewards_total{protocol="edit-r1",status="missing_input"} 1' in metrics
+
+
+def test_a_null_is_never_replaced_by_what_stands_at_another_place(tmp_path: Path) -> None:
+    """A second place is for edits that lack the first, and not for those whose output is null there."""
+    (tmp_path / "own.yaml").write_text(OWN.replace("[samples.*.output]", "[samples.*.output, images]"))
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), dialects=(str(tmp_path / "own.yaml"),))
+    with serving(tmp_path / "s.db", recorded_rewards(tmp_path / "r.jsonl"), terms) as running:
+        images = [base64_of(output) for output in OUTPUTS[:3]]
+        samples: list[Any] = [{"before": base64_of(SOURCES[n]), "text": PROMPTS[n]} for n in range(3)]
+        samples[0]["output"] = images[0]
+        samples[1]["output"] = None
+        answer = post(running, "/api/v2/score", {"samples": samples, "images": images}).json()
+        assert answer["values"] == [1.0, None, 0.0]
+
+
+# --- EditScore ------------------------------------------------------------------------------------------------
 
 
 def test_editscore_gets_rewards_reasons_and_its_metadata_back(served: Served) -> None:

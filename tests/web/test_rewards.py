@@ -258,3 +258,15 @@ def test_several_references_are_shown_to_a_rubric_that_names_them(tmp_path: Path
         assert plain["reward"] == 1.0 and [str(body).count("image_url'") for body in asked] == [8, 6]
         refused = served.post("reward", {"edits": [edit(0, references=["/etc/passwd"])]})
         assert refused.status_code == 422 and "never a path" in refused.text
+
+
+# --- a failure is never a number ------------------------------------------------------------------------------
+
+
+def test_an_output_that_was_not_produced_has_no_reward_whoever_judges(served: Served) -> None:
+    """Recorded replies are found without looking at an image."""
+    first, missing, last = served.rewards(edit(0), edit(1, edited=None), edit(2))
+    assert (missing["reward"], missing["status"], missing["scores"]) == (None, "missing_output", None)
+    assert {reason["code"] for reason in missing["reasons"]} == {"missing_output"}
+    assert (first["reward"], last["reward"]) == (1.0, 0.0)
+    assert served.rewards(edit(1))[0]["reward"] == 0.5
