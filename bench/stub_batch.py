@@ -16,6 +16,9 @@ from aiohttp import web
 from bench.stub_answers import Json, Wire, draw
 
 _CHAT = "/v1/chat/completions"
+MOST_BYTES = {"/v1/files": 200 * 10**6, "/messages/batches": 256 * 10**6, "/upload-here": 2 * 10**9}
+"""Largest body by the end of its path, as OpenAI, Anthropic and Google document it; elsewhere what chat takes."""
+_MOST_ELSEWHERE = 20 * 2**20
 
 
 @dataclass
@@ -79,7 +82,16 @@ class Batches:
         path = request.path
         if request.method == "GET":
             return self._get(request)
-        body = await request.read()
+        most = next((most for end, most in MOST_BYTES.items() if path.endswith(end)), _MOST_ELSEWHERE)
+        body = bytearray()
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > most:
+                return web.json_response({"error": {"message": f"more than {most:,} bytes"}}, status=413)
+        return self._post(request, bytes(body))
+
+    def _post(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse | None:
+        path = request.path
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.requests.append((request.method, request.path_qs, headers, body))
         if path.endswith("/messages/batches"):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
+from PIL import Image
 
+from bench import stub_batch
 from bench.stub import Behaviour
 from editjudge.errors import UsageError
 from editjudge.judges import batch_openai
@@ -69,6 +73,29 @@ def test_a_batch_says_what_live_answers_say_under_the_same_keys(wire: str, tmp_p
     assert verdicts(done) == verdicts(live)
     assert done.statuses() == {"ok": 30}
     assert lines_left(store) == 0
+
+
+@pytest.mark.parametrize("wire", SPECS)
+def test_a_batch_of_real_images_is_larger_than_a_mebibyte_and_says_what_live_answers_say(
+    wire: str, tmp_path: Path, store: Path
+) -> None:
+    manifest = edits(tmp_path, 3)
+    for row in rows_of(manifest):
+        noise = random.Random(row["edited"]).randbytes(512 * 512 * 3)
+        Image.frombytes("RGB", (512, 512), noise).save(tmp_path / row["edited"])
+    asked: dict[str, Any] = {"judges": (SPECS[wire],), "rubrics": ("fidelity",)}
+    with stub() as server:
+        done = batched(manifest, store, **asked)
+        assert max(len(body) for *_, body in server.batches.requests) > 2 * 2**20
+        live = run(manifest, tmp_path / "live.db", **asked)
+    assert verdicts(done) == verdicts(live) and done.statuses() == {"ok": 3}
+
+
+def test_the_stub_refuses_an_upload_that_is_larger_than_the_provider_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stub_batch.MOST_BYTES, "/v1/files", 1000)
+    with stub() as server:
+        answer = httpx.post(f"{server.url}/v1/files", content=b"x" * 1001)
+    assert answer.status_code == 413
 
 
 @pytest.mark.parametrize("wire", SPECS)
