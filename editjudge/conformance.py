@@ -1,15 +1,21 @@
 """Check a server against the reward protocol: `python -m editjudge.conformance URL [--token TOKEN] [--json]`.
 
 Works on any server (docs/reward-protocol.md). Exit code 0: every check passed or was skipped with a reason; 1: one
-failed, or the server cannot be reached. The server's judge is asked about a handful of small pictures.
+failed, or the server cannot be reached. The server's judge is asked some fifty questions about small images.
+
+`--failing-judge NAME` names a judge that the server offers and that never answers. It is the only way to see what a
+server makes of a judge's failure if its own judge does not fail; without it that check is skipped.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import functools
 import io
+import itertools
 import json
+import pickle
 import sys
 import time
 import urllib.error
@@ -27,6 +33,12 @@ PATIENCE = 60.0
 """Seconds that a judge may take for the edits of one check."""
 SLACK = 5.0
 """Seconds by which an answer may miss its deadline: the protocol allows one, and machines are busy."""
+HURRY = 0.05
+"""Seconds that hardly any judge needs less than."""
+LEAST_SPREAD = 1e-3
+"""Difference between the best and the worst of several edits below which a judge tells nothing apart."""
+LEAST_NUMBERS = 4
+"""Rewards that must be there for such a comparison."""
 
 
 class Answer(NamedTuple):
@@ -59,11 +71,14 @@ class Result:
 class Server:
     """The server under test."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, token: str | None = None, failing_judge: str | None = None) -> None:
         if not url.startswith(("http://", "https://")):
             raise InputError(f"{url}: expected the address of a server, such as http://127.0.0.1:8427")
         self._url, self._token = url.rstrip("/"), token
         self._validator = _validator()
+        self.failing_judge = failing_judge
+        self.seen: list[dict[str, Any]] = []
+        """Every reward by scores that the server gave so far."""
 
     def call(self, path: str, data: bytes | None = None, kind: str = "application/json") -> Answer:
         headers = {"content-type": kind} if data is not None else {}
@@ -87,6 +102,8 @@ class Server:
         expect(answer.status == 200, f"status {answer.status} instead of 200: {answer.data[:300]!r}")
         rewards: list[dict[str, Any]] = self.valid(answer.json(), "Rewards")["rewards"]
         expect(len(rewards) == len(edits), f"{len(rewards)} rewards of {len(edits)} edits")
+        if options.get("ranking", "none") == "none":
+            self.seen += rewards
         return rewards
 
     def valid(self, value: Any, kind: str) -> Any:
@@ -108,6 +125,7 @@ def expect(true: bool, message: str) -> None:
 # --- pictures -------------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def picture(shift: int = 0, side: int = 160) -> bytes:
     """A scene of shapes; `shift` paints the house in another colour."""
     from PIL import Image, ImageDraw
@@ -134,6 +152,27 @@ def edit(number: int, **more: Any) -> dict[str, Any]:
     } | more
 
 
+def new_edit(number: int, **more: Any) -> dict[str, Any]:
+    """An edit that no server has an answer to yet."""
+    return edit(number, instruction=f"Paint the house in colour {number} ({uuid.uuid4()}).") | more
+
+
+@functools.cache
+def spoiled(step: int) -> str:
+    """A picture of which less and less is left, from none to most of it painted over."""
+    from PIL import Image, ImageDraw
+
+    image = Image.open(io.BytesIO(picture(1)))
+    draw = ImageDraw.Draw(image)
+    side = image.width
+    for n in range(step * 40):
+        x, y = n * 6007 % side, n * 3571 % side
+        draw.ellipse((x, y, x + 8 + n % 13, y + 8 + n % 7), fill=(n * 97 % 256, n * 57 % 256, n * 31 % 256))
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    return base64.b64encode(data.getvalue()).decode()
+
+
 # --- checks ---------------------------------------------------------------------------------------------------
 
 
@@ -144,16 +183,32 @@ def answers_that_it_is_ready(server: Server) -> None:
 
 
 def rewards_come_in_order(server: Server) -> None:
-    """One reward for each edit, in the order in which they were sent, each with the id of its edit."""
-    rewards = server.rewards(*(edit(n) for n in (2, 0, 1)))
-    ids = [reward["id"] for reward in rewards]
-    expect(ids == ["edit-2", "edit-0", "edit-1"], f"the order is {ids}")
+    """One reward for each edit, in the order of the edits, each with the id of its edit; an edit has alone the reward
+    that it has among others."""
+    sent = [edit(n) for n in (2, 0, 3, 1)]
+    together = server.rewards(*sent)
+    ids = [reward["id"] for reward in together]
+    expect(ids == [one["id"] for one in sent], f"the order is {ids}")
+    numbers = [reward["reward"] for reward in together]
+    alone = [server.rewards(one)[0]["reward"] for one in sent]
+    is_shuffled = numbers != alone and sorted(map(str, numbers)) == sorted(map(str, alone))
+    expect(not is_shuffled, f"together the rewards are {numbers}, and one by one {alone}")
 
 
 def rewards_lie_between_0_and_1(server: Server) -> None:
     """A reward is a number from 0 to 1, or null."""
     numbers = [reward["reward"] for reward in server.rewards(edit(0), edit(1))]
     expect(all(n is None or 0 <= n <= 1 for n in numbers), f"the rewards are {numbers}")
+
+
+def different_edits_have_different_rewards(server: Server) -> None:
+    """An edit as it was asked for and one of which little is left do not have the same reward as all between them: a
+    constant is no judgement."""
+    sent = [edit(n, edited=spoiled(n), instruction="Paint the house red.") for n in range(8)]
+    numbers = [reward["reward"] for reward in server.rewards(*sent) if reward["reward"] is not None]
+    if len(numbers) < LEAST_NUMBERS:
+        raise Skipped(f"only {len(numbers)} of {len(sent)} edits have a reward")
+    expect(max(numbers) - min(numbers) >= LEAST_SPREAD, f"{len(numbers)} different edits all have {numbers[0]}")
 
 
 def a_missing_output_is_null(server: Server) -> None:
@@ -164,32 +219,96 @@ def a_missing_output_is_null(server: Server) -> None:
 
 
 def a_broken_picture_is_null(server: Server) -> None:
-    """Bytes that are no picture fail their own edit, and no other."""
-    broken = base64.b64encode(b"these bytes are no picture").decode()
-    answer = server.reward(edit(0, edited=broken), edit(1))
-    if answer.status in (400, 413, 422):
-        return server.refusal(answer, 400, 413, 422)
-    rewards = server.valid(answer.json(), "Rewards")["rewards"]
-    return expect(rewards[0]["reward"] is None, f"the reward of a broken picture is {rewards[0]['reward']}")
+    """Bytes that are no picture, or half of one, fail their own edit, and no other."""
+    whole = picture(1)
+    for broken in (b"these bytes are no picture", whole[: len(whole) // 2]):
+        answer = server.reward(edit(0, edited=base64.b64encode(broken).decode()), edit(1))
+        if answer.status in (400, 413, 422):
+            server.refusal(answer, 400, 413, 422)
+            continue
+        rewards = {reward["id"]: reward["reward"] for reward in server.valid(answer.json(), "Rewards")["rewards"]}
+        expect(rewards["edit-0"] is None, f"the reward of a broken picture is {rewards['edit-0']}")
+
+
+def a_failing_judge_is_null(server: Server) -> None:
+    """A judge that does not answer leaves null, whatever else is in the request."""
+    if server.failing_judge is None:
+        raise Skipped("name a judge that never answers with --failing-judge")
+    rewards = server.rewards(new_edit(0), new_edit(1), judge=server.failing_judge)
+    numbers = [reward["reward"] for reward in rewards]
+    expect(numbers == [None, None], f"the judge does not answer, and the rewards are {numbers}")
+
+
+def odd_edits_do_not_break_a_server(server: Server) -> None:
+    """What judges and their servers stumble over is answered, with null or a number that has scores behind it, or
+    refused; it is never an error of the server."""
+    from PIL import Image
+
+    data = io.BytesIO()
+    Image.new("RGB", (1, 1), (200, 40, 40)).save(data, "PNG")
+    pixel = base64.b64encode(data.getvalue()).decode()
+    odd = [
+        edit(0, edited=pixel),
+        edit(0, input=pixel),
+        edit(0, input=None),
+        edit(0, instruction=""),
+        edit(0, instruction="{} {0.real} %s %(a)d {{ \\ </s> ``` \" '"),
+        edit(0, instruction="\u0007\u200f\u202e\U0001f3a8 " + "colour " * 2800),
+        edit(0, id="x" * 200),
+        edit(0, id="../../etc/passwd?a=b#c"),
+    ]
+    for sent in odd:
+        answer = server.reward(sent)
+        if answer.status in (400, 413, 422):
+            server.refusal(answer, 400, 413, 422)
+            continue
+        expect(answer.status == 200, f"status {answer.status} for {_short(sent)}: {answer.data[:200]!r}")
+        rewards = server.valid(answer.json(), "Rewards")["rewards"]
+        ids = [reward["id"] for reward in rewards]
+        expect(ids == [sent["id"]], f"the id {sent['id']} comes back as {ids}")
+        server.seen += rewards
 
 
 def a_repeated_edit_has_the_same_reward(server: Server) -> None:
-    """The same edit twice in one request is one question; asked again, it is answered from the store and says so."""
-    rewards = server.rewards(edit(0), edit(0))
-    expect(rewards[0]["reward"] == rewards[1]["reward"], f"{rewards[0]['reward']} and {rewards[1]['reward']}")
+    """The same edit twice in one request is one question, and asked again it has the same answer."""
+    rewards = server.rewards(edit(0), edit(1), edit(0))
+    expect(rewards[0]["reward"] == rewards[2]["reward"], f"{rewards[0]['reward']} and {rewards[2]['reward']}")
     (again,) = server.rewards(edit(0))
     if again["reward"] is None:
         raise Skipped(f"the judge has no answer (status {again['status']}), so that nothing can be kept")
-    expect(again["cached"] is True, "asked again, the answer does not say `cached`")
+    expect(rewards[0]["reward"] == again["reward"], f"{rewards[0]['reward']}, and asked again {again['reward']}")
+
+
+def cached_says_what_was_there_before(server: Server) -> None:
+    """`cached` is false for an edit that was never asked about, true when it is asked again, and false with `fresh`."""
+    sent = new_edit(0)
+    for options, expected in (({}, False), ({}, True), ({"fresh": True}, False)):
+        (reward,) = server.rewards(sent, **options)
+        if reward["reward"] is None:
+            raise Skipped(f"the judge has no answer (status {reward['status']}), so that nothing can be kept")
+        expect(reward["cached"] is expected, f"`cached` is {reward['cached']} instead of {expected}")
 
 
 def a_deadline_holds(server: Server) -> None:
-    """An answer comes by the deadline; what is not judged by then is null."""
+    """An answer comes by the deadline; what is not judged by then is null, and has its own number later."""
+    sent = [new_edit(n) for n in range(3)]
     begun = time.monotonic()
-    rewards = server.rewards(edit(0, instruction=f"Paint it {uuid.uuid4()}."), deadline=0.2)
+    early = [reward["reward"] for reward in server.rewards(*sent, deadline=HURRY)]
     took = time.monotonic() - begun
-    expect(took < 0.2 + SLACK, f"an answer with a deadline of 0.2 s took {took:.1f} s")
-    expect((rewards[0]["reward"] is None) == (rewards[0]["status"] != "ok"), "status and reward contradict each other")
+    expect(took < HURRY + SLACK, f"an answer with a deadline of {HURRY} s took {took:.1f} s")
+    late = [reward["reward"] for reward in server.rewards(*sent)]
+    changed = [(a, b) for a, b in zip(early, late, strict=True) if a is not None and a != b]
+    expect(
+        not changed, f"at the deadline a reward is {changed and changed[0][0]}, and later {changed and changed[0][1]}"
+    )
+    if None in early:
+        return
+    # The same number for all, then and later, may be what a server keeps of a judge that was too late.
+    if len(set(early)) == 1:
+        fresh = [reward["reward"] for reward in server.rewards(*sent, fresh=True)]
+        made_up = all(number is not None and number != early[0] for number in fresh)
+        expect(not made_up, f"at the deadline all rewards are {early[0]}, and asked again they are {fresh}")
+    raise Skipped(f"the judge answers within {HURRY} s, so that nothing was late")
 
 
 def strict_answers_503(server: Server) -> None:
@@ -265,10 +384,18 @@ def what_is_not_known_is_refused(server: Server) -> None:
 
 
 def what_is_not_json_is_refused(server: Server) -> None:
-    """A cut-off body, NaN, and a body of another type are 4xx, and a pickle is 415."""
+    """A cut-off body and NaN are 4xx."""
     for data in (b"", b'{"edits": [', b'{"edits": [], "deadline": NaN}', b"\xff\xfe"):
         server.refusal(server.call("/v1/reward", data), 400, 422)
-    server.refusal(server.call("/v1/reward", b"\x80\x04N.", "application/octet-stream"), 415)
+
+
+def a_pickle_is_refused(server: Server) -> None:
+    """A pickle is 415, also one of a request that would be taken as JSON; called JSON it is not read either."""
+    for value in (None, {"edits": [edit(0)]}):
+        data = pickle.dumps(value)
+        for kind in ("application/octet-stream", "application/x-pickle"):
+            server.refusal(server.call("/v1/reward", data, kind), 415)
+        server.refusal(server.call("/v1/reward", data), 400, 415, 422)
 
 
 def too_many_edits_are_refused(server: Server) -> None:
@@ -309,13 +436,29 @@ def the_schema_is_served(server: Server) -> None:
     expect(answer.json().get("$id") == _schema()["$id"], f"another schema: {answer.json().get('$id')}")
 
 
+def every_number_has_scores_behind_it(server: Server) -> None:
+    """Of all the answers so far: a number comes with a score of every factor that does not abstain. Only an output that
+    is no edit may have a 0 without scores, and then a reason says what was seen."""
+    numbers = [reward for reward in server.seen if reward["reward"] is not None]
+    judged = [reward for reward in numbers if reward["scores"] or reward["reward"] != 0 or not reward["reasons"]]
+    factors = set(itertools.chain.from_iterable(reward["scores"] for reward in judged))
+    for reward in judged:
+        missing = factors - {*reward["scores"], *reward["abstained"]}
+        expect(bool(reward["scores"]), f"the reward of {reward['id']} is {reward['reward']}, and it has no scores")
+        expect(not missing, f"the reward of {reward['id']} is {reward['reward']} without a score of {sorted(missing)}")
+
+
 CHECKS: Sequence[Callable[[Server], None]] = (
     answers_that_it_is_ready,
     rewards_come_in_order,
     rewards_lie_between_0_and_1,
+    different_edits_have_different_rewards,
     a_missing_output_is_null,
     a_broken_picture_is_null,
+    a_failing_judge_is_null,
+    odd_edits_do_not_break_a_server,
     a_repeated_edit_has_the_same_reward,
+    cached_says_what_was_there_before,
     a_deadline_holds,
     strict_answers_503,
     groups_are_compared,
@@ -323,16 +466,18 @@ CHECKS: Sequence[Callable[[Server], None]] = (
     samples_say_how_certain,
     what_is_not_known_is_refused,
     what_is_not_json_is_refused,
+    a_pickle_is_refused,
     too_many_edits_are_refused,
     multipart_means_the_same,
     msgpack_means_the_same,
     the_schema_is_served,
+    every_number_has_scores_behind_it,
 )
 
 
-def run(url: str, token: str | None = None) -> Iterator[Result]:
+def run(url: str, token: str | None = None, failing_judge: str | None = None) -> Iterator[Result]:
     """The result of every check, one after the other."""
-    server = Server(url, token)
+    server = Server(url, token, failing_judge)
     for check in CHECKS:
         name = check.__name__.replace("_", " ")
         try:
@@ -341,7 +486,7 @@ def run(url: str, token: str | None = None) -> Iterator[Result]:
             yield Result(name, "skipped", str(reason))
         except Failed as reason:
             yield Result(name, "failed", str(reason))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             yield Result(name, "failed", f"an answer of another form: {type(error).__name__}: {error}")
         else:
             yield Result(name, "passed")
@@ -355,6 +500,11 @@ def _same(server: Server, sent: dict[str, Any], answer: Answer) -> None:
     (reward,) = server.valid(answer.json(), "Rewards")["rewards"]
     (plain,) = server.rewards(sent)
     expect(reward["reward"] == plain["reward"], f"{reward['reward']} instead of {plain['reward']}")
+
+
+def _short(sent: Mapping[str, Any]) -> str:
+    """The edit without its pictures, for a message."""
+    return str({name: str(value)[:80] for name, value in sent.items() if name not in ("input", "edited")})
 
 
 def _multipart(parts: Sequence[tuple[str, bytes]]) -> tuple[bytes, str]:
@@ -397,11 +547,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("url", metavar="URL", help="the server, such as http://127.0.0.1:8427")
     parser.add_argument("--token", help="sent as Authorization: Bearer")
+    parser.add_argument("--failing-judge", metavar="NAME", help="a judge that the server offers and that never answers")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     given = parser.parse_args(words)
     results: list[Result] = []
     try:
-        for result in run(given.url, given.token):
+        for result in run(given.url, given.token, given.failing_judge):
             results.append(result)
             if not given.json:
                 note = f": {result.message}" if result.message else ""
