@@ -243,7 +243,7 @@ class Rewarder:
         edit = Edit(str(number), encoded.input, encoded.edited, encoded.instruction, group=encoded.group)
         output = await asyncio.to_thread(screened, edit)
         if output and output.set_aside:
-            return Reward(None, "abstained", f"no edit: the output {output.words}")
+            return Reward(None, output.status, f"no edit: the output {output.words}")
         try:
             judgements = await judge.judge(edit, rubrics)
         except ImageError as error:

@@ -155,8 +155,10 @@ def not_taken(edit: Edit, status: str, message: str) -> dict[str, Any]:
 
 def set_aside(edit: Edit, output: NoEdit, rubrics: Iterable[str], *, worst: bool) -> dict[str, Any]:
     """The reward of an output that is no edit: nobody was asked, so that there are no scores."""
-    number: dict[str, Any] = {"reward": 0.0, "status": "ok", "scores": {}} if worst else {}
-    return blank_reward(edit) | number | {"reasons": flagged(output, rubrics)}
+    reward = blank_reward(edit) | {"status": output.status, "reasons": flagged(output, rubrics)}
+    if worst and output.status == "abstained":
+        reward |= {"reward": 0.0, "status": "ok", "scores": {}}
+    return reward
 
 
 @dataclass

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from pathlib import Path
 
 from editjudge.files import replacing
 from editjudge.media.cache import KnownImage
+
+_log = logging.getLogger(__name__)
 
 
 class UploadFolder:
@@ -19,9 +22,11 @@ class UploadFolder:
         self.folder, self._most = folder.resolve(), most
         self._size = sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
         self._lock = threading.Lock()
+        self._is_failing = False
 
     def keep(self, data: bytes, known: KnownImage) -> str | None:
-        """Where the picture lies; None where it is none, or there is no more room."""
+        """Where the picture lies; None where it is none, there is no more room, or it cannot be written: an edit is
+        judged whether or not its pictures are kept."""
         if known.info is None:
             return None
         path = self.folder / f"{known.digest}.{known.info.format}"
@@ -30,7 +35,14 @@ class UploadFolder:
                 return str(path)
             if self._size + len(data) > self._most:
                 return None
+            try:
+                with replacing(path) as partial:
+                    partial.write_bytes(data)
+            except OSError as error:
+                if not self._is_failing:
+                    _log.error("%s: pictures are judged and not kept: %s", self.folder, error)
+                self._is_failing = True
+                return None
+            self._is_failing = False
             self._size += len(data)
-            with replacing(path) as partial:
-                partial.write_bytes(data)
         return str(path)

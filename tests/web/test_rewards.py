@@ -15,7 +15,9 @@ import pytest
 from run.made import answered, canned, picture, stub
 from run.test_named_inputs import RUBRIC, server
 
+from editjudge.edit import Edit
 from editjudge.errors import UsageError
+from editjudge.integrations.reward import RewardEdit, Rewarder
 from editjudge.judges.registry import Options
 from editjudge.rubrics.files import parse
 from editjudge.web.openapi import SCHEMA
@@ -270,3 +272,59 @@ def test_an_output_that_was_not_produced_has_no_reward_whoever_judges(served: Se
     assert {reason["code"] for reason in missing["reasons"]} == {"missing_output"}
     assert (first["reward"], last["reward"]) == (1.0, 0.0)
     assert served.rewards(edit(1))[0]["reward"] == 0.5
+
+
+def test_an_output_that_cannot_be_checked_fails_alone_and_is_never_the_worst(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check of one output ends in an exception, in an order of scores and in comparisons of pairs."""
+
+    def check(checked: Edit) -> None:
+        if checked.edited == picture("edited-1.png"):
+            raise RuntimeError("the check broke")
+
+    monkeypatch.setattr("editjudge.web.screening._screened", check)
+    sent = [edit(n, group="g", instruction="Paint it red.") for n in range(3)]
+    with stub(), serving(tmp_path / "s.db", terms=Terms(rubrics=("compliance",), degenerate="worst")) as served:
+        for options in ({}, {"ranking": "pairs"}):
+            rewards = served.rewards(*sent, **options)
+            assert [reward["status"] for reward in rewards] == ["ok", "error", "ok"]
+            assert rewards[1]["reward"] is None and rewards[1]["reasons"][0]["code"] == "unexpected_exception"
+        rewarder = Rewarder("openai/stub", "compliance")
+        edits = [RewardEdit(picture("input-0.png"), picture(f"edited-{n}.png"), "Paint it red.") for n in range(3)]
+        assert [reward.status for reward in rewarder.rewards(edits)] == ["ok", "error", "ok"]
+
+
+def test_edits_are_judged_where_their_pictures_cannot_be_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    terms = Terms(rubrics=("compliance",), more_rubrics=(), pictures=folder)
+    with serving(tmp_path / "s.db", replay(tmp_path / "r.jsonl", {0: [5], 1: [3], 2: [1]}), terms) as served:
+        assert served.rewards(edit(0))[0]["reward"] == 1.0
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+        folder.write_text("a file where the folder was")
+        assert [reward["reward"] for reward in served.rewards(edit(1), edit(2))] == [0.5, 0.0]
+        folder.unlink()
+        folder.mkdir()
+        served.rewards(edit(1))
+        assert len(list(folder.iterdir())) == 2
+
+
+def test_statuses_of_one_batch_do_not_touch_each_other(tmp_path: Path) -> None:
+    """A judge replies with an answer, nonsense, a score off its scale, an error, and an answer."""
+    replies: dict[str, Any] = {"car 1": "no", "car 2": '{"reasoning": "x", "effect_score": 4}'}
+
+    def say(_: Mapping[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        if b"car 3" in body:
+            return 400, {}, b'{"error": {"message": "this image is not supported"}}'
+        answer = answered("/v1/chat/completions", body)
+        for words, reply in replies.items():
+            if words.encode() in body:
+                answer["choices"][0]["message"]["content"] = reply
+        return 200, {}, json.dumps(answer).encode()
+
+    with canned(say), serving(tmp_path / "s.db", terms=COMPLIANCE, options=Options(reasks=0)) as served:
+        rewards = served.rewards(*(edit(n) for n in range(5)))
+    assert [reward["reward"] is not None for reward in rewards] == [True, False, False, False, True]
+    assert [reward["status"] for reward in rewards][:3] == ["ok", "invalid", "invalid"]
