@@ -240,7 +240,7 @@ class ChatJudge:
                 outcome, reply, mode = await self._exchange(asking, mode, shared)
                 shared = None
                 if isinstance(outcome, Verdict):
-                    readings = self._readings(work.rubric, reply)
+                    readings = self._readings(work.rubric, reply, outcome)
                     break
                 if text := exchanges[-1].text:  # an empty turn is refused by some servers, and says nothing
                     asking.turns += (Message(text[:_QUOTED], reask(outcome, asking.question)),)
@@ -265,13 +265,13 @@ class ChatJudge:
         declines = {exchange.outcome for exchange in bill.exchanges} == {"refused"}
         return mostly_answers and bill.capped is None and outcome is not None and not declines
 
-    def _readings(self, rubric: Rubric, reply: Reply) -> dict[str, Any]:
+    def _readings(self, rubric: Rubric, reply: Reply, verdict: Verdict) -> dict[str, Any]:
         """What the probabilities of an accepted reply say, as fields of the judgement."""
         if self._min_mass is None:
             return {}
         from editjudge.judges.probabilities import SPREAD, score_probabilities
 
-        read = score_probabilities(rubric, reply, self._min_mass)
+        read = score_probabilities(rubric, reply, verdict.scores, self._min_mass)
         if self._logprobs_refused and not reply.tokens:
             read.abstained = dict.fromkeys(read.abstained, f"the server refuses logprobs: {self._logprobs_refused}")
         evidence = {SPREAD: read.spread} if read.spread else {}

@@ -33,12 +33,17 @@ class ScoreProbabilities:
     abstained: dict[str, str] = field(default_factory=dict)
 
 
-def score_probabilities(rubric: Rubric, reply: Reply, min_mass: float) -> ScoreProbabilities:
-    """Of a reply that the contract accepted. Choices have no mean, and are left out."""
+def score_probabilities(
+    rubric: Rubric, reply: Reply, scores: Mapping[str, float], min_mass: float
+) -> ScoreProbabilities:
+    """Return what the probabilities say of the scores that the contract took from the reply.
+
+    Choices have no mean, and are left out. Probabilities are read only where the number of the score itself stands.
+    """
     result = ScoreProbabilities()
     factors = [factor for factor in rubric.factors if not factor.scale.choices]
     start = _offset(reply)
-    places = score_places(rubric, reply.text) if isinstance(start, int) else {}
+    places = _places(rubric, reply.text, scores) if isinstance(start, int) else {}
     for factor in factors:
         if isinstance(start, str):
             result.abstained[factor.key] = start
@@ -47,9 +52,20 @@ def score_probabilities(rubric: Rubric, reply: Reply, min_mass: float) -> ScoreP
         elif factor.key not in places:
             result.abstained[factor.key] = "its number has no place in the reply that probabilities can be read at"
         else:
-            at = start + len(reply.text[: places[factor.key][0]].encode())
+            at = start + len(reply.text[: places[factor.key]].encode())
             _read(factor.key, distribution(factor.scale, reply.tokens, at), min_mass, result)
     return result
+
+
+def _places(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str, int]:
+    """Where the number of each score begins; one that does not read as the score is left out."""
+    spans = score_places(rubric, text)
+    places: dict[str, int] = {}
+    for factor in rubric.factors:
+        begin, end = spans.get(factor.key, (0, 0))
+        if factor.key in scores and _legal(factor.scale, text[begin:end]) == scores[factor.key]:
+            places[factor.key] = begin
+    return places
 
 
 def _read(key: str, values: dict[Number, float], min_mass: float, result: ScoreProbabilities) -> None:
@@ -65,6 +81,10 @@ def _read(key: str, values: dict[Number, float], min_mass: float, result: ScoreP
         result.mass[key] = min(mass, 1.0)
 
 
+_END = re.compile(rb"(?:\s|<[^<>\s]*+>|\[[^][\s]*+\])*+")
+"""Space, and marks such as </s> and <|im_end|>."""
+
+
 def _offset(reply: Reply) -> int | str:
     """Where the text begins among the bytes of all tokens, which may hold thoughts before it and an end after it; the
     reason where the two do not fit."""
@@ -76,6 +96,8 @@ def _offset(reply: Reply) -> int | str:
         return "the tokens of the server do not spell the reply"
     if whole.find(text, start + 1) >= 0:
         return "the tokens of the server spell the reply more than once"
+    if not _END.fullmatch(whole, start + len(text)):
+        return "the tokens of the server go on after the reply"  # so that they may spell a thought alone
     return start
 
 

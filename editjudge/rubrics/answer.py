@@ -250,16 +250,26 @@ _NUMBER = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?\d[\d.eE+-]*+)', re.DOTALL
 
 def score_places(rubric: Rubric, reply: str) -> dict[str, tuple[int, int]]:
     """Start and end of each score that is a number, by factor, in a reply that the contract accepted; of answers in
-    labelled lines none."""
+    labelled lines none.
+
+    An answer that stands several times is taken where it stands first: the others are copies of it. Where answers
+    differ, the contract has taken the last.
+    """
+    from editjudge.rubrics.contract import canonical  # the patterns are not needed before there is a reply
+    from editjudge.rubrics.replies import lone_number, scan
+
+    text = reply.removeprefix("\ufeff")
+    mark = len(reply) - len(text)
     if rubric.answer.form == "token":
-        number = re.search(r"-?\d[\d.eE+-]*", reply)
-        return {rubric.factors[0].key: number.span()} if number else {}
+        number = lone_number(text)
+        return {rubric.factors[0].key: (mark + number[0], mark + number[1])} if number else {}
     if not rubric.answer.is_json:
         return {}
-    from editjudge.rubrics.replies import scan  # its patterns are not needed before there is a reply
-
-    text = scan(reply.removeprefix("\ufeff"), answer_keys(rubric)).candidates[-1].text
-    start = reply.rfind(text)
+    candidates = scan(text, answer_keys(rubric)).candidates
+    copies = len({canonical(candidate) for candidate in candidates}) == 1
+    answer = candidates[0] if copies else candidates[-1]
+    text = answer.text
+    start = mark + answer.start
     spans = [match.span(1) for match in _NUMBER.finditer(text) if match[1]]
     ordinals = itertools.count()
     document = json.loads(text, parse_int=lambda _: next(ordinals), parse_float=lambda _: next(ordinals))

@@ -96,7 +96,7 @@ def _check_text(reading: _ReplyReading, text: str) -> _ReplyReading:
         return reading
     (factor,) = rubric.factors
     if rubric.answer.form == "token":
-        value = replies.value_of(reply.before.strip(" \t\r\n" + CUT))
+        value = replies.value_of(reply.before.strip(replies.AROUND))
         reading.take_score(factor, value)
         if reading.reasons and _is_text(value):
             raise _no_answer(reply, f"the reply is more or other than {factor.scale.words}")
@@ -151,7 +151,7 @@ def _no_answer(reply: Scan, why: str) -> _NoVerdict:
     return _NoVerdict("no_answer", why)
 
 
-def _canonical(candidate: Candidate) -> str | None:
+def canonical(candidate: Candidate) -> str | None:
     """Equal for equal answers whatever the order of keys, None for what is none; unlike ==, it tells true from 1."""
     try:
         return json.dumps(_value(candidate), sort_keys=True)
@@ -211,7 +211,7 @@ class _ReplyReading:
         last_counts = bool(self.rubric.answer.sections)
         values = [_value(candidate) for candidate in (candidates[-1:] if last_counts else candidates)]
         if len(candidates) > 1:
-            answers = {_canonical(candidate) for candidate in candidates}
+            answers = {canonical(candidate) for candidate in candidates}
             if len(answers) == 1:
                 self.violations.append(Remark("repeated_answer", f"the same answer stands {len(candidates)} times"))
             elif last_counts:

@@ -137,6 +137,8 @@ class Candidate:
     depth: int
     value: dict[str, Any] | None = None
     """Where the text was decoded already."""
+    start: int = 0
+    """Its first character in the text that was scanned."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ class Scan:
     """What stands after the last candidate."""
     ends_in_thought: bool = False
     """A thought was opened and never closed, so no answer can follow it."""
+    prose: tuple[tuple[int, int], ...] = ()
+    """Start and end of each piece of `before` and `after` in the text that was scanned."""
 
 
 def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
@@ -159,7 +163,7 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
     """
     key_pattern, marks = _any_of(tuple(keys)), marks_in(text)
     candidates: list[Candidate] = []
-    prose: list[str] = []
+    prose: list[tuple[int, int]] = []
     prose_before = begin = position = plain = tokens = 0
     ends_in_thought = False
     # Braces of a short text can neither be too many nor overflow the decoder's stack.
@@ -179,24 +183,27 @@ def scan(text: str, keys: Collection[str] = (), joint: str = "\n") -> Scan:
             if not key_pattern.search(text, start, end) and (closed or not _cut_in_key(text[start:end], keys)):
                 plain = end
                 continue
-            prose.append(text[begin:start])
+            prose.append((begin, start))
             prose_before = len(prose)
-            candidates.append(Candidate(text[start:end], closed, depth, value))
+            candidates.append(Candidate(text[start:end], closed, depth, value, start))
             begin = position = end
         elif not _opens(match):
             # The opening mark stood in the prompt: all that came before was thought.
             candidates, prose, prose_before = [], [], 0
             begin = position
         else:
-            prose.append(text[begin:start])
+            prose.append((begin, start))
             thought_end = thought_formats()[int(name.lstrip("openigmark"))].end(text, position)
             if ends_in_thought := thought_end is None:
                 break
             begin = position = thought_end or 0
     if not ends_in_thought:
-        prose.append(text[begin:])
+        prose.append((begin, len(text)))
     split = prose_before if candidates else len(prose)
-    return Scan(tuple(candidates), joint.join(prose[:split]), joint.join(prose[split:]), ends_in_thought)
+    pieces = [text[start:end] for start, end in prose]
+    before = joint.join(pieces[:split])
+    after = joint.join(pieces[split:])
+    return Scan(tuple(candidates), before, after, ends_in_thought, tuple(prose))
 
 
 def blocks(text: str) -> Iterator[tuple[int, int]]:
@@ -315,6 +322,8 @@ _DECODER = json.JSONDecoder(
 CUT = "\0"
 """Stands where a thought was taken out, so that what stood on both sides of it is never read as one."""
 
+AROUND = " \t\r\n" + CUT
+"""What may stand around an answer that is the whole reply."""
 _BREAK = re.compile(r"\r\n|\n|\r")
 _FENCE_LINE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*")
 _LIST_MARK = re.compile(r"(?:[-*+\u2022]|#{1,6}|\d{1,2}[.)])[ \t]+")
@@ -409,3 +418,19 @@ def value_of(text: str) -> Any:
     if match := _EMPHASISED.fullmatch(text):
         text = match[2]
     return decode(text) if _NUMBER.fullmatch(text) else text
+
+
+def lone_number(reply: str) -> tuple[int, int] | None:
+    """Return start and end of the number that is all of a reply, its thoughts set aside; None where it is more."""
+    scanned = scan(reply)
+    pieces = [(start, reply[start:end]) for start, end in scanned.prose]
+    pieces = [(start, piece) for start, piece in pieces if piece.strip(AROUND)]
+    if scanned.ends_in_thought or len(pieces) != 1:
+        return None
+    start, piece = pieces[0]
+    start += len(piece) - len(piece.lstrip(AROUND))
+    piece = piece.strip(AROUND)
+    if match := _EMPHASISED.fullmatch(piece):
+        start += match.start(2)
+        piece = match[2]
+    return (start, start + len(piece)) if _NUMBER.fullmatch(piece) else None

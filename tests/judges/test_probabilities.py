@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from run.made import answered, canned, editjudge, edits, run
 
 from editjudge.judges.messages import Reply, TokenChoice
-from editjudge.judges.probabilities import distribution, score_probabilities
+from editjudge.judges.probabilities import ScoreProbabilities, distribution, score_probabilities
 from editjudge.judges.registry import Options
 from editjudge.rubrics.answer import score_places
+from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import load_one, names
 from editjudge.rubrics.model import AnswerFormat, Factor, Rubric, Scale
+from editjudge.rubrics.verdict import Verdict
 
 
 def token(text: str) -> TokenChoice:
@@ -42,10 +44,21 @@ ONE_TO_FIVE = Scale((1, 2, 3, 4, 5))
 ZERO_TO_TEN = Scale(tuple(range(11)))
 
 
+def probabilities(asked_for: Rubric, reply: Reply, min_mass: float = 0.9) -> ScoreProbabilities:
+    """What is read at the scores that the contract takes."""
+    verdict = check(asked_for, reply.text)
+    assert isinstance(verdict, Verdict)
+    return score_probabilities(asked_for, reply, verdict.scores, min_mass)
+
+
+def spelled(*tokens: TokenChoice) -> Reply:
+    return Reply(b"".join(each.data for each in tokens).decode(), tokens=tokens)
+
+
 def read(scale: Scale, *tokens: TokenChoice, min_mass: float = 0.9, text: str | None = None) -> Any:
     """Expected value and mass, or the reason for neither."""
     reply = Reply(text if text is not None else b"".join(t.data for t in tokens).decode(), tokens=tokens)
-    found = score_probabilities(rubric(scale), reply, min_mass)
+    found = probabilities(rubric(scale), reply, min_mass)
     if found.abstained:
         assert not found.expected and not found.mass
         return found.abstained["f"]
@@ -121,17 +134,85 @@ def test_tokens_that_are_not_the_reply_are_not_read() -> None:
 def test_a_score_that_is_the_whole_reply_is_read_and_labelled_lines_are_not() -> None:
     place = choice("4", {"4": 0.6, "5": 0.4})
     token_rubric = dataclasses.replace(rubric(ONE_TO_FIVE), answer=AnswerFormat(form="token", reason_key=""))
-    found = score_probabilities(token_rubric, Reply("4", tokens=(place,)), 0.9)
+    found = probabilities(token_rubric, Reply("4", tokens=(place,)))
     assert found.expected == {"f": pytest.approx(4.4)}
     lines = dataclasses.replace(rubric(ONE_TO_FIVE), answer=AnswerFormat(form="lines", reason_key=""))
-    assert set(score_probabilities(lines, Reply("f: 4", tokens=(token("f: "), place)), 0.9).abstained) == {"f"}
+    assert set(probabilities(lines, Reply("f: 4", tokens=(token("f: "), place))).abstained) == {"f"}
+
+
+TOKEN = dataclasses.replace(rubric(ONE_TO_FIVE), answer=AnswerFormat(form="token", reason_key=""))
+SURE_OF_FIVE = choice("5", {"5": 0.99, "4": 0.01})
+SURE_OF_TWO = choice("2", {"2": 0.98, "3": 0.02})
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        (token("<think>a "), SURE_OF_FIVE, token("?</think>"), SURE_OF_TWO),
+        (token("It is a "), SURE_OF_FIVE, token(".</think>\n"), SURE_OF_TWO),
+        (token("<think>"), SURE_OF_FIVE, token("</think>**"), SURE_OF_TWO, token("**")),
+        (SURE_OF_TWO, token("\n<think>or "), SURE_OF_FIVE, token("</think>")),
+        (token("\ufeff<think>"), SURE_OF_FIVE, token("</think> "), SURE_OF_TWO, token("\n")),
+    ],
+)
+def test_a_score_that_is_the_whole_reply_is_read_where_it_stands_and_not_in_a_thought(
+    tokens: tuple[TokenChoice, ...],
+) -> None:
+    found = probabilities(TOKEN, spelled(*tokens))
+    assert found.expected == {"f": pytest.approx(2.02)} and not found.abstained
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        (token('<think>{"f": '), SURE_OF_FIVE, token('}</think>{"f": '), SURE_OF_TWO, token("}")),
+        (token('{"f": '), SURE_OF_TWO, token('}<think>{"f": '), choice("2", {"2": 0.5, "5": 0.5}), token("}</think>")),
+        (token("Of "), SURE_OF_FIVE, token(' I say:\n```json\n{"f": '), SURE_OF_TWO, token("}\n```\nand "), token("5")),
+        (token('\ufeff{"f": '), SURE_OF_TWO, token("}")),
+    ],
+)
+def test_a_score_in_json_is_read_in_the_answer_and_nowhere_around_it(tokens: tuple[TokenChoice, ...]) -> None:
+    found = probabilities(rubric(ONE_TO_FIVE), spelled(*tokens))
+    assert found.expected == {"f": pytest.approx(2.02)} and not found.abstained
+
+
+def test_a_reason_with_digits_does_not_move_the_place_of_the_score() -> None:
+    reasoned = dataclasses.replace(
+        rubric(ONE_TO_FIVE), answer=AnswerFormat(form="scores", envelope="", texts=("why", "more"))
+    )
+    tokens = (
+        token('{"why": "'),
+        SURE_OF_FIVE,
+        token(' of 5, \\"f\\": 5", "more": "5", "f": '),
+        SURE_OF_TWO,
+        token("}"),
+    )
+    assert probabilities(reasoned, spelled(*tokens)).expected == {"f": pytest.approx(2.02)}
+
+
+def test_an_answer_that_stands_twice_is_read_where_it_was_decided() -> None:
+    copy = choice("2", {"2": 1.0})
+    tokens = (token('{"f": '), SURE_OF_TWO, token('}\n{"f":'), copy, token("}"))
+    assert probabilities(rubric(ONE_TO_FIVE), spelled(*tokens)).expected == {"f": pytest.approx(2.02)}
+
+
+def test_an_abstention_with_a_digit_in_its_word_has_no_mean() -> None:
+    scale = Scale((1, 2, 3, 4, 5), abstain=("not 5",))
+    silent = dataclasses.replace(rubric(scale), answer=AnswerFormat(form="token", reason_key=""))
+    found = probabilities(silent, spelled(token("not "), SURE_OF_FIVE))
+    assert not found.expected and not found.mass and set(found.abstained) == {"f"}
+
+
+def test_tokens_of_a_thought_alone_are_not_taken_for_the_reply() -> None:
+    reply = Reply("5", tokens=(token("a "), SURE_OF_FIVE, token(" it seems")))
+    assert set(probabilities(TOKEN, reply).abstained) == {"f"}
 
 
 def test_a_scale_without_steps_and_choices_have_no_mean() -> None:
     tokens = token('{"f": '), choice("4", {"4": 1.0}), token("}")
     assert "too many values" in str(read(Scale(range=(0, None)), *tokens))
     reply = Reply('{"f": "a"}', tokens=(token('{"f": "'), choice("a", {"a": 1.0}), token('"}')))
-    found = score_probabilities(rubric(Scale(choices=("a", "b"))), reply, 0.9)
+    found = probabilities(rubric(Scale(choices=("a", "b"))), reply)
     assert not found.expected and not found.abstained
 
 
