@@ -10,15 +10,14 @@ input, instruction, ground truth and mask, never the output.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from editjudge.canonical import json_hash
+from editjudge.values import column, is_given, listed
 
 ImageSource: TypeAlias = Path | bytes | str
 """A file, the encoded picture itself, or an http(s) address."""
@@ -38,7 +37,7 @@ PAIR_ROLES = ("edited_a", "edited_b")
 MAX_PICTURES = 16
 """Pictures of one list: more than any published protocol shows, and few enough to fit into one request."""
 
-_NAMED = frozenset((*TEXT_ROLES, "model", "edit_type", "group"))
+_NAMED = frozenset(("id", *TEXT_ROLES, "model", "edit_type", "group"))
 """The fields that hold words."""
 _NUMBERED = re.compile(r"\[\d+\]$")
 
@@ -103,11 +102,7 @@ class Edit:
 
     def value(self, name: str) -> Any:
         """What a column holds; inside an object by dots, as `scene.light`. None where there is nothing."""
-        first, *rest = name.split(".")
-        value = getattr(self, first) if first in _NAMED else self.metadata.get(first)
-        for part in rest:
-            value = value.get(part) if isinstance(value, Mapping) else None
-        return value
+        return getattr(self, name) if name in _NAMED else column(self.metadata, name)
 
     def with_outputs_swapped(self) -> Edit:
         """The same pair with b in the place of a."""
@@ -123,17 +118,13 @@ class Edit:
 
     def listed(self, name: str) -> list[Any] | None:
         """The list that a column holds, in CSV as JSON; None where it holds none."""
-        value = self.value(name)
-        if isinstance(value, str):
-            with suppress(ValueError, RecursionError):
-                value = json.loads(value)
-        return value if isinstance(value, list) else None
+        return listed(self.value(name))
 
     def has(self, name: str) -> bool:
-        """Whether there is a picture or a value of this name; an empty text or list is none."""
+        """Whether there is a picture or a value of this name; an empty text or list is none, and so is `false`."""
         if any(self.picture(one) is not None for one in self.picture_names(name)):
             return True
-        return self.value(name) not in (None, "", [], {})
+        return is_given(self.value(name))
 
 
 # --- which edits are the same -------------------------------------------------------------------------------

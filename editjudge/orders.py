@@ -9,20 +9,24 @@ from editjudge.errors import UsageError
 
 Choice: TypeAlias = Literal["a", "b", "tie"]
 CHOICES: tuple[Choice, ...] = ("a", "b", "tie")
-SWAPPED: dict[Choice, Choice] = {"a": "b", "b": "a", "tie": "tie"}
+Answer: TypeAlias = Literal["a", "b", "tie", "both_good", "both_bad"]
+"""An answer as it is stored; `both_good` and `both_bad` count as ties."""
+SWAPPED: dict[Answer, Answer] = {"a": "b", "b": "a", "tie": "tie", "both_good": "both_good", "both_bad": "both_bad"}
 """The answer in the item's own naming, where b was shown as the first output."""
+_COUNTED: dict[str, Choice] = {"a": "a", "b": "b", "tie": "tie", "both_good": "tie", "both_bad": "tie"}
 ORDERS = ("ab", "ba")
 """Which output of a pair is shown first: variants of its question."""
 
-_SPELLINGS: dict[str, Choice] = {
+_SPELLINGS: dict[str, Answer] = {
     **dict.fromkeys(("a", "a>b", "a is better", "image a", "output a", "edit a", "first", "1", "left"), "a"),
     **dict.fromkeys(("b", "b>a", "b is better", "image b", "output b", "edit b", "second", "2", "right"), "b"),
     **dict.fromkeys(("tie", "equal", "same", "a=b", "draw"), "tie"),
-    **dict.fromkeys(("both good", "both bad", "a=b=good", "a=b=bad"), "tie"),
+    **dict.fromkeys(("both good", "a=b=good"), "both_good"),
+    **dict.fromkeys(("both bad", "a=b=bad"), "both_bad"),
 }
 
 
-def read_choice(word: str) -> Choice | None:
+def read_choice(word: str) -> Answer | None:
     """Which of two outputs a word names, as people and published judges write it; None where that is unknown."""
     return _SPELLINGS.get(word.strip().strip("[]").replace("_", " ").casefold())
 
@@ -60,6 +64,12 @@ def majority(answers: Iterable[str | None]) -> Choice | None:
 
 
 def _choice(answer: str | None) -> Choice | None:
-    if answer is None or answer in CHOICES:
-        return answer
-    raise UsageError(f"an answer is 'a', 'b' or 'tie', or None where there is none; found {answer!r}")
+    """What a stored answer counts as."""
+    if answer is None:
+        return None
+    if answer in _COUNTED:
+        return _COUNTED[answer]
+    raise UsageError(
+        "an answer is 'a', 'b' or 'tie', which 'both_good' and 'both_bad' count as, or None where there is none; "
+        f"found {answer!r}"
+    )

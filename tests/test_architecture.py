@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "errors": set(),
     "canonical": set(),
     "redaction": set(),
+    "values": set(),
     "files": {"errors"},
     "edit": {"errors"},
     "arguments": {"errors"},
@@ -82,7 +83,7 @@ MAY_IMPORT = {
 }
 """Each noun and those it may know; `cli` sits above all of them."""
 
-ANYBODY = {"canonical", "files", "redaction"}
+ANYBODY = {"canonical", "files", "redaction", "values"}
 """Functions over values and files, which know nothing of ours but errors: anybody may use them."""
 
 HEAVY = (

@@ -57,6 +57,8 @@ def import_(
     if run is not None and manifest is not None:
         raise UsageError("--run and --manifest both name the items: give one of them")
     ratings = list(unique_ratings(file))
+    if not ratings:
+        raise InputError(f"{file}: every score is empty: expected at least one rating")
     if manifest is not None:
         from editjudge.run.plan import contents_of_manifest
 

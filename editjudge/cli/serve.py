@@ -8,6 +8,7 @@ import re
 import secrets
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,21 +83,30 @@ def _terms(given: dict[str, Any]) -> Terms:
         chosen(given["dialects"])  # raises for one that is not known, and for two that want the same path
     if given["formula"] not in (None, *FORMULAS):
         raise UsageError(f"--formula {given['formula']}: expected one of {', '.join(FORMULAS)}")
-    given["weights"] = dict(_weight("--weight FACTOR", text) for text in given["weights"]) or None
-    given["mixture"] = dict(_weight("--mix JUDGE", text) for text in given["mixture"]) or None
+    given["weights"] = _weights("--weight FACTOR", given["weights"]) or None
+    given["mixture"] = _weights("--mix JUDGE", given["mixture"]) or None
     return Terms(**{name: value for name, value in given.items() if value not in (None, ())})
 
 
-def _weight(meant: str, text: str) -> tuple[str, float]:
-    name, _, number = text.rpartition("=")
-    try:
-        weight = float(number)
-    except ValueError:
-        weight = 0.0
-    if not name or not 0 < weight < float("inf"):
-        option, kind = meant.split()
-        raise UsageError(f'{option} "{text}": expected {kind}=NUMBER, with a number above 0')
-    return name, weight
+def _weights(meant: str, texts: Sequence[str]) -> dict[str, float]:
+    """Return the weights by name; `meant` is the option and what it names."""
+    from editjudge.web.reduction import LEAST_WEIGHT, MOST_WEIGHT
+
+    option, kind = meant.split()
+    weights: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = 0.0
+        if not name or not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+            expected = f"expected {kind}=NUMBER, with a number above 0, from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+            raise UsageError(f'{option} "{text}": {expected}')
+        if name in weights:
+            raise UsageError(f"{option} {name}: has two weights; give one")
+        weights[name] = weight
+    return weights
 
 
 @click.command(epilog="\b\nExample: editjudge serve --store editjudge.db")

@@ -214,13 +214,11 @@ class Rewarder:
     def _check(self) -> None:
         """Say now what would fail with the first edit: an unknown rubric or factor, or a judge that cannot answer."""
         from editjudge.judges.registry import check_answers
-        from editjudge.web.reduction import names
+        from editjudge.web.reduction import check_weights, names
 
         rubrics = self._questions()
         check_answers([self._judge], rubrics)
-        known = names(rubrics)
-        if unknown := [name for name in self._weights if name not in known]:
-            raise UsageError(f"score: no rubric has a factor {unknown[0]}")
+        check_weights(self._weights, names(rubrics))
 
     def _questions(self) -> list[Rubric]:
         from editjudge.rubrics.files import resolve
@@ -235,7 +233,7 @@ class Rewarder:
 
     async def _judge_edit(self, judge: EditJudge, rubrics: list[Rubric], number: int, encoded: RewardEdit) -> Reward:
         from editjudge.edit import Edit
-        from editjudge.web.reduction import Reduction, failure, labels
+        from editjudge.web.reduction import Reduction, failure, labelled, labels, names
         from editjudge.web.screening import screened
 
         if encoded.edited is None:
@@ -257,7 +255,7 @@ class Rewarder:
             for judgement in judgements
             for key, score in (judgement.scores or {}).items()
         }
-        value = Reduction(self._formula or "mean", self._weights).of(scores)
+        value = Reduction(self._formula or "mean", labelled(self._weights, names(rubrics), called)).of(scores)
         why = next((f"{key}: {why}" for j in judgements for key, why in j.abstained.items()), "nothing was scored")
         return Reward(value, "ok") if value is not None else Reward(None, "abstained", why)
 
@@ -434,15 +432,15 @@ def _read_one(reward: Mapping[str, Any]) -> Reward:
 
 
 def _reduction(score: Score) -> tuple[Any, dict[str, float]]:
-    from editjudge.web.reduction import FORMULAS
+    from editjudge.web.reduction import FORMULAS, Reduction
 
     if score is None:
         return None, {}
     if isinstance(score, str):
         return (score, {}) if score in FORMULAS else (None, {score: 1.0})
-    if not score or any(not 0 < weight < float("inf") for weight in score.values()):
-        raise UsageError("score: expected a formula, a factor, or factors with weights above 0")
-    return None, dict(score)
+    if not score:
+        raise UsageError("score: expected a formula, a factor, or factors with weights")
+    return None, dict(Reduction(weights=score).weights)
 
 
 async def _open_judge(spec: str, options: Options | None, resources: AsyncExitStack) -> EditJudge:

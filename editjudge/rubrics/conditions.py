@@ -4,8 +4,10 @@
     ground_truth is given              explanation is not given
     not (edit_type == add and mask is given) or edit_type not in [style]
 
-Words are compared to the letter. A column that an edit does not have is no word, so that only `!=`, `not in` and
-`is not given` hold of it.
+Values are compared as everywhere (`editjudge.values`): `hard == true` holds of JSON's true and of the text, `turn == 3`
+of 3, 3.0 and "3", and other texts are compared to the letter. A column that an edit does not have equals no word, so
+that only `!=`, `not in` and `is not given` hold of it. `is given` holds of neither null nor an empty text, list or
+object, nor of `false`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator
 
 from editjudge.edit import Edit
+from editjudge.values import word_of
 
 _TOKEN = re.compile(r"""\s*(?:(==|!=|[\[\](),])|"([^"]*)"|'([^']*)'|([\w./+-]+)|(\S))""")
 _MAX_LENGTH, _MAX_DEPTH = 2_000, 20
@@ -91,4 +94,5 @@ def _comparison(column: str, op: ast.cmpop, right: ast.expr) -> Holds:
         case _:
             expected = "`given`, a word, or a list of words in brackets"
             raise ValueError(f"found {ast.unparse(right)!r:.80} after {column}, expected {expected}")
-    return lambda edit: (edit.has(column) and edit.text(column) in values) is not negated
+    words = {word_of(value) for value in values}
+    return lambda edit: (word_of(edit.value(column)) in words) is not negated

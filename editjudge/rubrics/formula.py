@@ -5,7 +5,7 @@ The language is arithmetic, comparisons, `and`, `or`, `not` and the functions be
     sc.quality        the factor `quality` of the rubric `sc`; sc["Over-editing"] where a key is no plain word
     sc.*              all factors of `sc`;  *  all factors of the set
     quality           the factor of that name, or the only factor of the rubric of that name
-    item.edit_type    a column of the manifest, to be compared with a text, or with a factor of words
+    item.edit_type    a column of the manifest, to be compared with a text, or with a factor of words; given(item.hint)
     each.answer       of a rubric asked `for_each`: a field of the element, to be compared with its factor
     overall           a score that stands before this one
 
@@ -28,8 +28,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, near_miss
 from editjudge.rubrics.model import Scale
+from editjudge.values import word_of
 
 Ends = tuple[float, float]
 
@@ -48,6 +50,7 @@ FUNCTIONS = {
     "weights": (1, 1),
     "by": (2, 3),
     "factor": (2, 2),
+    "given": (1, 1),
 }
 """Every function, with the least and the largest number of arguments."""
 _KNOWN = ", ".join(f"{name}()" for name in FUNCTIONS)
@@ -59,6 +62,9 @@ _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": oper
 _ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _WORDS = ("text", "column", "each")
+_NOT_SEEN = (*IMAGE_ROLES, *TEXT_ROLES, "group")
+"""Fields of a manifest that a formula cannot look at: it is computed from what a run keeps of columns."""
+_LEAST_WEIGHT = 1e-6
 _EVERY, _IF = "_every_", "_if_"
 """What `*` and `if(` become before Python's parser reads the formula."""
 
@@ -78,13 +84,24 @@ Ref = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class Label:
+    """A value of an edit that a formula holds against a rubric's answer, and that must be one of its choices."""
+
+    rubric: str
+    field: str
+    """A column of the manifest, or a field of an element."""
+    choices: tuple[str, ...]
+    of_element: bool
+
+
+@dataclass(frozen=True)
 class Term:
     """A part of a formula."""
 
     op: str
     parts: tuple[Term, ...] = ()
     value: float | str = 0.0
-    """Of a number or a text; of `by` and of a column, the column's name; of factors, what the formula calls them."""
+    """Of a number or a text; of `by`, `given` and a column its name; of factors, what the formula calls them."""
     refs: tuple[Ref, ...] = ()
     """Of `factors`: which."""
     scales: tuple[Scale, ...] = ()
@@ -182,13 +199,27 @@ class Formula:
     @property
     def columns(self) -> frozenset[str]:
         """The columns of the manifest that it looks at."""
-        return frozenset(str(term.value) for term in self.term.walk() if term.op in ("column", "by"))
+        return frozenset(str(term.value) for term in self.term.walk() if term.op in ("column", "by", "given"))
 
     @property
     def element_fields(self) -> frozenset[Ref]:
         """Rubrics asked `for_each`, and the fields of their elements that it looks at."""
-        compared = (term.parts for term in self.term.walk() if len(term.parts) == 2)
-        return frozenset((a.refs[0][0], str(b.value)) for a, b in compared if b.op == "each")
+        return frozenset((a.refs[0][0], str(b.value)) for a, b in self._compared_pairs() if b.op == "each")
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """What the edits say that an answer is held against."""
+        pairs = [(a, b) for a, b in self._compared_pairs() if b.op in ("each", "column") and a.choices]
+        return tuple(
+            dict.fromkeys(
+                Label(rubric, str(b.value), a.choices, b.op == "each") for a, b in pairs for rubric, _ in a.refs
+            )
+        )
+
+    def _compared_pairs(self) -> Iterator[tuple[Term, Term]]:
+        for term in self.term.walk():
+            if term.op in ("==", "!="):
+                yield term.parts[0], term.parts[1]
 
     @property
     def words(self) -> str:
@@ -300,7 +331,7 @@ class _FormulaParser:
                 | ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str() as key))
             ):
                 if owner in ("item", "each") and owner not in self._members:
-                    return Term("column" if owner == "item" else "each", value=key)
+                    return Term("each", value=key) if owner == "each" else Term("column", value=self._column(key))
                 return self._of(owner, key)
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
                 return self._arithmetic(_ARITHMETIC[type(sign)], self._number(left), self._number(right))
@@ -323,6 +354,11 @@ class _FormulaParser:
         return term
 
     # names
+
+    def _column(self, name: str) -> str:
+        if name in _NOT_SEEN:
+            raise self._wrong(f'a formula cannot look at "{name}": name another column of the manifest')
+        return name
 
     def _name(self, name: str) -> Term:
         if name in self._scores:
@@ -432,6 +468,8 @@ class _FormulaParser:
                 return self._weights(args[0])
             case "by":
                 return self._by(args)
+            case "given":
+                return self._given(args[0])
             case "if":
                 return self._if(self._number(args[0]), self.read(args[1]), self.read(args[2]))
             case "asked" | "scored" | "full" | "share":
@@ -468,8 +506,11 @@ class _FormulaParser:
             raise self._wrong("weights takes {factor: weight, ...}")
         parts = [self._number(key) for key in node.keys if key is not None]
         shares = [self.read(value) for value in node.values]
-        if any(share.op != "number" or float(share.value) <= 0 for share in shares):
-            raise self._wrong("a weight is a number above 0")
+        if any(share.op != "number" or float(share.value) < _LEAST_WEIGHT for share in shares):
+            raise self._wrong(f"a weight is a number above 0, at least {_LEAST_WEIGHT:g}")
+        named = [part.refs for part in parts if part.op == "factors"]
+        if len({*named}) < len(named):
+            raise self._wrong("weights: the same factor stands there twice: give it one weight")
         if many := next((part for part in parts if part.many), None):
             raise self._wrong(f"weights: {_say(many)} has many values: reduce it first")
         return Term("weights", tuple(Term("weighted", pair) for pair in zip(parts, shares, strict=True)))
@@ -482,11 +523,18 @@ class _FormulaParser:
                 raise self._wrong('by takes a column of the manifest first: by(edit_type, {"add": ..., "remove": ...})')
         if not isinstance(args[1], ast.Dict) or not args[1].keys:
             raise self._wrong('by takes {"value of the column": formula, ...} second')
+        column = self._column(column)
         cases = [self._text(key, "by") for key in args[1].keys if key is not None]
         parts = [self._number(value) for value in [*args[1].values, *args[2:]]]
-        if len(set(cases)) < len(args[1].values) or any(part.many for part in parts):
+        if len(set(map(word_of, cases))) < len(args[1].values) or any(part.many for part in parts):
             raise self._wrong("by: each value of the column once, each with a formula of one value")
         return Term("by", tuple(parts), value=column, cases=tuple(cases))
+
+    def _given(self, node: ast.expr) -> Term:
+        column = self.read(node)
+        if column.op != "column":
+            raise self._wrong("given takes a column of the manifest, as in given(item.hint)")
+        return Term("given", value=column.value)
 
 
 # a formula in words
@@ -511,6 +559,8 @@ def _phrase(term: Term) -> str:
         return _PHRASES[term.op](*term.parts)
     if term.op in ("column", "factors", "each"):
         return str(term.value)
+    if term.op == "given":
+        return f"{term.value} is given"
     if term.op in ("number", "text"):
         return f'"{term.value}"' if isinstance(term.value, str) else f"{term.value:.10g}"
     if term.op == "by":

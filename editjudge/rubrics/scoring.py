@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editjudge.rubrics.formula import Ref, Term
+from editjudge.values import compare, is_given, place_among, word_of
 
 OK, NOT_ASKED, LEFT_OUT, ABSTAINED, UNDEFINED, FAILED = range(6)
 """Why a cell has no number; where several meet, the highest counts. `LEFT_OUT` is an abstention inside `applies`; codes
@@ -33,10 +34,13 @@ class Cells:
 
     @classmethod
     def of(cls, values: Any, codes: Any) -> Cells:
-        """From two arrays of edits, or of edits x values."""
-        numbers, states = np.asarray(values, np.float64), np.asarray(codes, np.uint8)
+        """From two arrays of edits, or of edits x values; a number that is not finite is undefined."""
+        numbers = np.asarray(values, np.float64)
+        states = np.asarray(codes, np.uint8)
         shape = (len(numbers), -1) if numbers.ndim == 1 else numbers.shape
-        numbers, states = numbers.reshape(shape), states.reshape(shape)
+        numbers = numbers.reshape(shape)
+        states = states.reshape(shape)
+        states = np.where((states == OK) & ~np.isfinite(numbers), np.uint8(UNDEFINED), states)
         return cls(np.where(states == OK, numbers, np.nan), states)
 
     @classmethod
@@ -52,10 +56,10 @@ class Rows:
     n: int
     factors: Mapping[Ref, Cells]
     """A factor that is not there was not asked."""
-    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Of the manifest."""
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Of the manifest: values as it has them."""
     elements: Mapping[Ref, NDArray[Any]] = field(default_factory=dict)
-    """Of a rubric asked for each element of a list, by its name and a field of the elements: texts, edits x values."""
+    """Of a rubric asked for each element of a list, by its name and a field of the elements: values, edits x places."""
 
 
 def evaluate(term: Term, rows: Rows) -> Cells:
@@ -66,11 +70,46 @@ def evaluate(term: Term, rows: Rows) -> Cells:
     if term.op in _UNARY:
         return _checked(_UNARY[term.op], parts)
     if term.op not in _BINARY:
-        return _reduced(term.op, _beside(parts))
+        return _reduced(term.op, _beside(parts), _answered(term, parts))
     result = parts[0]
     for part in parts[1:]:
         result = _checked(_BINARY[term.op], [result, part])
     return result
+
+
+def _compare(sign: str, a: Floats, b: Floats) -> Any:
+    return compare(a, sign, b)
+
+
+def _answered(term: Term, parts: Sequence[Cells]) -> Any:
+    """Of each column of the parts side by side, whether it comes of answers: a constant alone is nobody's score."""
+    answers = [any(part.refs for part in whole.walk()) for whole in term.parts]
+    widths = [cells.codes.shape[1] for cells in parts]
+    return np.repeat(answers, widths) if any(answers) else np.ones(sum(widths), bool)
+
+
+def something_asked(term: Term, rows: Rows) -> NDArray[np.bool_]:
+    """Whether each edit was asked for any factor that its value needs; cases and branches that do not apply to it need
+    none."""
+    match term.op:
+        case "factors":
+            return (_factors(term, rows).codes != NOT_ASKED).any(axis=1)
+        case "by":
+            column = _words(_column(str(term.value), rows))
+            rest = term.parts[len(term.cases) :]
+            result = something_asked(rest[0], rows) if rest else np.zeros(rows.n, bool)
+            for case, part in zip(term.cases, term.parts, strict=False):
+                result = np.where(column == word_of(case), something_asked(part, rows), result)
+            return result
+        case "if":
+            test, yes, no = term.parts
+            decided = evaluate(test, rows)
+            undecided = decided.codes[:, 0] != OK
+            for_yes = something_asked(yes, rows) & (undecided | (decided.values[:, 0] != 0))
+            for_no = something_asked(no, rows) & (undecided | (decided.values[:, 0] == 0))
+            return something_asked(test, rows) | for_yes | for_no
+    asked_parts = [something_asked(part, rows) for part in term.parts]
+    return np.logical_or.reduce(asked_parts) if asked_parts else np.zeros(rows.n, bool)
 
 
 _UNARY: Mapping[str, Any] = {
@@ -86,12 +125,7 @@ _BINARY: Mapping[str, Any] = {
     "/": np.divide,
     "and": lambda a, b: ((a != 0) & (b != 0)).astype(float),
     "or": lambda a, b: ((a != 0) | (b != 0)).astype(float),
-    "==": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
+    **{sign: functools.partial(_compare, sign) for sign in ("==", "!=", "<", "<=", ">", ">=")},
 }
 
 
@@ -106,7 +140,7 @@ def _checked(function: Any, parts: Sequence[Cells]) -> Cells:
     codes = parts[0].codes if len(parts) == 1 else np.maximum(parts[0].codes, parts[1].codes)
     with np.errstate(all="ignore"):
         values = np.asarray(function(*(part.values for part in parts)), np.float64)
-    return Cells.of(values, np.where((codes == OK) & ~np.isfinite(values), UNDEFINED, codes))
+    return Cells.of(values, codes)
 
 
 def _chosen(second: Any, yes: Cells, no: Cells) -> Cells:
@@ -131,38 +165,56 @@ def _if(term: Term, rows: Rows) -> Cells:
 def _compared(term: Term, rows: Rows) -> Cells:
     left, right = term.parts
     if left.op == "column":
-        same = _column(str(left.value), rows) == str(right.value)
+        same = _words(_column(str(left.value), rows)) == word_of(right.value)
         return Cells.of(same == (term.op == "=="), np.zeros(rows.n))
     if right.op in ("column", "each"):
-        words = _column(str(right.value), rows)[:, None]
+        labels = _column(str(right.value), rows)[:, None]
         if right.op == "each":
-            words = rows.elements.get((left.refs[0][0], str(right.value)), words[:, :0])
-        return _same_words(term.op, left, evaluate(left, rows), words)
+            labels = rows.elements.get((left.refs[0][0], str(right.value)), labels[:, :0])
+        return _held_against(term.op, left, evaluate(left, rows), labels)
     if right.op == "text":  # of words, their places among the choices are compared
         right = Term("number", value=float(left.choices.index(str(right.value))))
     return _checked(_BINARY[term.op], [evaluate(left, rows), evaluate(right, rows)])
 
 
-def _same_words(sign: str, term: Term, cells: Cells, words: Any) -> Cells:
-    """What has nothing to be compared with was not asked."""
-    places = np.full(words.shape, -1.0)
-    for place, choice in enumerate(term.choices):
-        places[words == choice] = place
-    same = (cells.values == places) == (sign == "==")
-    return Cells.of(same, np.where(words == "", NOT_ASKED, cells.codes))
+def _held_against(sign: str, term: Term, cells: Cells, labels: NDArray[Any]) -> Cells:
+    """Whether each answer is the edit's label. What has no label was not asked; with a label that is none of the
+    choices there is no right answer."""
+    places = np.full(labels.shape, np.nan)
+    for at, label in np.ndenumerate(labels):
+        place = place_among(label, term.choices)
+        places[at] = np.nan if place is None else place
+    codes = np.where(np.isnan(places), np.maximum(cells.codes, UNDEFINED), cells.codes)
+    codes = np.where((_words(labels) == "") | (cells.codes == NOT_ASKED), NOT_ASKED, codes)
+    return Cells.of((cells.values == places) == (sign == "=="), codes)
 
 
-def _column(name: str, rows: Rows) -> Any:
-    return np.array(rows.columns.get(name, [""] * rows.n), dtype=object)
+def _column(name: str, rows: Rows) -> NDArray[Any]:
+    values = np.empty(rows.n, dtype=object)  # filled one by one: NumPy would make a table of lists
+    for at, value in enumerate(rows.columns.get(name, ())):
+        values[at] = value
+    return values
+
+
+def _words(values: NDArray[Any]) -> NDArray[Any]:
+    words = np.empty(values.shape, dtype=object)
+    for at, value in np.ndenumerate(values):
+        words[at] = word_of(value)
+    return words
+
+
+def _given(term: Term, rows: Rows) -> Cells:
+    holds = [is_given(value) for value in _column(str(term.value), rows)]
+    return Cells.of(np.array(holds, float), np.zeros(rows.n))
 
 
 def _by(term: Term, rows: Rows) -> Cells:
-    column = _column(str(term.value), rows)
+    column = _words(_column(str(term.value), rows))
     rest = term.parts[len(term.cases) :]
     # An edit of a kind that the formula does not name was not asked for this score.
     result = evaluate(rest[0], rows) if rest else Cells.absent(rows.n)
     for case, part in zip(term.cases, term.parts, strict=False):
-        result = _chosen((column != case)[:, None], evaluate(part, rows), result)
+        result = _chosen((column != word_of(case))[:, None], evaluate(part, rows), result)
     return result
 
 
@@ -202,7 +254,10 @@ def _full(term: Term, rows: Rows) -> Cells:
     columns: list[Cells] = []
     for part in term.parts:
         for factors in part.parts if part.op == "applies" else (part,):
-            full = [Cells.of(cells.values == best, cells.codes) for cells, _, best in _with_scales(factors, rows)]
+            full = [
+                Cells.of(compare(cells.values, "==", best), cells.codes)
+                for cells, _, best in _with_scales(factors, rows)
+            ]
             columns += map(_left_out, full) if part.op == "applies" else full
     return _reduced("all", _beside(columns))
 
@@ -214,7 +269,8 @@ def _weighted(term: Term, rows: Rows) -> Cells:
     weights = np.where(there, [float(pair.parts[1].value) for pair in term.parts], 0.0)
     total, sums = _sum(weights * np.nan_to_num(cells.values)), _sum(weights)
     # .3 + .5 + .2 is 1, whatever binary fractions add up to: the published sums are not divided.
-    sums = np.where(np.isclose(sums, np.rint(sums), rtol=0, atol=1e-9), np.rint(sums), sums)
+    whole = np.rint(sums)
+    sums = np.where((whole > 0) & compare(sums, "==", whole), whole, sums)
     with np.errstate(all="ignore"):
         return Cells.of(total / sums, _joint(cells.codes))
 
@@ -223,23 +279,26 @@ def _skipped(codes: Codes) -> Any:
     return (codes == NOT_ASKED) | (codes == LEFT_OUT)
 
 
-def _joint(codes: Codes) -> Any:
-    """Of each row: the worst code of what was asked; where nothing was, why."""
-    worst = np.where(_skipped(codes), OK, codes).max(axis=1)
-    return np.where(_skipped(codes).all(axis=1), codes.max(axis=1), worst)
+def _joint(codes: Codes, answered: Any = True) -> Any:
+    """Of each row: the worst code of what was asked; where no answer was, why. `answered` marks columns of answers."""
+    left_out = _skipped(codes)
+    worst = np.where(left_out, OK, codes).max(axis=1)
+    reason = np.where(answered, codes, OK).max(axis=1)
+    return np.where((left_out | np.logical_not(answered)).all(axis=1), reason, worst)
 
 
-def _reduced(op: str, cells: Cells) -> Cells:
+def _reduced(op: str, cells: Cells, answered: Any = True) -> Cells:
+    """One value of each row. Where none of its answers was asked for there is none, whatever constants stand there."""
     there = ~_skipped(cells.codes)
     count = there.sum(axis=1)
-    joint = _joint(cells.codes)
+    joint = _joint(cells.codes, answered)
     if op == "count":
         return Cells.of(count, np.where(count == 0, OK, joint))
     empty, function = _REDUCTIONS[op]
     values = np.where(there & (cells.codes == OK), cells.values, empty)
     with np.errstate(all="ignore"):
         result = np.asarray(function(values, np.maximum(count, 1)), np.float64)
-    return Cells.of(result, np.where((joint == OK) & ~np.isfinite(result), UNDEFINED, joint))
+    return Cells.of(result, joint)
 
 
 def _sum(values: Floats) -> Any:
@@ -267,6 +326,7 @@ _SPECIAL: Mapping[str, Callable[[Term, Rows], Cells]] = {
     "factors": _factors,
     "if": _if,
     "by": _by,
+    "given": _given,
     "asked": _asked,
     "scored": _scored,
     "applies": _applies,

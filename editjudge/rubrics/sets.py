@@ -19,15 +19,19 @@ Its path goes where a rubric's name goes::
 from __future__ import annotations
 
 import functools
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from editjudge.canonical import json_hash
-from editjudge.errors import RubricError, UsageError
-from editjudge.rubrics.formula import Formula, Member, formulas
+from editjudge.edit import Edit
+from editjudge.errors import ManifestError, RubricError, UsageError
+from editjudge.rubrics.conditions import applies
+from editjudge.rubrics.formula import Formula, Label, Member, formulas
 from editjudge.rubrics.model import ASKING, Rubric
+from editjudge.values import column, place_among, word_of
 
 T = TypeVar("T")
 ScoreText = str | Mapping[str, Any]
@@ -66,6 +70,31 @@ class RubricSet:
         rubrics = [{"name": rubric.name, "hash": rubric.hash} | asking(rubric) for rubric in self.rubrics]
         content = [rubrics, {name: _plain(score) for name, score in self.score.items()}]
         return json_hash(content, "compact")
+
+    @functools.cached_property
+    def labels(self) -> tuple[Label, ...]:
+        """The values of an edit that its scores hold answers against."""
+        return tuple(dict.fromkeys(label for formula in self.formulas for label in formula.labels))
+
+    def check_labels(self, edit: Edit) -> None:
+        """Raise `ManifestError` where a score would hold an answer against a label that no answer can be."""
+        rubrics = {rubric.name: rubric for rubric in self.rubrics}
+        for label in self.labels:
+            rubric = rubrics[label.rubric]
+            if not applies(rubric.when, edit):
+                continue
+            values = [edit.value(label.field)]
+            if label.of_element:
+                elements = edit.listed(rubric.for_each) or []
+                values = [column(element, label.field) for element in elements if isinstance(element, dict)]
+            for value in values:
+                if word_of(value) != "" and place_among(value, label.choices) is None:
+                    source = f"{rubric.for_each}[].{label.field}" if label.of_element else label.field
+                    found = json.dumps(value, ensure_ascii=False, default=str)
+                    raise ManifestError(
+                        f'edit "{edit.id}": found {found:.80} in {source}, which answers of {rubric.name} are compared '
+                        f"with; expected one of its choices: {', '.join(label.choices)}"
+                    )
 
     def contract(self) -> dict[str, Any]:
         """What goes in and what must come out, of each rubric, and the names of the scores."""

@@ -25,7 +25,7 @@ from editjudge.media.cache import DigestCache
 from editjudge.run.cost import Costs, Estimate
 from editjudge.run.job import Job
 from editjudge.run.pace import Pace
-from editjudge.run.plan import BATCH, EditQuestions, QuestionSettings, look_at
+from editjudge.run.plan import BATCH, EditQuestions, QuestionSettings, look_at, nothing_to_ask
 from editjudge.run.where import EditFilter
 from editjudge.store.store import Store, mean_latency
 
@@ -87,6 +87,8 @@ async def _forecast(job: Job, store_place: str, rates: Rates, needs_keys: bool) 
             ones = list(_ones(job, shape, judge, costs, store, todo, edits, apart=drawn is not None))
             latency = mean_latency(store, spec) if store else None
             estimates.append(_sum(costs.estimate(spec), ones, total or len(ones), rates, latency))
+    if drawn is None and todo.not_applicable and not todo.tasks:
+        raise nothing_to_ask(str(job.manifest))
     todo.edits = total or len(ones)
     todo.left_out //= len(job.judges)  # each judge goes through all edits
     if drawn is not None:

@@ -32,11 +32,12 @@ from editjudge.redaction import hidden_names
 from editjudge.rubrics.files import SETS, load_one, load_set, resolve
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import Layout
+from editjudge.rubrics.sets import RubricSet
 from editjudge.run.cost import Costs
 from editjudge.run.engine import Ending, Engine, RunControl
 from editjudge.run.feed import judged
 from editjudge.run.pace import Circuit, Pace, Retry
-from editjudge.run.plan import Planner, QuestionSettings, look_at, works
+from editjudge.run.plan import Planner, QuestionSettings, look_at, nothing_to_ask, works
 from editjudge.run.progress import RunTally
 from editjudge.run.summary import Summary, commonest, is_failure, summarise, summary_of
 from editjudge.run.sums import OVERALL
@@ -112,10 +113,13 @@ class Job:
         check_answers(self.judges, rubrics)
         return rubrics
 
+    def loaded_sets(self) -> list[RubricSet]:
+        """The sets of one's own among the rubrics."""
+        return [loaded for word in self.rubrics if word not in SETS and (loaded := load_set(word))]
+
     def sets(self) -> dict[str, Any]:
         """The sets of one's own among the rubrics, as a run keeps them, by name."""
-        sets = [loaded for word in self.rubrics if word not in SETS and (loaded := load_set(word))]
-        return {one.name: one.spec() for one in sets}
+        return {each.name: each.spec() for each in self.loaded_sets()}
 
     def question_settings(self, rubrics: Sequence[Rubric]) -> QuestionSettings:
         return QuestionSettings(rubrics, self.repeats, self.layout, ORDERS[: 1 if self.order == "given" else 2])
@@ -134,8 +138,17 @@ class Job:
         settings: dict[str, Any] = {"allow_outside": self.allow_outside, "allow_urls": self.allow_urls}
         settings["named"] = self.named_inputs()
         if self.rows is not None:
-            return manifest.from_rows(self.rows, name=str(self.manifest), **settings)
-        return manifest.read(self.manifest.absolute(), **settings)
+            edits = manifest.from_rows(self.rows, name=str(self.manifest), **settings)
+        else:
+            edits = manifest.read(self.manifest.absolute(), **settings)
+        labelled = [each for each in self.loaded_sets() if each.labels]
+        return self._with_checked_labels(edits, labelled) if labelled else edits
+
+    def _with_checked_labels(self, edits: Iterable[Edit], sets: Sequence[RubricSet]) -> Iterator[Edit]:
+        for edit in edits:
+            for each in sets if self.is_about(edit.model) else ():
+                each.check_labels(edit)
+            yield edit
 
     def named_inputs(self) -> NamedInputs:
         """The further columns of the manifest that the rubrics show."""
@@ -392,6 +405,10 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
     if isinstance(engine.control.error, InputError) and not store.counts(run):
         store.remove_run(run)  # nothing was planned, so that there is nothing to go on with
         raise engine.control.error
+    if planner.tally.not_applicable and not planner.planned and engine.control.stopping is None:
+        if not store.counts(run):
+            store.remove_run(run)
+        raise nothing_to_ask(str(job.manifest))
     planner.tally.left_out, planner.tally.removed = chosen.absent, removed
     return conclude(store, run, rubrics, engine.control, planner.tally)
 
@@ -544,6 +561,8 @@ class EditJudge:
             for work in list(planned):
                 answers[work.task.key] = judgement = await judged(judge, work, pictures)
                 tasks.append((work.task, judgement))
+        if not tasks:
+            raise nothing_to_ask(f"edit {edit.id}")
         order = [rubric.name for rubric in rubrics]
         return [judgement for _, judgement in sorted(tasks, key=lambda one: order.index(one[0].rubric))]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from editjudge import manifest
 from editjudge.canonical import compact_json, json_text, text_hash
 from editjudge.edit import OUTPUT_ROLES, TEXT_ROLES, Content, Edit
-from editjudge.errors import ImageError, UsageError
+from editjudge.errors import ImageError, ManifestError, UsageError
 from editjudge.judgement import DONE, Judgement, Status, Task
 from editjudge.judges.judge import Judge, Work
 from editjudge.media.cache import DigestCache, KnownImage, PictureReader
@@ -136,6 +136,9 @@ def _check_choices(rubric: Rubric) -> None:
                 f"{rubric.name}: shows two outputs, and {factor.key} asks for {words}; expected the choices a and b, "
                 "and tie where it may be one"
             )
+        if len({*choices}) < len(choices):
+            words = ", ".join(factor.scale.choices)
+            raise UsageError(f"{rubric.name}: two choices of {factor.key} mean the same: {words}; offer one of them")
 
 
 class _KeyForm(NamedTuple):
@@ -156,6 +159,14 @@ class _KeyForm(NamedTuple):
 
 def _asking_json(rubric: Rubric, layout: Layout, between: str = "") -> str:
     return f'"layout":"{layout}",{between}"rendering":{RENDERING},"rubric":"{rubric.hash}"'
+
+
+def nothing_to_ask(about: str) -> ManifestError:
+    """Say that no rubric of a run is for any of its edits."""
+    return ManifestError(
+        f"{about}: nothing was asked: no edit meets the condition `when` of any rubric, or has an element in the list "
+        "of its `for_each`; compare the conditions with the columns of the manifest"
+    )
 
 
 Answers = Callable[[Work], Judgement | None]
@@ -618,6 +629,11 @@ class Planner:
 
     def _answer(self, work: Work) -> Judgement | None:
         return self._store.judgement(work.task.key)
+
+    @property
+    def planned(self) -> int:
+        """How many tasks of all judges were planned."""
+        return sum(self._positions.values())
 
     async def not_done(self, planned: list[Work]) -> list[Work]:
         """What is neither answered nor being asked, claimed for this process. Keys count as in flight before the store

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,11 +20,12 @@ from editjudge.run.feed import place_of
 from editjudge.run.plan import BATCH
 from editjudge.run.sums import run_sums
 from editjudge.store.records import Item, RunRecord
+from editjudge.values import compare
 
 if TYPE_CHECKING:
     from editjudge.store.store import Store
 
-_SIGNS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, "=": operator.eq, ">": operator.gt, "<": operator.lt}
+_SIGNS = (">=", "<=", "==", "=", ">", "<")
 _FORM = re.compile(rf"(?:(.+):)?\s*([^:<>=]+?)\s*({'|'.join(_SIGNS)})\s*(-?\d+(?:\.\d+)?)\s*")
 
 
@@ -70,7 +70,7 @@ class Condition:
         return run
 
     def holds(self, scores: Sequence[float]) -> bool:
-        return not scores or bool(_SIGNS[self.sign](sum(scores) / len(scores), self.value))
+        return not scores or bool(compare(fmean(scores), self.sign, self.value))
 
 
 class EditFilter:

@@ -29,6 +29,7 @@ from editjudge.errors import ManifestError
 from editjudge.files import read_jsonl
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Kind, Task, Usage, inconsistency
 from editjudge.judgement import Field as JudgementField
+from editjudge.orders import read_choice
 from editjudge.redaction import redacted_address, redacted_metadata, redacted_settings
 from editjudge.rubrics.model import Rubric, Scale
 from editjudge.rubrics.prompt import LAYOUTS, Layout
@@ -565,7 +566,8 @@ def _is_between(scale: Scale, mean: float) -> bool:
 
 _LEGAL: dict[str, Callable[[Scale, Any], bool]] = {
     "scores": Scale.accepts,
-    "choices": lambda scale, choice: choice in scale.choices,
+    # Of a choice between two outputs the row has the item's own naming, whatever the rubric's words.
+    "choices": lambda scale, choice: choice in (*scale.choices, *map(read_choice, scale.choices)),
     "expected": _is_between,
     "mass": lambda _, mass: 0 <= mass <= 1,
 }

@@ -14,7 +14,8 @@ from editjudge.orders import ORDERS, read_choice
 from editjudge.rubrics.formula import Formula, Member, Ref
 from editjudge.rubrics.formula import formulas as parse_formulas
 from editjudge.rubrics.model import Scale
-from editjudge.rubrics.scoring import ABSTAINED, FAILED, NOT_ASKED, OK, REASONS, Cells, Rows, evaluate
+from editjudge.rubrics.scoring import ABSTAINED, FAILED, NOT_ASKED, OK, REASONS, Cells, Rows, evaluate, something_asked
+from editjudge.values import column, listed
 
 if TYPE_CHECKING:
     from editjudge.store.records import RunRecord
@@ -60,8 +61,8 @@ class SetScorer:
         judge = self._judges[row["judge"]]
         item = judge.items.setdefault(row["item"], len(judge.items))
         if item == len(judge.columns):
-            judge.columns.append(tuple(_text(row, name) for name in self._columns))
-            judge.elements.append({ref: self._element_texts(row, ref) for ref in self._fields})
+            judge.columns.append(tuple(_column_value(row, name) for name in self._columns))
+            judge.elements.append({ref: self._element_values(row, ref) for ref in self._fields})
         variant, repeat = row.get("variant") or "", int(row["repeat"] or 0)
         if variant in ORDERS:  # each order of a pair is asked as often as the other, and counts alike
             repeat = len(ORDERS) * repeat + ORDERS.index(variant)
@@ -70,12 +71,9 @@ class SetScorer:
             value, code = self._value(row, ref)
             judge.values[ref].append((item, repeat, int(variant) if variant.isdecimal() else 0, value, code))
 
-    def _element_texts(self, row: Mapping[str, Any], ref: Ref) -> list[str]:
-        value: Any = row.get("metadata") or {}
-        for part in self.lists[ref[0]].split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        elements = value if isinstance(value, list) else []
-        return [str(one.get(ref[1], "")) if isinstance(one, dict) else "" for one in elements]
+    def _element_values(self, row: Mapping[str, Any], ref: Ref) -> list[Any]:
+        elements = listed(column(row.get("metadata") or {}, self.lists[ref[0]])) or []
+        return [column(element, ref[1]) if isinstance(element, dict) else None for element in elements]
 
     def _value(self, row: Mapping[str, Any], ref: Ref) -> tuple[float, int]:
         status, key = row["status"], ref[1]
@@ -85,7 +83,7 @@ class SetScorer:
             return np.nan, self._reasons.index(status, FAILED)
         if ref in self.choices:
             word = (row.get("choices") or {}).get(key)
-            return (np.nan, ABSTAINED) if word is None else (float(self._places[ref][word]), OK)
+            return (np.nan, ABSTAINED) if word is None else (self._places[ref].get(word, np.nan), OK)
         score = (row.get("scores") or {}).get(key)
         return (np.nan, ABSTAINED) if score is None else (float(score), OK)
 
@@ -107,10 +105,14 @@ class SetScorer:
                 for ref, some in values.items()
             }
             columns = dict(zip(self._columns, zip(*judged.columns, strict=True), strict=True)) if self._columns else {}
-            elements = {ref: _texts(judged.elements, ref, cells) for ref in formula.element_fields}
-            result = evaluate(formula.term, Rows(n, cells, columns, elements))
-            for item, value, code in zip(items, result.values[:, 0], result.codes[:, 0], strict=True):
-                if code != NOT_ASKED:
+            elements = {ref: _labels(judged.elements, ref, cells) for ref in formula.element_fields}
+            rows = Rows(n, cells, columns, elements)
+            result = evaluate(formula.term, rows)
+            exists = result.codes[:, 0] != NOT_ASKED
+            if not exists.all():
+                exists |= something_asked(formula.term, rows)
+            for item, value, code, there in zip(items, result.values[:, 0], result.codes[:, 0], exists, strict=True):
+                if there:
                     number = float(value) if code == OK else None
                     yield SetScore(item, judge, formula.name, repeat, number, self._reasons[code])
 
@@ -122,21 +124,25 @@ _Value = tuple[int, int, int, float, int]
 @dataclass
 class _JudgeColumns:
     items: dict[str, int] = field(default_factory=dict)
-    columns: list[tuple[str, ...]] = field(default_factory=list)
-    elements: list[dict[Ref, list[str]]] = field(default_factory=list)
+    columns: list[tuple[Any, ...]] = field(default_factory=list)
+    elements: list[dict[Ref, list[Any]]] = field(default_factory=list)
     values: dict[Ref, list[_Value]] = field(default_factory=lambda: defaultdict(list))
 
 
-def _word_places(words: Sequence[str]) -> dict[str, int]:
-    """Each word to its place; of a choice between two outputs also what the store calls it: a, b or tie."""
-    own = {word: place for place, word in enumerate(words)}
-    return {choice: place for word, place in reversed(own.items()) if (choice := read_choice(word))} | own
+def _word_places(words: Sequence[str]) -> dict[str, float]:
+    """Each word to its place; of a choice between two outputs also what the store calls it, such as a, b or tie."""
+    own = {word: float(place) for place, word in enumerate(words)}
+    return {choice: place for word, place in own.items() if (choice := read_choice(word))} | own
 
 
-def _texts(elements: Sequence[Mapping[Ref, Sequence[str]]], ref: Ref, cells: Mapping[Ref, Cells]) -> Any:
+def _labels(elements: Sequence[Mapping[Ref, Sequence[Any]]], ref: Ref, cells: Mapping[Ref, Cells]) -> Any:
     """A field of the elements, as wide as the values of the rubric that was asked about them."""
     width = next(values.codes.shape[1] for (name, _), values in cells.items() if name == ref[0])
-    return np.array([[*one[ref], *[""] * width][:width] for one in elements], dtype=object)
+    table = np.empty((len(elements), width), dtype=object)
+    for at, one in enumerate(elements):
+        for place, value in enumerate(one[ref][:width]):
+            table[at, place] = value
+    return table
 
 
 def _asked_once(values: Sequence[_Value]) -> bool:
@@ -161,9 +167,11 @@ def _cells(values: Sequence[_Value], n: int, repeat: int | None) -> Cells:
     return Cells.of(total / np.maximum(count, 1), codes)
 
 
-def _text(row: Mapping[str, Any], name: str) -> str:
-    value = row[name] if row.get(name) is not None else (row.get("metadata") or {}).get(name)
-    return "" if value is None else str(value)
+def _column_value(row: Mapping[str, Any], name: str) -> Any:
+    """What the manifest says in a column; other fields of a row are the judgement's own."""
+    if name == "id":
+        return row["item"]
+    return row.get(name) if name in ("edit_type", "model") else column(row.get("metadata") or {}, name)
 
 
 def by_item(scores: Iterable[SetScore]) -> dict[str, dict[str, dict[str, float | None]]]:
@@ -203,7 +211,9 @@ def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], rubrics: Mappin
     return Member(entry["name"], scales, bool(entry.get("for_each")))
 
 
-_FIELDS = ("item", "judge", "rubric", "repeat", "variant", "status", "scores", "choices", "edit_type", "metadata")
+_FIELDS = (
+    "item", "judge", "rubric", "repeat", "variant", "status", "scores", "choices", "edit_type", "model", "metadata",
+)  # fmt: skip
 
 
 def run_set_scores(

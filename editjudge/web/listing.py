@@ -28,6 +28,7 @@ from editjudge.store.annotations import Annotation, annotations_of, tag_rows, ta
 from editjudge.store.browse import EditSummary, FactorColumn
 from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.store import Store
+from editjudge.values import compare
 from editjudge.web.background import FRESH, BackgroundCache, NotReady
 from editjudge.web.fields import whole_number
 
@@ -403,7 +404,7 @@ class Browser:
         chosen = columns.factors if not query.factor else [named] if named else []
         means = [self.means(run, query.judge, column, patience) for column in chosen]
         total = max(map(len, means), default=0)
-        fits = [fitted((mean >= low) & (mean <= high), total, fill=False) for mean in means]
+        fits = [fitted(compare(mean, ">=", low) & compare(mean, "<=", high), total, fill=False) for mean in means]
         mask: Array = np.logical_or.reduce(fits) if fits else np.zeros(0, np.bool_)
         return mask
 

@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from editjudge.errors import UsageError, near_miss
 from editjudge.judgement import DONE, Judgement
 from editjudge.rubrics.model import Factor, Rubric
 
 Formula = Literal["mean", "min", "product", "geometric_mean"]
 FORMULAS: tuple[Formula, ...] = get_args(Formula)
+LEAST_WEIGHT = 1e-3
+MOST_WEIGHT = 1e3
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,13 @@ class Reduction:
     weights: Mapping[str, float] = field(default_factory=dict)
     """Factor (or `rubric.factor`) to weight. Those named must all be scored; where none is, whatever was scored counts
     alike."""
+
+    def __post_init__(self) -> None:
+        for name, weight in self.weights.items():
+            if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+                raise UsageError(
+                    f"the weight of {name} is {weight:g}: expected a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+                )
 
     def of(self, scores: Mapping[str, tuple[Factor, float]]) -> float | None:
         """None where a factor that is named has no score, or none has.
@@ -60,6 +70,26 @@ def names(rubrics: Sequence[Rubric]) -> dict[str, tuple[Rubric, Factor]]:
             by_name.setdefault(factor.key, (rubric, factor))
             by_name[f"{rubric.name}.{factor.key}"] = (rubric, factor)
     return by_name
+
+
+def check_weights(weights: Mapping[str, float], known: Mapping[str, tuple[Rubric, Factor]]) -> None:
+    """Raise `UsageError` for a weight of a factor that no rubric has, and for two weights of one factor."""
+    first_names: dict[tuple[str, str], str] = {}
+    for name in weights:
+        if name not in known:
+            raise UsageError(f"a weight for {name}: no rubric has a factor {name}{near_miss(name, known)}")
+        rubric, factor = known[name]
+        first = first_names.setdefault((rubric.name, factor.key), name)
+        if first != name:
+            raise UsageError(f"{first} and {name} are the same factor: give it one weight")
+
+
+def labelled(
+    weights: Mapping[str, float], known: Mapping[str, tuple[Rubric, Factor]], called: Mapping[tuple[str, str], str]
+) -> dict[str, float]:
+    """Return the weights by what the factors are called in an answer."""
+    check_weights(weights, known)
+    return {called[known[name][0].name, known[name][1].key]: weight for name, weight in weights.items()}
 
 
 def labels(rubrics: Sequence[Rubric]) -> dict[tuple[str, str], str]:

@@ -26,7 +26,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from editjudge.edit import IMAGE_ROLES, MAX_PICTURES, Edit
-from editjudge.web.reduction import Formula
+from editjudge.web.reduction import LEAST_WEIGHT, MOST_WEIGHT, Formula
 from editjudge.web.site import Terms
 
 PROTOCOL = 1
@@ -140,7 +140,7 @@ class RequestModels:
         self.max_values = _TOKENS + _TOKENS_PER_EDIT * self._max_edits
         """Of one request, with their separators."""
         judge, rubric, factor = (Literal[tuple(words)] for words in (judges, rubrics, factors))
-        weight = Annotated[float, Field(ge=1e-3, le=1e3)]
+        weight = Annotated[float, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
         data: Any = _picture(terms.max_picture)
         pictures: dict[str, Any] = dict.fromkeys(IMAGE_ROLES, (data | None, None))
         pictures["edited"] = (data | None, Field(description="null: the editing model produced nothing."))

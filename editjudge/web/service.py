@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 import editjudge
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES, Edit
-from editjudge.errors import EditjudgeError, UsageError, near_miss
+from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judgement import DONE
 from editjudge.judges.registry import check_answers
 from editjudge.rubrics.files import SETS, resolve
@@ -31,7 +31,7 @@ from editjudge.web.comparisons import FORMULA, Game, check_groups, games_of, pai
 from editjudge.web.dialects import REWARD, Dialect, Sent, chosen, parse_pickle
 from editjudge.web.openapi import SCHEMA, document
 from editjudge.web.queue import PREFERENCE, InspectedEdit, JudgingQueue, RequestBatch, open_queue
-from editjudge.web.reduction import Reduction, labels, names
+from editjudge.web.reduction import Reduction, check_weights, labelled, labels, names
 from editjudge.web.requests import PROTOCOL, TYPES, BadEdit, Refused, RequestModels, body, edits_of
 from editjudge.web.rewards import RewardRules, compare_groups, judgement_row, not_taken
 from editjudge.web.site import Site
@@ -80,8 +80,7 @@ class _Service:
         self._sets = {word: [r.name for r in resolve([word])] for word in _words(site)}
         """What each word of the operator's stands for; a file is asked by its rubric's name."""
         self._factors = names(list(self._rubrics.values()))
-        if unknown := [name for name in terms.weights if name not in self._factors]:
-            raise UsageError(f"a weight for {unknown[0]}, which no rubric has{near_miss(unknown[0], self._factors)}")
+        check_weights(Reduction(terms.formula, terms.weights).weights, self._factors)
         judges = dict.fromkeys((site.judge, *terms.mixture, *terms.judges))
         Costs(site.options, terms.budget, list(judges))  # raises where a budget cannot be kept
         words = dict.fromkeys((*(word for word in self._sets if word in SETS), *self._rubrics))
@@ -270,11 +269,18 @@ class _Service:
     def _understood(self, read: Callable[[Any], Any], data: Any) -> _Judged:
         """The request of a body. In a thread: pictures are decoded and hashed."""
         params = read(data)
+        self._check_weights(params)
         judged = _Judged(params, edits_of(params), self._rubrics_for(params), _groups(params))
         if getattr(params, "ranking", "none") == "pairs":
             self._check_pairs(judged)
             judged.rubrics, judged.games = [PREFERENCE], []
         return judged
+
+    def _check_weights(self, params: Any) -> None:
+        try:
+            check_weights(getattr(params, "weights", None) or {}, self._factors)
+        except UsageError as error:
+            raise Refused(422, str(error), [("weights", str(error))]) from None
 
     def _check_pairs(self, judged: _Judged) -> None:
         params = judged.request
@@ -305,12 +311,7 @@ class _Service:
 
     def _rules(self, params: Any) -> RewardRules:
         chosen, called = self._reduction(params), labels(self._rubrics_for(params))
-        weights = {
-            called[rubric.name, factor.key]: weight
-            for name, weight in chosen.weights.items()
-            for rubric, factor in [self._factors[name]]
-        }
-        reduction = Reduction(chosen.formula, weights)
+        reduction = Reduction(chosen.formula, labelled(chosen.weights, self._factors, called))
         return RewardRules(reduction, called, self._factors, self._weights(params), self._terms.degenerate == "worst")
 
     def _reduction(self, params: Any) -> Reduction:

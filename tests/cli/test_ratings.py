@@ -83,6 +83,12 @@ def test_an_unanswered_question_is_no_rating(call: Call, tmp_path: Path) -> None
         ("item,rater,factor,score\na,p,f\n", ":2: found 3 cells, expected 4"),
         ("item,rater,factor,score\na,p,f,1\na,p,f,2\n", ":3: p gave a on f 1 on line 2 and 2 here"),
         ("item,rater,factor,score\n", "holds no row"),
+        ("", "expected names, each once"),
+        ("item,rater,factor,score\na,p,f,\nb,p,f,\n", "every score is empty"),
+        ("item,rater,factor,score\na,p,f,inf\n", ":2: field \"score\": found 'inf'"),
+        ("item,rater,factor,score\na,p,f,1e999\n", ":2: field \"score\": found '1e999'"),
+        ("item,rater,factor,score,score\na,p,f,1,2\n", "expected names, each once"),
+        ("item;rater;factor;score\na;p;f;1\n", "expected commas between cells"),
     ],
 )
 def test_an_error_names_line_and_field_and_nothing_is_kept(call: Call, tmp_path: Path, text: str, said: str) -> None:

@@ -287,6 +287,14 @@ def test_wrong_arguments_are_said_before_training_begins(tmp_path: Path) -> None
         Rewarder(spec, "compliance", on_failure="zero")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no rubric has a factor colour"):
         Rewarder(spec, "compliance", score="colour")
+    for weights in ({"effect_score": 1e-10}, {"effect_score": 1, "compliance.effect_score": 1}):
+        with pytest.raises(UsageError, match="weight"):
+            Rewarder(spec, "compliance", weights)
+    (by_key,) = Rewarder(spec, "compliance", "effect_score").rewards([RewardEdit(SOURCES[0], OUTPUTS[0], "x")])
+    (by_path,) = Rewarder(spec, "compliance", "compliance.effect_score").rewards(
+        [RewardEdit(SOURCES[0], OUTPUTS[0], "x")]
+    )
+    assert by_path == by_key and by_key.value is not None
     assert Rewarder(spec, "compliance", {"effect_score": 2}).rewards([RewardEdit(SOURCES[0], OUTPUTS[0], "x")])
 
 

@@ -26,7 +26,7 @@ MEMBERS = (
 )
 
 
-def value(text: str, factors: dict[tuple[str, str], Any], columns: dict[str, str] | None = None) -> float | int:
+def value(text: str, factors: dict[tuple[str, str], Any], columns: dict[str, Any] | None = None) -> float | int:
     """Of one edit: a number, or the negative code of the reason; a list is a factor of many values."""
     cells = {}
     for ref, content in factors.items():
@@ -92,6 +92,65 @@ def test_a_rubric_that_was_not_asked_is_left_out_of_functions_over_many_and_unde
     assert value("if(asked(cons), .3 * cons + .7 * success, success)", SC) == 9
     assert value("weights({success: .8, cons: .2})", SC) == pytest.approx(9)
     assert value("count(cons)", SC) == 0
+
+
+def test_a_constant_stands_in_for_no_answer() -> None:
+    for text in ("max(0, cons)", "min(5, cons)", "mean(3, cons)", "sum(1, cons)", "max(0, success - cons)"):
+        assert value(text, SC) == -NOT_ASKED, text
+    assert value('all(item.kind == "x", cons == 5)', SC, {"kind": "x"}) == -NOT_ASKED
+    assert value("max(0, success)", SC) == 9
+    assert value("min(5, cons, success)", SC) == 5
+    assert value("max(0, applies(cons))", {("cons", "score"): -ABSTAINED}) == -LEFT_OUT
+
+
+def test_whether_a_column_says_anything_is_asked_by_name() -> None:
+    text = "if(given(item.free), success, natural)"
+    columns: list[Any] = [True, "yes", 0, False, None, "", []]
+    assert [value(text, SC | PQ, {"free": column}) for column in columns] == [9, 9, 9, 8, 8, 8, 8]
+    assert value(text, SC | PQ) == 8
+    with pytest.raises(RubricError, match="given takes a column"):
+        parse("given(success)", MEMBERS)
+
+
+@pytest.mark.parametrize("name", ["instruction", "input", "edited", "mask", "group"])
+def test_a_field_that_a_run_does_not_keep_as_a_column_is_refused(name: str) -> None:
+    for text in (f'item.{name} == "x"', f'by({name}, {{"x": success}}, 0)', f"given(item.{name})"):
+        with pytest.raises(RubricError, match=name):
+            parse(text, MEMBERS)
+
+
+def test_values_of_a_column_that_are_the_same_are_one_case() -> None:
+    assert value('by(turn, {"3": success}, natural)', SC | PQ, {"turn": 3.0}) == 9
+    with pytest.raises(RubricError, match="once"):
+        parse('by(turn, {"3": success, "3.0": natural})', MEMBERS)
+
+
+@pytest.mark.parametrize("weight", ["1e-10", "1e-300", "0", "-1"])
+def test_a_weight_that_weighs_nothing_is_refused(weight: str) -> None:
+    with pytest.raises(RubricError, match="weight"):
+        parse(f"weights({{success: {weight}, natural: {weight}}})", MEMBERS)
+
+
+def test_the_least_weights_give_a_weighted_mean() -> None:
+    assert value("weights({success: 1e-6, natural: 1e-6})", SC | PQ) == pytest.approx(8.5)
+    assert value("weights({success: 1e-6, cons: 1})", SC) == pytest.approx(9)
+
+
+def test_one_factor_under_two_names_has_no_two_weights() -> None:
+    with pytest.raises(RubricError, match="twice"):
+        parse("weights({success: .5, sc.success: .3, natural: .2})", MEMBERS)
+
+
+def test_a_number_that_is_not_finite_is_undefined() -> None:
+    assert Cells.of([math.inf, math.nan, 1.0], [OK, OK, OK]).codes.ravel().tolist() == [UNDEFINED, UNDEFINED, OK]
+
+
+def test_a_label_that_is_none_of_the_choices_has_no_right_answer() -> None:
+    answers = {("check", "answer"): [0, 1]}
+    for label, expected in {"yes": 0.5, "Yes": -UNDEFINED, "": -NOT_ASKED}.items():
+        assert value("mean(check == item.label)", answers, {"label": label}) == expected
+    assert value("mean(check == item.label)", {}, {"label": "Yes"}) == -NOT_ASKED
+    assert value("mean(check == item.label)", answers, {"label": True}) == -UNDEFINED
 
 
 def test_an_abstention_is_left_out_only_inside_applies() -> None:

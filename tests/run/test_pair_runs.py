@@ -183,3 +183,56 @@ def test_words_of_another_rubric_mean_the_same_three_choices(tmp_path: Path, pai
     )
     rows, _ = exported(tmp_path)
     assert [rows[pairs[0], order]["choices"] for order in ("ab", "ba")] == [{"best": "b"}, {"best": "a"}]
+
+
+FOUR = """
+name: four
+rubrics:
+  - name: which
+    images: [edited_a, edited_b]
+    texts: [instruction]
+    scale: {choices: [A, B, tie, both_bad]}
+    factors: [{key: better, definition: Which is better.}]
+    answer: {form: token}
+score:
+  bad: better == "both_bad"
+  tied: better == "tie"
+"""
+
+
+def test_both_bad_is_kept_as_such_scored_as_such_and_counted_as_a_tie(tmp_path: Path, pairs: list[str]) -> None:
+    (tmp_path / "four.yaml").write_text(FOUR)
+    said = dict(zip(pairs, ("both_bad", "tie", "A", "B", "both_bad"), strict=True))
+    lines = [
+        {"item": item, "rubric": "which", "reply": word, "order": o}
+        for item, word in said.items()
+        for o in ("ab", "ba")
+    ]
+    (tmp_path / "four.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    words = ("--rubric", tmp_path / "four.yaml", "--judge", f"replay:{tmp_path}/four.jsonl", "--name", "p")
+    told = editjudge("run", tmp_path / "pairs.jsonl", *words, "--store", tmp_path / "s.db")
+    assert told.code == 0, told.err
+    rows, items = exported(tmp_path)
+    bad = pairs[0]
+    assert rows[bad, "ab"]["choices"] == rows[bad, "ba"]["choices"] == {"better": "both_bad"}
+    (verdict,) = items[bad]["verdict"].values()
+    assert verdict == {"better": "tie"}
+    scores = [next(iter(items[item]["set_scores"].values())) for item in pairs]
+    assert [(one["bad"], one["tied"]) for one in scores] == [(1, 0), (0, 1), (0, 0), (0, 0), (1, 0)]
+    again = editjudge("import-run", tmp_path / "out", "--store", tmp_path / "copy.db")
+    assert again.code == 0, again.err
+    assert editjudge("report", "p", "--store", tmp_path / "s.db", "--json").code == 0
+
+
+def test_two_choices_that_mean_the_same_are_refused(tmp_path: Path, pairs: list[str]) -> None:
+    (tmp_path / "four.yaml").write_text(FOUR.replace("both_bad]", "equal]").replace('"both_bad"', '"equal"'))
+    words = (
+        "--rubric",
+        tmp_path / "four.yaml",
+        "--judge",
+        f"replay:{tmp_path}/none.jsonl",
+        "--store",
+        tmp_path / "s.db",
+    )
+    (tmp_path / "none.jsonl").write_text("")
+    assert editjudge("run", tmp_path / "pairs.jsonl", *words).code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import random
@@ -394,3 +395,93 @@ def test_the_embedded_judge_abstains_from_what_it_does_not_measure(tmp_path: Pat
     done = run(manifest, tmp_path / "s.db", rubrics=(str(tmp_path / "refs.yaml"),), judges=("measured",))
     assert done.row("e0")["status"] == "abstained"
     assert done.row("e0")["scores"] is None
+
+
+# --- conditions and labels that no edit meets -----------------------------------------------------------------
+
+LABELLED = """
+name: checks
+rubrics:
+  - name: check
+    when: hard == true
+    for_each: checks
+    images: [edited]
+    texts: [each.question]
+    scale: {choices: ["yes", "no"]}
+    factors: [{key: answer, definition: The answer.}]
+    answer: {form: token}
+score:
+  accuracy: mean(check == each.answer)
+"""
+
+
+def asking_checks(folder: Path, hard: Any, labels: list[Any], name: str = "edits.jsonl") -> Any:
+    """A run of one edit, whose judge says yes to each question."""
+    (folder / "checks.yaml").write_text(LABELLED)
+    (row,) = rows_of(edits(folder, 1))
+    checks = [{"question": f"Is {number} there?", "answer": label} for number, label in enumerate(labels)]
+    manifest = write_manifest(folder, [row | {"hard": hard, "checks": checks}])
+    if name.endswith(".csv"):
+        cells = {key: str(value) for key, value in row.items()} | {"hard": str(hard), "checks": json.dumps(checks)}
+        manifest = folder / name
+        with manifest.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(cells))
+            writer.writeheader()
+            writer.writerow(cells)
+    words = ("--rubric", folder / "checks.yaml", "--judge", SPECS["openai"], "--store", folder / "s.db", "--name", "c")
+    with server(lambda _: "yes") as sent:
+        told = editjudge("run", manifest, *words, "--json")
+    return told, sent
+
+
+def scores_in(folder: Path) -> dict[str, Any]:
+    assert editjudge("export", "c", "--store", folder / "s.db", "-o", folder / "out").code == 0
+    return {row["item"]: row["set_scores"] for row in rows_of(folder / "out" / "items.jsonl")}
+
+
+@pytest.mark.parametrize("name", ["edits.jsonl", "edits.csv"])
+def test_a_flag_and_a_list_mean_the_same_in_json_and_in_csv(tmp_path: Path, name: str) -> None:
+    told, sent = asking_checks(tmp_path, True, ["yes", "no"], name)
+    assert told.code == 0, told.err
+    assert len(sent) == 2
+    assert scores_in(tmp_path) == {"e0": {SPECS["openai"]: {"accuracy": 0.5}}}
+
+
+@pytest.mark.parametrize("hard", [False, None, 1, "yes"])
+def test_a_run_of_which_nothing_was_asked_is_an_error(tmp_path: Path, hard: Any) -> None:
+    told, sent = asking_checks(tmp_path, hard, ["yes"])
+    assert (told.code, sent) == (1, [])
+    assert "nothing was asked" in told.json["error"]
+    with Store.open(tmp_path / "s.db", readonly=True) as store:
+        assert store.runs() == []
+    words = ("--rubric", tmp_path / "checks.yaml", "--judge", SPECS["openai"], "--store", tmp_path / "t.db")
+    assert editjudge("run", tmp_path / "edits.jsonl", *words, "--dry-run").code == 1
+
+
+def test_an_empty_list_alone_asks_nothing_either(tmp_path: Path) -> None:
+    told, sent = asking_checks(tmp_path, True, [])
+    assert (told.code, sent) == (1, [])
+
+
+def test_a_set_that_is_not_for_one_edit_is_an_error(tmp_path: Path, rubrics: Path, manifest: Path) -> None:
+    words = ("--edited", tmp_path / "edited-0.png", "--rubric", rubrics, "--judge", SPECS["openai"])
+    with server(as_asked) as sent:
+        told = editjudge("judge", *words, "--edit-type", "style", "--json")
+    assert (told.code, sent) == (1, [])
+
+
+@pytest.mark.parametrize("label", ["Yes", True, 1, "", None])
+def test_a_label_that_is_none_of_the_choices_names_the_edit_before_anybody_is_asked(tmp_path: Path, label: Any) -> None:
+    told, sent = asking_checks(tmp_path, True, ["yes", label])
+    if label in ("", None):  # nothing to be compared with: asked, and left out of the score
+        assert told.code == 0, told.err
+        assert scores_in(tmp_path) == {"e0": {SPECS["openai"]: {"accuracy": 1.0}}}
+        return
+    assert (told.code, sent) == (1, [])
+    assert 'edit "e0"' in told.json["error"] and json.dumps(label) in told.json["error"]
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_labels_of_edits_that_are_not_asked_do_not_matter(tmp_path: Path) -> None:
+    told, _ = asking_checks(tmp_path, False, ["Yes"])
+    assert "nothing was asked" in told.json["error"]

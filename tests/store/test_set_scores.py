@@ -106,6 +106,59 @@ def test_both_orders_of_a_pair_count_alike() -> None:
     assert by_item(scorer.scores()) == {"p": {"j": {"a_wins": 0.5}}}
 
 
+def test_an_answer_that_both_are_bad_is_told_from_a_tie() -> None:
+    words = ("A", "B", "tie", "both_bad")
+    members = (Member("pair", {"which": Scale(choices=words)}),)
+    scorer = SetScorer(
+        formulas({"bad": 'which == "both_bad"', "tie": 'which == "tie"'}, members), {("pair", "which"): words}
+    )
+    for variant, choice in (("ab", "both_bad"), ("ba", "tie")):
+        scorer.add(row("p", "pair", which=choice) | {"variant": variant})
+    assert by_item(scorer.scores()) == {"p": {"j": {"bad": 0.5, "tie": 0.5}}}
+
+
+def test_a_sum_of_which_one_part_was_not_asked_is_undefined_and_counted() -> None:
+    rows = [
+        row("both", "sc", success=9, overedit=4), row("both", "pq", natural=4),
+        row("left", "sc", success=9, overedit=4),
+        row("right", "pq", natural=4),
+        row("neither", "check", answer="yes") | {"variant": "0"},
+    ]  # fmt: skip
+    for text in ("success + natural", "max(0, success - natural)", "if(natural == 4, success, 0)"):
+        found = {one.item: (one.value is None, one.reason) for one in scored({"s": text}, rows)}
+        assert found == {"both": (False, "ok"), "left": (True, "not_asked"), "right": (True, "not_asked")}, text
+    reduced = {one.item: one.value for one in scored({"s": "mean(success, natural)"}, rows)}
+    assert reduced == {"both": 6.5, "left": 9.0, "right": 4.0}
+
+
+def test_a_case_that_a_formula_does_not_name_has_no_score() -> None:
+    rows = [row("a", "pq", natural=4), row("b", "pq", natural=4)]
+    assert [one.item for one in scored({"s": 'by(kind, {"kind of a": natural})'}, rows)] == ["a"]
+
+
+def test_a_column_is_the_manifests_and_never_a_field_of_the_judgement() -> None:
+    said = row("a", "pq", natural=4) | {"model": "m", "metadata": {"judge": "people", "status": "draft"}}
+    for text in ('item.judge == "people"', 'item.status == "draft"', 'item.model == "m"', 'item.id == "a"'):
+        assert [one.value for one in scored({"s": f"natural * ({text})"}, [said])] == [4.0], text
+
+
+def test_a_list_in_a_cell_of_csv_is_read_as_the_question_read_it() -> None:
+    checks = '[{"answer": "yes"}, {"answer": "no"}]'
+    scorer = SetScorer(formulas({"accuracy": "mean(check == each.answer)"}, MEMBERS), CHOICES, {"check": "checks"})
+    for number in range(2):
+        scorer.add(row("a", "check", answer="yes") | {"variant": f"{number}", "metadata": {"checks": checks}})
+    assert [one.value for one in scorer.scores()] == [0.5]
+
+
+@pytest.mark.parametrize("label", ["Yes", True, 1, ["yes"]])
+def test_an_answer_held_against_what_nobody_can_answer_is_not_wrong_but_undefined(label: Any) -> None:
+    scorer = SetScorer(formulas({"accuracy": "mean(check == each.answer)"}, MEMBERS), CHOICES, {"check": "checks"})
+    checks = [{"answer": "yes"}, {"answer": label}]
+    for number in range(2):
+        scorer.add(row("a", "check", answer="yes") | {"variant": f"{number}", "metadata": {"checks": checks}})
+    assert [(one.value, one.reason) for one in scorer.scores()] == [(None, "undefined")]
+
+
 def test_columns_of_the_manifest_are_seen() -> None:
     text = 'by(kind, {"kind of a": natural}, 0)'
     rows = [row("a", "pq", natural=4), row("b", "pq", natural=4)]
