@@ -223,6 +223,9 @@ def _origin(row: Mapping[str, Any]) -> Origin:
     return Origin(str(row.get("model") or ""), str(row.get("group") or ""))
 
 
+_WRITTEN = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+
 class _Fields:
     """Reads the cells of one file, and names line and field where one is wrong."""
 
@@ -241,9 +244,11 @@ class _Fields:
         value = row.get(name)
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
+        # Python's own reader takes 1_000, digits of other scripts and "infinity" too.
+        written = not isinstance(value, str) or _WRITTEN.fullmatch(value.strip())
         try:
-            number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+            number = float(value) if written and not isinstance(value, bool) else math.nan
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
             raise self.reader.wrong(line, name, f"found {value!r:.80}, expected a number, or nothing")

@@ -88,7 +88,7 @@ def _answered(term: Term, parts: Sequence[Cells]) -> Any:
     return np.repeat(answers, widths) if any(answers) else np.ones(sum(widths), bool)
 
 
-def something_asked(term: Term, rows: Rows) -> NDArray[np.bool_]:
+def something_asked(term: Term, rows: Rows) -> Any:
     """Whether each edit was asked for any factor that its value needs; cases and branches that do not apply to it need
     none."""
     match term.op:

@@ -85,6 +85,8 @@ def test_an_unanswered_question_is_no_rating(call: Call, tmp_path: Path) -> None
         ("item,rater,factor,score\n", "holds no row"),
         ("", "expected names, each once"),
         ("item,rater,factor,score\na,p,f,\nb,p,f,\n", "every score is empty"),
+        ("item,rater,factor,score\na,p,f,1_000\n", ":2: field \"score\": found '1_000'"),
+        ("item,rater,factor,score\na,p,f,\u0663\n", ':2: field "score": found'),
         ("item,rater,factor,score\na,p,f,inf\n", ":2: field \"score\": found 'inf'"),
         ("item,rater,factor,score\na,p,f,1e999\n", ":2: field \"score\": found '1e999'"),
         ("item,rater,factor,score,score\na,p,f,1,2\n", "expected names, each once"),
