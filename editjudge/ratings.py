@@ -13,6 +13,7 @@ from typing import Any
 from editjudge import manifest
 from editjudge.errors import InputError, ManifestError
 from editjudge.manifest import Reader, rows
+from editjudge.orders import read_choice
 from editjudge.stats.columns import FAILED, OK, Ratings, Scores
 from editjudge.stats.preference import Preference
 
@@ -39,6 +40,8 @@ class Rating:
     content: str = ""
     """What was rated, where the file says so."""
     rubric: str = ""
+    choice: str = ""
+    """Of a pair: a, b, tie, both_good or both_bad, where the file says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,18 @@ def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
             if quoted:
                 item, rater, factor = map(_without_quote, (item, rater, factor))
             scope = (str(row.get(name) or "") for name in ("content", "rubric"))
-            yield line, Rating(item, rater, factor, score, *scope), _origin(row)
+            yield line, Rating(item, rater, factor, score, *scope, _choice(line, row, score, file)), _origin(row)
+
+
+def _choice(line: int, row: Mapping[str, Any], score: float, file: _Fields) -> str:
+    """Return the choice that `ratings export` writes beside the score of a pair; empty where there is none."""
+    choice = read_choice(str(row.get("choice") or ""))
+    if choice is None:
+        return ""
+    points = {"a": 1.0, "b": 0.0}.get(choice, 0.5)
+    if score != points:
+        raise file.reader.wrong(line, "choice", f"found {choice} beside the score {score:g}, expected {points:g}")
+    return choice
 
 
 _QUOTED = re.compile(r"'+[=+\-@\t\r\n]")

@@ -45,7 +45,7 @@ MAY_IMPORT = {
     },
     "cluster": {"edit", "errors", "judgement", "judges", "manifest", "media", "rubrics", "run", "store"},
     "stats": {"errors", "orders"},
-    "ratings": {"errors", "manifest", "stats"},
+    "ratings": {"errors", "manifest", "orders", "stats"},
     "report": {
         *(
             "arguments",

@@ -46,6 +46,8 @@ def import_(
     need_statistics()
     from editjudge.ratings import by_content, unique_ratings
     from editjudge.store.ratings import (
+        COLUMNS,
+        add_choices,
         add_scoped,
         check_unbound,
         contents_in,
@@ -70,7 +72,8 @@ def import_(
             contents = contents_of(store, (rating.item for rating in ratings if not rating.content))
         by_file = run is None and manifest is None  # which may say what was rated itself
         unscoped = ratings if by_file else [replace(rating, content="") for rating in ratings]
-        rows = [astuple(rating) for rating in by_content(file, unscoped, contents)]
+        scoped = by_content(file, unscoped, contents)
+        rows = [astuple(rating)[: len(COLUMNS)] for rating in scoped]
         if not rows:
             where = f"the run {run}" if run is not None else str(manifest)
             example = f"the first is of {ratings[0].item!r:.80}"
@@ -78,6 +81,7 @@ def import_(
         unbound = check_unbound(store, rows)
         before = count_ratings(store)
         add_scoped(store, rows)
+        add_choices(store, {(r.content, r.rubric, r.rater, r.factor): r.choice for r in scoped if r.choice})
         forget_unbound(store, rows)
         stored = count_ratings(store)
     raters, items = len({row[1] for row in rows}), len({row[0] for row in rows})

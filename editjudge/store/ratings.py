@@ -63,13 +63,27 @@ def add_ratings(store: Store, rows: Iterable[Row], contents: Mapping[str, str] |
 def add_scoped(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> int:
     """The same, of rows that say it themselves."""
     now = time.time()
-    values = (dict(zip(COLUMNS, row, strict=True)) | {"created": now, "study_id": None} for row in rows)
+    none = {"created": now, "study_id": None, "choice": None}
+    values = (dict(zip(COLUMNS, row, strict=True)) | none for row in rows)
 
     def unchanged(old: sa.Table, new: sa.ColumnCollection[str, sa.ColumnElement[float]]) -> sa.ColumnElement[bool]:
         return old.c.score == new["score"]
 
-    replaced = ("item", "score", "created", "study_id")
+    replaced = ("item", "score", "created", "study_id", "choice")
     return store._insert(upsert(store._dialect, ratings, replaced, unless=unchanged), values)
+
+
+def add_choices(store: Store, choices: Mapping[tuple[str, str, str, str], str]) -> None:
+    """Keep what people chose of pairs whose ratings are kept, by content, rubric, rater and factor."""
+    names = ("content", "rubric", "rater", "factor")
+    same = (ratings.c[name] == sa.bindparam(f"its_{name}") for name in names)
+    statement = sa.update(ratings).where(*same).values(choice=sa.bindparam("its_choice"))
+    values = [
+        {f"its_{name}": value for name, value in zip((*names, "choice"), (*place, choice), strict=True)}
+        for place, choice in choices.items()
+    ]
+    if values:
+        store._transact(lambda connection: connection.execute(statement, values))
 
 
 def read_ratings(store: Store) -> list[Row]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from editjudge.store import Store
-from editjudge.store.ratings import read_ratings
+from editjudge.store.ratings import add_choices, add_ratings, read_choices, read_ratings
 
 from .stores import Call, call
 
@@ -99,6 +99,27 @@ def test_an_error_names_line_and_field_and_nothing_is_kept(call: Call, tmp_path:
     done = call("ratings", "import", path, "--store", tmp_path / "s.db")
     assert (done.code, done.out) == (1, "") and said in done.err
     assert not (tmp_path / "s.db").exists()
+
+
+def test_what_people_chose_of_pairs_comes_back_from_an_export(call: Call, tmp_path: Path) -> None:
+    text = "item,rater,factor,score,choice\np,ann,overall,0.5,both_bad\nq,ann,overall,1,a\nr,ann,overall,0.5,tie\n"
+    (tmp_path / "r.csv").write_text(text)
+    assert call("ratings", "import", tmp_path / "r.csv", "--store", tmp_path / "s.db").code == 0
+    call("ratings", "export", tmp_path / "out.csv", "--store", tmp_path / "s.db")
+    assert (tmp_path / "out.csv").read_text() == text
+    (tmp_path / "wrong.csv").write_text("item,rater,factor,score,choice\np,ann,overall,1,both_bad\n")
+    done = call("ratings", "import", tmp_path / "wrong.csv", "--store", tmp_path / "t.db")
+    assert done.code == 1 and ':2: field "choice": found both_bad' in done.err
+
+
+def test_a_new_score_takes_the_choice_of_the_old_one_away(call: Call, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as store:
+        for score in (0.5, 1.0):
+            add_ratings(store, [("p", "ann", "overall", score)], {"p": "content"})
+            if score == 0.5:
+                add_choices(store, {("content", "", "ann", "overall"): "both_bad"})
+                assert set(read_choices(store).values()) == {"both_bad"}
+        assert read_choices(store) == {}
 
 
 def test_a_file_that_is_none_is_told(call: Call, tmp_path: Path) -> None:
