@@ -61,8 +61,10 @@ def read_ratings(path: Path) -> Iterator[tuple[int, Rating, Origin]]:
             item, rater, factor = (file.word(line, row, name) for name in RATING[:3])
             if quoted:
                 item, rater, factor = map(_without_quote, (item, rater, factor))
-            scope = (str(row.get(name) or "") for name in ("content", "rubric"))
-            yield line, Rating(item, rater, factor, score, *scope, _choice(line, row, score, file)), _origin(row)
+            content = str(row.get("content") or "")
+            rubric = str(row.get("rubric") or "")
+            choice = _choice(line, row, score, file)
+            yield line, Rating(item, rater, factor, score, content, rubric, choice), _origin(row)
 
 
 def _choice(line: int, row: Mapping[str, Any], score: float, file: _Fields) -> str:
