@@ -138,7 +138,7 @@ def command(
         _dry_run(job, store_place, run_options, as_json)
         return
     with ExitStack() as stack:
-        opener = partial(_opened, stack, run_options, store_place, bool(job.where))
+        opener = partial(_opened, stack, run_options, store_place)
         ranking = None
         if best_of:
             from editjudge.cli.best_of import BestOf
@@ -150,20 +150,14 @@ def command(
         sys.exit(conduct(job, opener, run_options, max_failures, as_json, quiet, ranking))
 
 
-def _opened(stack: ExitStack, run_options: RunOptions, place: str, has_conditions: bool) -> RunPlace:
-    """The store; for a cluster also a folder of shards. Only a plain run begins before the store is open."""
+def _opened(stack: ExitStack, run_options: RunOptions, place: str) -> RunPlace:
+    """The store; for a cluster also a folder of shards."""
     if run_options.cluster:
         from editjudge.cluster.shard_run import ShardRun, is_folder
 
         if is_folder(place):
             return stack.enter_context(ShardRun(place))
-    if run_options.cluster or run_options.batch or has_conditions:
-        return stack.enter_context(open_store(place))
-    from editjudge.store.early import open_early
-
-    store = open_early(place)
-    stack.callback(store.close)
-    return store
+    return stack.enter_context(open_store(place))
 
 
 def conduct(

@@ -15,7 +15,6 @@ from editjudge.judges.judge import Judge, Work
 from editjudge.media.cache import ImageCache
 from editjudge.run.feed import LOOK, Window, is_paid, judged, keep
 from editjudge.run.plan import Planner
-from editjudge.store.early import EarlyStore, is_database, whole_of
 from editjudge.store.sink import Sink
 from editjudge.store.writer import Writer
 
@@ -70,14 +69,17 @@ class Engine:
         budget: Budget,
         say: Callable[[str], None] = lambda _: None,
         *,
-        store: Store | EarlyStore | None = None,
+        store: Store | None = None,
     ) -> None:
         """`store`: where questions may wait in a provider's batch; a sink that only this run writes to has none."""
+        from editjudge.store.store import Store
+
         self.control = RunControl()
         self.say, self._waiting = say, False
         self.planner, self.budget = planner, budget
         self.pictures = ImageCache(planner.pictures)
-        self._batches, self._writer = store or (sink if is_database(sink) else None), Writer(sink, linger=_LINGER)
+        self._batches = sink if isinstance(sink, Store) else store
+        self._writer = Writer(sink, linger=_LINGER)
 
     async def run(self, edits: Callable[[], Iterable[Edit]], judges: Sequence[Judge]) -> Ending:
         """Judge everything; each judge goes through the edits at its own pace."""
@@ -127,7 +129,7 @@ class Engine:
             return ()
         from editjudge.store.batches import awaited
 
-        return awaited(whole_of(self._batches), keys)
+        return awaited(self._batches, keys)
 
     async def left_behind(self, judge: Judge) -> list[Work]:
         """Tasks that another process gave back or died with; where there are none, after a pause."""

@@ -26,7 +26,7 @@ from editjudge.run.regions import MEASURED, PartMissing, PicturePart, cut_out
 from editjudge.store.sink import Sink
 
 if TYPE_CHECKING:
-    from editjudge.store.claims import AnyClaims
+    from editjudge.store.claims import Claims
 from editjudge.store.records import Item
 
 LOOKAHEAD = 8
@@ -74,7 +74,7 @@ class TaskStates(NamedTuple):
     """Being asked by another one."""
 
 
-def claim_tasks(store: Sink, claims: AnyClaims | None, works: Mapping[str, Work]) -> TaskStates:
+def claim_tasks(store: Sink, claims: Claims | None, works: Mapping[str, Work]) -> TaskStates:
     """Look tasks up, and claim those that are not answered and cost money. Reads and writes the store."""
     statuses = store.done(list(works))
     mine = {key for key in works if statuses.get(key) not in DONE}

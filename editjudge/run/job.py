@@ -42,12 +42,10 @@ from editjudge.run.progress import RunTally
 from editjudge.run.summary import Summary, commonest, is_failure, summarise, summary_of
 from editjudge.run.sums import OVERALL
 from editjudge.run.where import EditFilter, Selected
-from editjudge.store.early import EarlyClaims, EarlyStore, is_database, whole_of
 from editjudge.store.records import RunRecord
 from editjudge.store.sink import RunPlace
 
 if TYPE_CHECKING:
-    from editjudge.store.claims import AnyClaims
     from editjudge.store.store import Store
 
 T = TypeVar("T")
@@ -166,9 +164,9 @@ class Job:
         root, addresses = None if self.allow_outside else folder, fetch if self.allow_urls else None
         return PictureReader(root=root, fetch=addresses, shared_by=len(self.judges))
 
-    def chosen(self, store: Store | EarlyStore | None, edits: Callable[[], Iterator[Edit]] | None = None) -> Selected:
+    def chosen(self, store: Store | None, edits: Callable[[], Iterator[Edit]] | None = None) -> Selected:
         """The edits that the run is about, of all or of some of the manifest's; conditions need a store."""
-        return Selected(edits or self.edits, EditFilter(self.where, whole_of(store)) if self.where and store else None)
+        return Selected(edits or self.edits, EditFilter(self.where, store) if self.where and store else None)
 
     def check(self, *, whole: bool = True) -> int | None:
         """Read the manifest through before anything is asked: every line can be understood, every model has edits, and
@@ -371,6 +369,10 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
         from editjudge.cluster.driver import execute as execute_on
 
         return await execute_on(options.cluster, job, store, options)
+    # Not above: judging one edit needs no database.
+    from editjudge.store.claims import Claims
+    from editjudge.store.store import Store
+
     rubrics = job.load_rubrics()
     settings = job.question_settings(rubrics)
     Costs(job.options, options.budget, job.judges, batch=options.batch)  # raises where a budget cannot be kept
@@ -382,20 +384,20 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
         ]
         expected = job.check()
         store = opened(store)
-        if not is_database(store):
+        if not isinstance(store, Store):
             raise UsageError(f"{store.place}: only --engine ray writes shards; expected a store")
         chosen = job.chosen(store)
         for warning in (w for judge in judges for w in getattr(judge, "warnings", ())):
             options.say(warning)
         run = open_run(job, store, options, rubrics)
         removed = drop_removed(job, store, run)
-        planner = Planner(store, run.id, settings, job.reader(), options.observe, _claims(store), rehash=options.rehash)
+        planner = Planner(store, run.id, settings, job.reader(), options.observe, Claims(store), rehash=options.rehash)
         planner.tally.expected = expected
         engine = Engine(store, planner, budget, options.say)
         if options.batch:
             from editjudge.run.batch import BatchEngine  # three wire formats that other runs need not wait for
 
-            engine = BatchEngine(whole_of(store), run.id, planner, budget, options.say)
+            engine = BatchEngine(store, run.id, planner, budget, options.say)
         options.control(engine.control)
         try:
             await engine.run(chosen, judges)
@@ -413,14 +415,6 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
     return conclude(store, run, rubrics, engine.control, planner.tally)
 
 
-def _claims(store: Store | EarlyStore) -> AnyClaims:
-    if isinstance(store, EarlyStore):
-        return EarlyClaims(store)
-    from editjudge.store.claims import Claims
-
-    return Claims(store)
-
-
 def opened(store: RunPlace | Callable[[], RunPlace]) -> RunPlace:
     return store() if callable(store) else store
 
@@ -429,10 +423,12 @@ def conclude(
     store: RunPlace, run: RunRecord, rubrics: Sequence[Rubric], control: RunControl, tally: RunTally
 ) -> Outcome:
     """What a run came to, whichever engine did it."""
+    from editjudge.store.store import Store
+
     # No mean is formed of choices.
     factors = {rubric.name: [] if rubric.chooses else [factor.key for factor in rubric.factors] for rubric in rubrics}
-    if is_database(store):
-        summary = _stored_summary(store, run, tally) or summary_of(*whole_of(store).score_sums(run), factors)
+    if isinstance(store, Store):
+        summary = _stored_summary(store, run, tally) or summary_of(*store.score_sums(run), factors)
     else:
         summary = summarise(store.judgements(run, fields=("judge", "model", "rubric", "status", "scores")), factors)
     if failed := [status for status in summary.statuses if is_failure(status)]:
@@ -442,7 +438,7 @@ def conclude(
     return Outcome(run.id, run.name, ending, tally, summary, control.error, control.short, store.place)
 
 
-def _stored_summary(store: Store | EarlyStore, run: RunRecord, tally: RunTally) -> Summary | None:
+def _stored_summary(store: Store, run: RunRecord, tally: RunTally) -> Summary | None:
     """The summary of the last time, where all tasks were done then and nothing was judged since: what is done stays as
     it is, and a store forgets the summary of a run whose edits or tasks change."""
     stored = store.run_of(run.id)
@@ -460,7 +456,7 @@ def open_run(job: Job, store: RunPlace, options: RunOptions, rubrics: Sequence[R
     return run
 
 
-def drop_removed(job: Job, store: Store | EarlyStore, run: RunRecord) -> int:
+def drop_removed(job: Job, store: Store, run: RunRecord) -> int:
     """Drop the edits of a resumed run that are no longer in the manifest; those that `limit` or `models` leave out
     stay. Returns how many were dropped."""
     if not (known := store.item_ids(run)):

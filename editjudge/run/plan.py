@@ -33,12 +33,11 @@ from editjudge.run.feed import claim_tasks, item_of, unexpected
 from editjudge.run.progress import RunTally
 from editjudge.run.regions import MEASURED, PartMissing, PicturePart
 from editjudge.run.regions import VERSION as REGION_VERSION
-from editjudge.store.early import is_database
 from editjudge.store.records import Item
 from editjudge.store.sink import Sink
 
 if TYPE_CHECKING:
-    from editjudge.store.claims import AnyClaims
+    from editjudge.store.claims import Claims
 
 BATCH = 200
 """Edits planned at a time: large enough to look keys up in bulk."""
@@ -548,7 +547,7 @@ class Planner:
         settings: QuestionSettings,
         pictures: PictureReader | None = None,
         observe: Callable[[RunTally], None] = lambda _: None,
-        claims: AnyClaims | None = None,
+        claims: Claims | None = None,
         *,
         rehash: bool = False,
     ) -> None:
@@ -601,9 +600,11 @@ class Planner:
         self, judge: Judge, items: list[Item], first: int, tasks: list[Task], learnt: Mapping[str, Mapping[str, Any]]
     ) -> None:
         """A store keeps all in one transaction, and says of the tasks that it has already which are done."""
+        from editjudge.store.store import Store
+
         tasks_before = self._positions.get(judge.spec, 0)
         self._positions[judge.spec] = tasks_before + len(tasks)
-        if is_database(self._store):
+        if isinstance(self._store, Store):
             statuses = self._store.add_batch(self._run, items, first, tasks, tasks_before, learnt)
             self._done |= {key: status for key, status in statuses.items() if status in DONE}
         else:
@@ -685,7 +686,7 @@ class Planner:
         self.observe(self.tally)
         return works
 
-    def _take_over(self, claims: AnyClaims, keys: Sequence[str]) -> tuple[dict[str, bool], set[str], dict[str, str]]:
+    def _take_over(self, claims: Claims, keys: Sequence[str]) -> tuple[dict[str, bool], set[str], dict[str, str]]:
         """Which keys somebody holds, which of the others are ours now, and their statuses."""
         held = claims.held(keys)
         free = [key for key in keys if not held.get(key)]

@@ -11,12 +11,10 @@ import functools
 import threading
 import time
 from collections.abc import Collection, Sequence
-from typing import TypeAlias
 
 import sqlalchemy as sa
 
 from editjudge.errors import StoreError
-from editjudge.store.early import EarlyClaims
 from editjudge.store.owner import BEAT, LEASE, is_alive, new_owner
 from editjudge.store.rows import BulkInsert
 from editjudge.store.schema import claims, upsert
@@ -32,13 +30,15 @@ class Claims:
         self.owner = owner or new_owner()
         self._store, self._lease, self._beat = store, lease, beat
         self._ended = threading.Event()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Renew from now on what this owner holds."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._renew, name="editjudge-claims", daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._renew, name="editjudge-claims", daemon=True)
+                self._thread.start()
 
     def take(self, keys: Sequence[str]) -> set[str]:
         """Those of the keys that are ours now: free ones, and those of owners who are gone."""
@@ -90,9 +90,11 @@ class Claims:
     def close(self) -> None:
         """Give everything back: what was not asked is for others to ask."""
         self._ended.set()
-        if self._thread is None:
+        with self._starting:
+            thread = self._thread
+        if thread is None:
             return
-        self._thread.join()
+        thread.join()
         with contextlib.suppress(StoreError):  # then they expire
             self._store._transact(lambda c: c.execute(sa.delete(claims).where(claims.c.owner == self.owner)))
 
@@ -110,6 +112,3 @@ def _now(connection: sa.Connection) -> float:
     if connection.dialect.name == "postgresql":  # one clock for all machines
         return float(connection.scalar(sa.text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
     return time.time()
-
-
-AnyClaims: TypeAlias = Claims | EarlyClaims

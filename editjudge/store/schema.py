@@ -696,25 +696,3 @@ def bring_up_to_date(connection: sa.Connection, place: str) -> None:
     _steps(*MIGRATIONS[stored - 1 :])(connection)
     if stored != version():
         connection.execute(sa.update(meta).where(meta.c.name == "schema_version").values(value=str(version())))
-
-
-def sqlite_script() -> str:
-    """The tables as SQL text for SQLite, with their version: what schema.sql holds."""
-    from sqlalchemy.dialects import sqlite
-
-    elements: list[sa.schema.ExecutableDDLElement] = []
-    for table in metadata.sorted_tables:
-        elements += [sa.schema.CreateTable(table), *map(sa.schema.CreateIndex, sorted(table.indexes, key=_name))]
-    statements = [str(element.compile(dialect=sqlite.dialect())) for element in elements]
-    row = sa.insert(meta).values(name="schema_version", value=str(version()))
-    statements.append(str(row.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})))
-    lines = (line.rstrip().expandtabs(4) for text in statements for line in f"{text.strip()};".splitlines())
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _name(index: sa.Index) -> str:
-    return str(index.name)
-
-
-if __name__ == "__main__":
-    print(sqlite_script(), end="")

@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
 from editjudge.store import Store, owner
@@ -46,6 +47,34 @@ def test_a_key_is_claimed_by_one_and_free_again_when_it_is_given_back(store: Sto
     assert other.take(KEYS) == set(KEYS)
     other.close()
     assert owned(store) == 0
+
+
+def test_claims_that_are_closed_while_their_thread_starts_are_closed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about_to_start = threading.Event()
+
+    class Hesitating(threading.Thread):
+        def start(self) -> None:
+            about_to_start.set()
+            closing.join(0.2)  # as long as it takes to fail, if it does
+            super().start()
+
+    mine = Claims(store)
+    closed: list[bool] = []
+
+    def close() -> None:
+        about_to_start.wait()
+        mine.close()
+        closed.append(True)
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    monkeypatch.setattr("editjudge.store.claims.threading.Thread", Hesitating)
+    mine.start()
+    closing.join()
+    assert closed == [True]
+    assert mine._thread is not None and not mine._thread.is_alive()
 
 
 def test_what_is_answered_is_claimed_by_nobody(store: Store) -> None:
