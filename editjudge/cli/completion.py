@@ -50,10 +50,12 @@ def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[C
     place = ctx.params.get("store_place") or os.environ.get("EDITJUDGE_STORE", "editjudge.db")
     if "://" in place:
         return []
+    from editjudge.store.sqlite_file import looking_address
+
     try:
-        with closing(sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=rw", uri=True, timeout=1)) as store:
+        with closing(sqlite3.connect(looking_address(Path(place)), uri=True, timeout=1)) as store:
             return _items((name for (name,) in store.execute("SELECT name FROM runs ORDER BY id DESC")), incomplete)
-    except sqlite3.Error:
+    except (sqlite3.Error, OSError):
         return []
 
 

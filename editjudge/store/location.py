@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from editjudge.errors import StoreError
 from editjudge.files import replacing
-from editjudge.store.sqlite_file import address_of, check_path, connect
+from editjudge.store.sqlite_file import address_of, check_path, connect, looking_address
 
 
 def engine_of(url_or_path: str | os.PathLike[str], readonly: bool, timeout: float) -> tuple[sa.Engine, str]:
@@ -118,6 +119,15 @@ def _sqlite_engine(path: Path, readonly: bool, timeout: float) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+@contextmanager
+def looking(place: str, timeout: float) -> Iterator[sa.Connection]:
+    """Read a file that may be another program's, without changing it."""
+    creator = partial(sqlite3.connect, looking_address(Path(place)), uri=True, timeout=timeout)
+    engine = sa.create_engine("sqlite://", creator=creator, poolclass=NullPool)
+    with engine.connect() as connection:
+        yield connection
 
 
 def copy_file(connection: sa.Connection, path: str | os.PathLike[str]) -> None:

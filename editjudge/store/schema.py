@@ -668,17 +668,29 @@ def found(connection: sa.Connection, place: str) -> int | None:
     tables = sa.inspect(connection).get_table_names()
     if not tables:
         return None
-    stored = None
-    if "meta" in tables:
-        stored = connection.scalar(sa.select(meta.c.value).where(meta.c.name == "schema_version"))
+    stored = _stored_version(connection, tables)
     if stored is None:
         raise StoreError(f"{place}: a database, but not a store of editjudge: name another one with --store")
-    if int(stored) > version():
+    if stored > version():
         raise StoreError(
             f"{place}: written by a newer editjudge (schema {stored}; this one knows up to {version()}): "
             "upgrade editjudge, or name another store with --store"
         )
-    return int(stored)
+    return stored
+
+
+_OF_EVERY_VERSION = (meta, runs, items, tasks, judgements, replies)
+
+
+def _stored_version(connection: sa.Connection, tables: Collection[str]) -> int | None:
+    """The version that a database names; None where it is not a store: other programs have a table `meta`, too."""
+    if any(table.name not in tables for table in _OF_EVERY_VERSION):
+        return None
+    columns = {column["name"] for column in sa.inspect(connection).get_columns(meta.name)}
+    if not columns >= {column.name for column in meta.columns}:
+        return None
+    value = str(connection.scalar(sa.select(meta.c.value).where(meta.c.name == "schema_version")))
+    return int(value) if value.isascii() and value.isdecimal() else None
 
 
 def bring_up_to_date(connection: sa.Connection, place: str) -> None:

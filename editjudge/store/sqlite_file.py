@@ -12,6 +12,8 @@ from editjudge.errors import StoreError
 def check_path(path: Path, readonly: bool) -> None:
     if path.is_dir():
         raise StoreError(f"{path}: a folder; a store is one file, such as {path / 'editjudge.db'}")
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path}: not a regular file; a store is one: name another with --store")
     if readonly and not path.exists():
         raise StoreError(f"{path}: no such store; name it with --store, or make it with `editjudge run`")
     if not path.parent.is_dir():
@@ -26,6 +28,18 @@ def address_of(path: Path, readonly: bool) -> str:
         # (a writer has made them), so it can be read without.
         address += "&immutable=1"
     return address
+
+
+def looking_address(path: Path) -> str:
+    """Return the address by which a file is read and nothing beside it is written, whoever it belongs to.
+
+    Opened for writing, even a look may change a file: SQLite rolls back what a crash left in its journal, and writes
+    its log back when the last reader leaves.
+    """
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    log = path.with_name(f"{path.name}-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    return address if has_log else f"{address}&immutable=1"
 
 
 def connect(address: str, readonly: bool, timeout: float) -> sqlite3.Connection:

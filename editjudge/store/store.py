@@ -102,6 +102,10 @@ class Store:
         return store
 
     def _prepare(self) -> None:
+        if self._dialect == "sqlite" and os.path.exists(self._place) and os.path.getsize(self._place):
+            # Opening it would already change it: what is not a store stays as it is, to the byte.
+            with self._explaining(), places.looking(self._place, self._timeout) as connection:
+                schema.found(connection, self._place)
         with self._reading() as connection:
             stored = schema.found(connection, self._place)
         if stored != schema.version():

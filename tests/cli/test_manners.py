@@ -221,6 +221,31 @@ def test_a_store_of_a_newer_editjudge_is_left_alone(call: Call, folder: Path) ->
     assert done.code == 1 and "upgrade editjudge" in done.document["error"]
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        *("run edits.jsonl --judge measured", "run edits.jsonl --judge measured --dry-run", "doctor"),
+        *("runs list", "runs show r", "runs rm r --yes", "report r", "compare r", "agree r"),
+        *("drift r --against s", "runs again r", "gate r --min 1", "export r -o out", "import-run exported"),
+        *("ratings import ratings.csv", "ratings export out.csv", "ratings links", "ratings invite s ann"),
+        *("ratings revoke s ann", "ratings rm --rater ann --yes", "serve --port 0"),
+    ],
+)
+def test_no_verb_changes_a_database_of_another_program(typed: str, call: Call, folder: Path) -> None:
+    edits(folder, 1)
+    made(folder / "own.db", Spec(edits=1))
+    assert call("export", "r", "-o", "exported", "--store", "own.db").code == 0
+    (folder / "ratings.csv").write_text("item,rater,factor,score\ne0,ann,alignment,3\n")
+    with contextlib.closing(sqlite3.connect("editjudge.db")) as other, other:
+        other.execute("CREATE TABLE meta (name, value)")
+    before = Path("editjudge.db").read_bytes()
+    done = call(*typed.split())
+    assert Path("editjudge.db").read_bytes() == before
+    assert [path.name for path in folder.glob("editjudge.db*")] == ["editjudge.db"]
+    assert "not a store of editjudge" in done.out + done.err
+    assert "Traceback" not in done.err
+
+
 def test_names_that_are_no_text_are_told_in_words(folder: Path) -> None:
     done = subprocess.run([*COMMAND, "run", b"\xff\xfe.jsonl", "--json"], capture_output=True, check=False)
     assert done.returncode == 1 and b"Traceback" not in done.stderr

@@ -260,8 +260,9 @@ def test_an_id_longer_than_can_be_indexed_is_explained(place: str) -> None:
             store.add_tasks(run, [task(1, item="".join(key(n) for n in range(200)))])
 
 
-def test_a_database_of_another_program_is_left_alone(place: str, postgres: Server) -> None:
-    postgres.sql("CREATE TABLE photographs (id int)", place)
+@pytest.mark.parametrize("table", ["photographs (id int)", "meta (id int)", "meta (name text, value text)"])
+def test_a_database_of_another_program_is_left_alone(place: str, postgres: Server, table: str) -> None:
+    postgres.sql(f"CREATE TABLE {table}", place)
     with pytest.raises(StoreError, match="not a store of editjudge"):
         Store.open(place)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -368,12 +371,92 @@ def test_a_file_that_is_no_database_is_explained_and_left_alone(tmp_path: Path) 
     assert (tmp_path / "s.db").read_bytes() == garbage
 
 
-def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "s.db") as raw:
-        raw.execute("create table photographs (id)")
-    raw.close()
+FOREIGN = {
+    "plain": "CREATE TABLE photographs (id)",
+    "in WAL mode": "PRAGMA journal_mode = WAL; CREATE TABLE photographs (id)",
+    "a meta of other columns": "CREATE TABLE meta (key, content); INSERT INTO meta VALUES ('schema_version', '3')",
+    "a version that is no number": "CREATE TABLE meta (name, value); INSERT INTO meta VALUES ('schema_version', 'v2')",
+    "a version like ours": "CREATE TABLE meta (name, value); INSERT INTO meta VALUES ('schema_version', '3')",
+    "a meta with nothing in it": "CREATE TABLE meta (name, value)",
+}
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith("-shm")}
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("script", FOREIGN.values(), ids=FOREIGN)
+def test_a_database_of_another_program_is_left_alone_to_the_byte(tmp_path: Path, script: str, readonly: bool) -> None:
+    with closing(sqlite3.connect(tmp_path / "s.db")) as raw:
+        raw.executescript(f"PRAGMA page_size = 512; {script}")
+    before = bytes_in(tmp_path)
     with pytest.raises(StoreError, match="not a store of editjudge"):
+        Store.open(tmp_path / "s.db", readonly=readonly)
+    assert bytes_in(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["s.db"]
+
+
+_CRASHING = """
+import os, sqlite3, sys
+raw = sqlite3.connect(sys.argv[1], isolation_level=None)
+raw.execute("CREATE TABLE photographs (id)")
+raw.execute("INSERT INTO photographs VALUES (1)")
+raw.execute(f"PRAGMA journal_mode = {sys.argv[2]}")
+raw.execute("PRAGMA cache_size = 1")
+raw.execute("BEGIN IMMEDIATE")
+raw.execute("UPDATE photographs SET id = 2")
+raw.execute("CREATE TABLE more (id)")
+raw.executemany("INSERT INTO more VALUES (?)", [("x" * 3000,)] * 200)  # beyond the cache: written before the commit
+if sys.argv[2] == "WAL":
+    raw.execute("COMMIT")
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+def test_what_another_program_left_behind_when_it_crashed_is_left_to_it(
+    tmp_path: Path, mode: str, readonly: bool
+) -> None:
+    subprocess.run([sys.executable, "-c", _CRASHING, str(tmp_path / "s.db"), mode], check=True)
+    before = bytes_in(tmp_path)
+    assert {"s.db-wal", "s.db-journal"} & before.keys()
+    with pytest.raises(StoreError):
+        Store.open(tmp_path / "s.db", readonly=readonly)
+    assert bytes_in(tmp_path) == before
+
+
+def test_another_program_that_is_at_work_is_not_disturbed(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as raw:
+        raw.execute("PRAGMA journal_mode = WAL")
+        raw.execute("CREATE TABLE photographs (id)")
+        raw.execute("BEGIN IMMEDIATE")
+        before = bytes_in(tmp_path)
+        for readonly in (False, True):
+            with pytest.raises(StoreError, match="not a store of editjudge"):
+                Store.open(tmp_path / "s.db", readonly=readonly, timeout=0.1)
+        assert bytes_in(tmp_path) == before
+
+
+def test_a_few_bytes_are_no_store_and_stay(tmp_path: Path) -> None:
+    (tmp_path / "s.db").write_bytes(b"abc")
+    with pytest.raises(StoreError, match="no SQLite database"):
         Store.open(tmp_path / "s.db")
+    assert bytes_in(tmp_path) == {"s.db": b"abc"}
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "s.db")
+    with pytest.raises(StoreError, match="not a regular file"):
+        Store.open(tmp_path / "s.db")
+
+
+def test_a_store_whose_log_alone_has_its_tables_is_opened(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s.db") as writer, Store.open(tmp_path / "s.db") as other:
+        writer.write([sample(1)])
+        assert (tmp_path / "s.db-wal").stat().st_size
+        assert other.done([key(1)]) == {key(1): "ok"}
 
 
 def test_a_file_that_may_not_be_written_is_explained(sqlite_store: Store) -> None:
