@@ -10,6 +10,7 @@ EditjudgeError
     ├── JudgeError        a judge that did not answer
     │   └── BudgetReached a question that was not asked, since the budget may not pay for it
     └── StoreError        a store that cannot be opened, read or written
+        └── StoreMoved    a store whose file lost its name: what was written is in a copy
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ class BudgetReached(JudgeError):
 
 class StoreError(WorldError):
     """A store that cannot be opened, read or written."""
+
+
+class StoreMoved(StoreError):
+    """A store whose file was deleted, renamed or replaced: what was written is in a copy, which the message names."""
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -46,7 +47,9 @@ def remedy(error: BaseException | None, timeout: float) -> str:
         known = _OF_SQLITE.get(primary)
     else:
         state = getattr(error, "sqlstate", None)
-        known = next((known for words, known in _REFUSALS.items() if words in str(error)), _OF_POSTGRESQL.get(state))
+        known = _OF_POSTGRESQL.get(state)
+        if state is None:
+            known = next((remedy for words, remedy in _REFUSALS.items() if words in str(error)), known)
     # The first line: the others quote the statement.
     reason = str(error).partition("\n")[0]
     return f"{known.format(timeout=timeout)} ({reason})" if known else f"the database says: {reason}"
@@ -94,6 +97,7 @@ _OF_POSTGRESQL: dict[str | None, str] = {
     None: "the server does not answer: see that it runs and can be reached from here, then run again, which resumes",
     "08006": "the connection was lost: run again, which resumes",
     "25006": "the server takes no writing: name the primary one and not its copy",
+    "42P01": "a table of the store is gone: restore a copy, or name another store with --store, and run again",
     "42501": "the user may not do this: GRANT CREATE on the schema for the first time, then SELECT, INSERT, UPDATE and "
     "DELETE on all its tables and USAGE on its sequences; to read, SELECT is enough",
     "53100": "the disk of the server is full: free some space and run again; what was kept until now is not asked "
@@ -131,10 +135,15 @@ def looking(place: str, timeout: float) -> Iterator[sa.Connection]:
 
 
 def copy_file(connection: sa.Connection, path: str | os.PathLike[str]) -> None:
+    """Copy the file that a connection reads."""
+    _copy(connection.connection.driver_connection, path)  # type: ignore[arg-type]  # sqlite3's own
+
+
+def _copy(source: sqlite3.Connection, path: str | os.PathLike[str]) -> None:
     """Copy the file that is read as it is at this moment, with what is still in its log; half a copy is removed."""
     with closing(sqlite3.connect(path)) as target:
         try:
-            connection.connection.driver_connection.backup(target)  # type: ignore[union-attr]  # sqlite3's own
+            source.backup(target)
         except sqlite3.Error as error:
             Path(path).unlink(missing_ok=True)
             raise StoreError(f"{path}: a copy of the store could not be made: {remedy(error, 0)}") from error
@@ -148,6 +157,52 @@ def keep_copy(connection: sa.Connection, place: str, release: str) -> Path:
     with replacing(path) as partial:
         copy_file(connection, partial)
     return path
+
+
+class HeldFile:
+    """A store's file that is open for writing, held by a connection of its own until the store is closed.
+
+    SQLite goes on committing into a file that has no name any more, or whose log has none. Whoever opens the store by
+    its name later finds nothing of that, but the connection that holds the file can still copy all of it.
+    """
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self._path = path.absolute()
+        self._connection = connect(address_of(path, readonly=False), readonly=False, timeout=timeout)
+        self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the log, too
+        files = [self._path, *(self._path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))]
+        self._identities = {file: _identity(file) for file in files if file.exists()}
+
+    def has_its_names(self) -> bool:
+        """Whether a commit goes into the files that are found by the store's name."""
+        try:
+            return all(_identity(file) == identity for file, identity in self._identities.items())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # a folder that may not be looked into says nothing of what it holds
+            return True
+
+    def save_copy(self) -> Path:
+        """Copy all that was committed to a file beside the store, or to the temporary folder where that fails."""
+        try:
+            return self._save_in(self._path.parent)
+        except (OSError, sqlite3.Error, StoreError):
+            return self._save_in(Path(tempfile.gettempdir()))
+
+    def _save_in(self, folder: Path) -> Path:
+        paths = (folder / f"{self._path.name}.unsaved-{number}.db" for number in count(1))
+        path = next(path for path in paths if not path.exists())
+        with replacing(path) as partial:
+            _copy(self._connection, partial)
+        return path
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 _OF_SQLITE = {

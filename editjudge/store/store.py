@@ -11,11 +11,14 @@ import json
 import logging
 import operator
 import os
+import sqlite3
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, groupby, islice
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -23,7 +26,7 @@ import sqlalchemy as sa
 import editjudge
 from editjudge.canonical import json_hash
 from editjudge.edit import Content, is_unread
-from editjudge.errors import StoreError, UsageError, near_miss
+from editjudge.errors import StoreError, StoreMoved, UsageError, near_miss
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Exchange, Judgement, Task, Usage
 from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.verdict import Remark
@@ -83,6 +86,10 @@ class Store:
         self._patience = 0.0
         """Seconds: none for a server that was never there."""
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._held: places.HeldFile | None = None
+        self._moving = threading.Lock()
+        self._moved = ""
+        """Where the file lost its name, what to tell whoever writes."""
 
     @classmethod
     def open(cls, url_or_path: str | os.PathLike[str], readonly: bool = False, timeout: float = 30.0) -> Store:
@@ -96,6 +103,8 @@ class Store:
         store = cls(engine, place, readonly, timeout)
         try:
             store._prepare()
+            if engine.dialect.name == "sqlite" and not readonly:
+                store._held = places.HeldFile(Path(place), timeout)
         except BaseException:  # nobody else knows of it
             store.close()
             raise
@@ -156,6 +165,8 @@ class Store:
 
     def close(self) -> None:
         self._engine.dispose()
+        if self._held:
+            self._held.close()
         if self._temporary:
             self._temporary.cleanup()
 
@@ -171,6 +182,7 @@ class Store:
             yield connection
 
     def _connected(self) -> sa.Connection:
+        self._follow_file()
         with self._explaining():
             return self._engine.connect()
 
@@ -178,8 +190,43 @@ class Store:
     def _writing(self) -> Iterator[sa.Connection]:
         if self._readonly:
             raise StoreError(f"{self._place}: opened for reading only, so nothing can be written")
+        self._follow_file()
         with self._explaining(), self._write_engine.begin() as connection:
             yield connection
+        self._follow_file()
+        if self._moved:
+            raise StoreMoved(self._moved)
+
+    def _follow_file(self) -> None:
+        """Go on in a copy where the file was deleted, renamed or replaced meanwhile: what is on its way is kept there,
+        and whoever writes is told."""
+        held = self._held
+        if held is None or held.has_its_names():
+            return
+        with self._moving:
+            if self._held is held:  # no other thread was faster
+                self._go_on_in_copy_of(held)
+
+    def _go_on_in_copy_of(self, held: places.HeldFile) -> None:
+        problem = f"{self._place}: the file, its -wal or its -shm was deleted, renamed or replaced during this run"
+        try:
+            copy = held.save_copy()
+            engine, _ = places.engine_of(copy, readonly=False, timeout=self._timeout)
+            held_copy = places.HeldFile(copy, self._timeout)
+        except (OSError, sqlite3.Error, StoreError) as error:
+            self._moved = f"{problem}, and what was kept in it could not be copied: {error}"
+            self._held = None
+            return
+        self._moved = (
+            f"{problem}. All answers, those that came after it included, are in {copy}: rename it to {self._place}, or "
+            f"give it with --store, and run again, which resumes"
+        )
+        self._engine.dispose()
+        self._engine = engine
+        self._write_engine = engine.execution_options(writes=True)
+        self._place = str(copy)
+        self._held = held_copy
+        held.close()
 
     def _transact(self, work: Callable[[sa.Connection], T]) -> T:
         """Work in one transaction, and once more where the server broke off before it said that it was kept: each row

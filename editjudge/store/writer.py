@@ -6,8 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
+from editjudge.errors import StoreMoved
 from editjudge.judgement import Judgement
 from editjudge.store.sink import Sink
 
@@ -28,7 +30,8 @@ def _mean_latency(batch: Iterable[Judgement]) -> float:
 class Writer:
     """Make one inside a running event loop; one writes to a store at a time.
 
-    After the store failed nothing more is written: who waits, who comes later, and `close` get the same error.
+    After the store failed nothing more is written: who waits, who comes later, and `close` get the same error. Where
+    the store moved to a copy they get it too, and what they bring is written there: it is paid for.
     """
 
     def __init__(self, store: Sink, *, linger: float = 0.0, batch: int = 512) -> None:
@@ -56,7 +59,7 @@ class Writer:
         """
         if self._closing:
             raise RuntimeError("the writer is closed")
-        if self._error:
+        if self._error and not isinstance(self._error, StoreMoved):
             raise self._error
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((judgement, committed))
@@ -102,7 +105,7 @@ class Writer:
 
     async def _commit(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
         """What became of each."""
-        if self._error is None:
+        if self._error is None or isinstance(self._error, StoreMoved):
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
             except Exception as error:  # told to each who waits for it, and to all who come later
@@ -112,6 +115,10 @@ class Writer:
     def _write(self, batch: Sequence[Judgement]) -> Sequence[Exception | None]:
         try:
             self._store.write(batch)
+        except StoreMoved:
+            with suppress(StoreMoved):  # the copy may be older than this commit
+                self._store.write(batch)
+            raise
         except _OF_ONE:  # one of them cannot be stored, and nothing was: find it, so that it alone fails
             return [self._write_alone(judgement) for judgement in batch]
         return [None] * len(batch)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime
+import itertools
 import resource
+import shutil
 import socket
 import sqlite3
 import ssl
@@ -18,13 +20,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from postgres import Server
 from run.made import COMMAND, SPECS, Done, editjudge, edits, environment, expected, pacing, run, stub, until, variables
 
 from bench.stub import Behaviour, serve_in_thread
+from editjudge.errors import StoreMoved
+from editjudge.judgement import Judgement
 from editjudge.store.store import Store
 
 OPENAI = SPECS["openai"]
@@ -64,6 +69,95 @@ def test_a_full_disk_stops_the_run_with_a_remedy_and_running_again_asks_only_for
         done = run(manifest, store)
         assert whole(done, manifest, 60)
         assert server.ledger.paid - before == 180 - kept, "what was kept is not asked again"
+
+
+def _delete(store: Path) -> None:
+    store.unlink()
+
+
+def _delete_with_log(store: Path) -> None:
+    for path in store.parent.glob("s.db*"):
+        path.unlink()
+
+
+def _delete_log_alone(store: Path) -> None:
+    store.with_name("s.db-wal").unlink()
+
+
+def _rename(store: Path) -> None:
+    store.rename(store.with_name("renamed.db"))
+
+
+def _replace_by_another(store: Path) -> None:
+    Store.open(store.with_name("other.db")).close()
+    store.with_name("other.db").replace(store)
+
+
+def _remove_folder(store: Path) -> None:
+    shutil.rmtree(store.parent)
+
+
+@pytest.mark.parametrize(
+    "harm", [_delete, _delete_with_log, _delete_log_alone, _rename, _replace_by_another, _remove_folder]
+)
+def test_a_store_that_loses_its_file_stops_the_run_and_every_answer_is_in_a_copy(
+    harm: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = edits(tmp_path, 60)
+    store = tmp_path / "kept" / "s.db"
+    elsewhere = tmp_path / "temporary"
+    for folder in (store.parent, elsewhere):
+        folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    commits = itertools.count(1)
+    write = Store.write
+
+    def write_with_harm(self: Store, batch: Sequence[Judgement]) -> None:
+        if next(commits) == 3:
+            harm(store)
+        write(self, batch)
+
+    monkeypatch.setattr(Store, "write", write_with_harm)
+    with stub() as server:
+        words = ("run", manifest, "--judge", OPENAI, "--concurrency", "8", "--name", "r")
+        told = editjudge(*words, "--store", store)
+        assert told.code == 1, told.err
+        (copy,) = [path for path in tmp_path.glob("*/*") if path.name == "s.db.unsaved-1.db"]
+        assert copy.parent == (elsewhere if harm is _remove_folder else store.parent)
+        assert str(copy) in told.err and "Traceback" not in told.err
+        assert 0 < answered(copy) == server.ledger.paid < 180, "those that were on their way included"
+        assert editjudge(*words, "--store", copy).code == 0
+        assert answered(copy) == server.ledger.paid == 180, "nothing was paid for twice"
+
+
+def test_whoever_writes_to_a_store_without_a_file_is_told_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with Store.open(path) as store:
+        run_record = store.open_run("r", {})
+        path.unlink()
+        for _ in range(2):
+            with pytest.raises(StoreMoved):
+                store.mark(run_record, "finished")
+        assert [run.state for run in store.runs()] == ["finished"]
+        assert store.place == f"{path}.unsaved-1.db"
+    assert [path.name for path in tmp_path.iterdir() if "-" not in path.suffix] == ["s.db.unsaved-1.db"]
+
+
+def test_a_run_whose_tables_are_dropped_ends_with_words(tmp_path: Path, postgres: Server) -> None:
+    place = postgres.new_place()
+    schema = place.rpartition("%3D")[2]
+    manifest = edits(tmp_path, 4)
+
+    def drop(self: Store, batch: Sequence[Judgement]) -> None:
+        postgres.sql(f"DROP SCHEMA {schema} CASCADE")
+        write(self, batch)
+
+    write = Store.write
+    with stub(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "write", drop)
+        told = editjudge("run", manifest, "--judge", OPENAI, "--store", place)
+    assert told.code == 1 and "Traceback" not in told.err
+    assert "a table of the store is gone" in told.err
 
 
 def answered(store: Path) -> int:

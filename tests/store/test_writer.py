@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from editjudge.errors import StoreError
+from editjudge.errors import StoreError, StoreMoved
 from editjudge.judgement import Exchange, Judgement
 from editjudge.store import Store
 from editjudge.store.writer import Writer
@@ -141,3 +141,29 @@ def test_a_store_that_fails_reaches_every_waiter_later_callers_and_close(tmp_pat
     with store:
         asyncio.run(main())
         assert store.done([key(number) for number in range(700)]) == {}
+
+
+def test_what_comes_while_a_store_moves_and_after_is_written_to_the_copy_and_everybody_is_told(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = sqlite_store.write
+    commits: list[int] = []
+
+    def moved(batch: Sequence[Judgement]) -> None:
+        commits.append(len(batch))
+        if len(commits) > 1:  # the first went into the old file, of which another thread had made a copy before
+            write(batch)
+        raise StoreMoved("moved")
+
+    monkeypatch.setattr(sqlite_store, "write", moved)
+
+    async def main() -> None:
+        writer = Writer(sqlite_store)
+        for number in (1, 2):
+            with pytest.raises(StoreMoved):
+                await writer.put(sample(number))
+        with pytest.raises(StoreMoved):
+            await writer.close()
+
+    asyncio.run(main())
+    assert sqlite_store.done([key(1), key(2)]) == {key(1): "ok", key(2): "ok"}
