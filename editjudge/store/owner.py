@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import uuid
@@ -23,6 +24,7 @@ def process_name(pid: int) -> str:
     return f"{_here()} {pid} {_started(pid)}"
 
 
+@functools.cache
 def _here() -> str:
     """This machine since it was started, and its processes as they are seen from here."""
     parts = [socket.gethostname().replace(" ", "-")]
@@ -30,6 +32,17 @@ def _here() -> str:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
         parts.append(os.readlink("/proc/self/ns/pid"))
     return "/".join(parts)
+
+
+def is_on_this_machine(owner: str) -> bool:
+    """Whether an owner is or was a process of this machine since it was started: it reads the same monotonic clock."""
+    return _machine(owner.partition(" ")[0]) == _machine(_here())
+
+
+def _machine(here: str) -> str:
+    """The mark of a machine's start, which its containers share; its name where there is none."""
+    name, *marks = here.split("/", 2)
+    return marks[0] if marks else name
 
 
 def _started(pid: int) -> str:

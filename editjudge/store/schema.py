@@ -256,6 +256,7 @@ claims = sa.Table(  # questions that a process is asking, or is about to
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("until", sa.Double, nullable=False),  # seconds since 1970, by the clock of the database
+    sa.Column("until_here", sa.Double),  # the same by the owner's machine, in seconds since that was started
 )
 
 studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how many
@@ -637,6 +638,7 @@ MIGRATIONS: list[Step] = [
     _steps(_new_columns(ratings, "choice"), _new_columns(answers, "choice")),
     _drop_contradictions,
     _steps(_new_tables(edit_annotations, views), _new_columns(studies, "models", "query", "closed")),
+    _new_columns(claims, "until_here"),
 ]
 """The first makes a store of version 2 out of one of version 1, and so on. What was released is never changed."""
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from run.made import until
 
 from editjudge.store import Store, owner
+from editjudge.store import claims as module
 from editjudge.store.claims import Claims
 from editjudge.store.schema import claims as table
 
@@ -105,15 +107,119 @@ def test_claims_made_at_once_are_each_given_to_one(place: str) -> None:
     assert sum(map(len, taken)) == len(KEYS) and set.union(*taken) == set(KEYS)
 
 
-def test_a_claim_of_a_silent_owner_elsewhere_expires_and_one_that_is_renewed_does_not(store: Store) -> None:
-    silent, living, other = Claims(store, lease=0.3, beat=60), Claims(store, lease=0.6, beat=0.05), Claims(store)
+class Clock:
+    """The monotonic clock of a machine, which a test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+SILENT = 1e6
+"""Seconds between two signs of an owner whose thread has nothing to do in a test."""
+ELSEWHERE = "another-machine/its-start/its-processes 1 0 mark"
+
+
+def renew(mine: Claims) -> None:
+    mine._store._transact(mine._renewed)
+
+
+def test_a_claim_of_a_silent_owner_expires_and_one_that_is_renewed_does_not(store: Store) -> None:
+    clock = Clock()
+    silent, living, other = (Claims(store, beat=SILENT, clock=clock) for _ in range(3))
     silent.take(KEYS[:5])
     living.take(KEYS[5:10])
+    clock.now += 59
     assert other.take(KEYS[:10]) == set()
-    time.sleep(1.2)  # twice the longer lease, for the renewed one to outlive
+    renew(living)
+    clock.now += 2
     assert other.held(KEYS[:10]) == dict.fromkeys(KEYS[:5], False) | dict.fromkeys(KEYS[5:10], True)
     assert other.take(KEYS[:10]) == set(KEYS[:5])
     for claims in (silent, living, other):
+        claims.close()
+
+
+def test_claims_are_renewed_by_a_thread(store: Store) -> None:
+    mine = Claims(store, beat=0.01)
+    mine.take(KEYS[:1])
+    (first,) = store._read(sa.select(table.c.until, table.c.until_here))
+
+    def is_renewed() -> bool:
+        (now,) = store._read(sa.select(table.c.until, table.c.until_here))
+        return bool(now.until_here > first.until_here)
+
+    until(is_renewed)
+    mine.close()
+
+
+@pytest.mark.parametrize("jump", [3_600.0, -3_600.0])
+def test_a_clock_that_is_set_does_not_let_two_processes_of_a_machine_ask(
+    store: Store, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    clock = Clock()
+    mine = Claims(store, beat=SILENT, clock=clock)
+    mine.take(KEYS[:5])
+    set_clock(monkeypatch, jump)
+    started_later = Claims(store, beat=SILENT, clock=clock)
+    assert started_later.take(KEYS[:5]) == set()
+    assert started_later.held(KEYS[:5]) == dict.fromkeys(KEYS[:5], True)
+    clock.now += 61
+    assert started_later.take(KEYS[:5]) == set(KEYS[:5]), "nor does it keep a silent one from expiring"
+    for claims in (mine, started_later):
+        claims.close()
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    """Move the clock of the machine and that of the server."""
+    by_database = module._now
+    monkeypatch.setattr(module, "_now", lambda connection: by_database(connection) + jump)
+    by_machine = time.time
+    monkeypatch.setattr(time, "time", lambda: by_machine() + jump)
+
+
+def test_an_owner_of_another_machine_has_the_time_of_the_database(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far, near = Claims(store, beat=SILENT, owner=ELSEWHERE, clock=Clock()), Claims(store, beat=SILENT)
+    far.take(KEYS[:5])
+    assert near.take(KEYS[:5]) == set()
+    set_clock(monkeypatch, 61)
+    assert near.held(KEYS[:5]) == dict.fromkeys(KEYS[:5], False)
+    assert near.take(KEYS[:5]) == set(KEYS[:5])
+    for claims in (far, near):
+        claims.close()
+
+
+def test_a_clock_that_is_put_back_leaves_no_claim_of_a_dead_machine_standing_and_takes_none_of_a_living_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    dead, living = (Claims(store, beat=SILENT, owner=f"{ELSEWHERE}{n}", clock=Clock()) for n in range(2))
+    dead.take(KEYS[:5])
+    living.take(KEYS[5:10])
+    set_clock(monkeypatch, -3_600)
+    other = Claims(store, beat=SILENT, clock=clock)
+    assert other.take(KEYS[:10]) == set(), "who lives has time for its next sign"
+    renew(living)
+    clock.now += 61
+    assert other.take(KEYS[:10]) == set(KEYS[:5])
+    for claims in (dead, living, other):
+        claims.close()
+
+
+def test_a_claim_that_is_renewed_while_it_is_taken_over_stays(store: Store) -> None:
+    clock = Clock()
+    slow, other = (Claims(store, beat=SILENT, clock=clock) for _ in range(2))
+    slow.take(KEYS[:5])
+    clock.now += 61
+    with store._reading() as connection:
+        expired = [claim for claim, _ in other._others(connection, KEYS[:5])]
+    renew(slow)
+    store._transact(lambda connection: other._delete(connection, expired))
+    assert other.take(KEYS[:5]) == set()
+    for claims in (slow, other):
         claims.close()
 
 
@@ -140,3 +246,12 @@ def test_a_process_of_another_machine_may_live_and_one_whose_number_was_given_an
     assert owner.is_alive(f"{here} {pid} {started} mark")
     assert owner.is_alive("elsewhere/boot/pid 1 0 mark")
     assert not owner.is_alive(f"{here} {pid} 12 mark")
+
+
+def test_containers_of_one_machine_share_its_clock_and_a_restart_ends_it() -> None:
+    name, *marks = owner._here().split("/", 2)
+    assert owner.is_on_this_machine(f"{'/'.join([name, *marks])} 1 0 mark")
+    assert not owner.is_on_this_machine(ELSEWHERE)
+    if marks:  # on Linux
+        assert owner.is_on_this_machine(f"container/{marks[0]}/pid:[1] 1 0 mark")
+        assert not owner.is_on_this_machine(f"{name}/before-the-restart/{marks[1]} 1 0 mark")
