@@ -53,7 +53,6 @@ def import_(
         contents_in,
         contents_of,
         count_ratings,
-        forget_unbound,
     )
 
     if run is not None and manifest is not None:
@@ -82,7 +81,6 @@ def import_(
         before = count_ratings(store)
         add_scoped(store, rows)
         add_choices(store, {(r.content, r.rubric, r.rater, r.factor): r.choice for r in scoped if r.choice})
-        forget_unbound(store, rows)
         stored = count_ratings(store)
     raters, items = len({row[1] for row in rows}), len({row[0] for row in rows})
     document = {"file": str(file), "ratings": len(rows), "raters": raters, "items": items}

@@ -18,11 +18,13 @@ from editjudge.edit import Content
 from editjudge.errors import UsageError
 from editjudge.store.export import harmless
 from editjudge.store.records import Item, RunRecord
-from editjudge.store.schema import BY_ID, LEGACY, items, ratings, upsert
-from editjudge.store.store import Store
+from editjudge.store.schema import BY_ID, LEGACY, items, ratings, runs, upsert
+from editjudge.store.store import _IN, _ROWS, Store, _chunks, lock_ratings
 
 Row = tuple[str, str, str, float]
 """Item, rater, factor and score."""
+ScopedRow = tuple[str, str, str, float, str, str]
+"""The same, with what was rated and the rubric of the form."""
 COLUMNS = ("item", "rater", "factor", "score", "content", "rubric")
 """Of a file of ratings that says what was rated."""
 
@@ -32,12 +34,13 @@ def contents_of(store: Store, named: Iterable[str]) -> dict[str, str]:
 
     An id that is of several edits is refused.
     """
-    contents_by_id: dict[str, set[str]] = {}
-    numbers = [run.id for run in store.runs()]
     wanted = sorted({*named})
-    query = sa.select(items.c.item, items.c.content).where(items.c.run_id.in_(numbers)).distinct()
-    for item, content in store._read_among(query, items.c.item, wanted):
-        contents_by_id.setdefault(item, set()).add(content)
+
+    def read() -> dict[str, set[str]]:
+        with store._reading() as connection:
+            return _contents_by_id(connection, wanted)
+
+    contents_by_id = store._patiently(read)
     several = sorted(item for item, contents in contents_by_id.items() if len(contents) > 1)
     if several:
         raise UsageError(
@@ -45,6 +48,17 @@ def contents_of(store: Store, named: Iterable[str]) -> dict[str, str]:
             "say what was rated with --run RUN or --manifest FILE"
         )
     return {item: next(iter(contents_by_id[item])) if item in contents_by_id else BY_ID + item for item in wanted}
+
+
+def _contents_by_id(connection: sa.Connection, named: Iterable[str]) -> dict[str, set[str]]:
+    """What the edits of these ids are, in whatever run; ids that no run has are left out."""
+    contents: dict[str, set[str]] = {}
+    numbers = connection.scalars(sa.select(runs.c.id)).all()  # the index begins with the run
+    query = sa.select(items.c.item, items.c.content).where(items.c.run_id.in_(numbers)).distinct()
+    for some in _chunks(named, _IN):
+        for item, content in connection.execute(query.where(items.c.item.in_(some))):
+            contents.setdefault(item, set()).add(content)
+    return contents
 
 
 def contents_in(edits: Iterable[Item]) -> dict[str, str]:
@@ -60,17 +74,40 @@ def add_ratings(store: Store, rows: Iterable[Row], contents: Mapping[str, str] |
     return add_scoped(store, ((*row, known[row[0]], "") for row in listed))
 
 
-def add_scoped(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> int:
-    """The same, of rows that say it themselves."""
+def add_scoped(store: Store, rows: Iterable[ScopedRow]) -> int:
+    """The same, of rows that say it themselves.
+
+    A person's answer about an edit is one rating, whenever a run brings the edit: one that is known by id alone is
+    bound to the edit that has the id by now, and replaced by one of the edit itself.
+    """
     now = time.time()
-    none = {"created": now, "study_id": None, "choice": None}
-    values = (dict(zip(COLUMNS, row, strict=True)) | none for row in rows)
+    listed = list(rows)
 
     def unchanged(old: sa.Table, new: sa.ColumnCollection[str, sa.ColumnElement[float]]) -> sa.ColumnElement[bool]:
         return old.c.score == new["score"]
 
     replaced = ("item", "score", "created", "study_id", "choice")
-    return store._insert(upsert(store._dialect, ratings, replaced, unless=unchanged), values)
+    statement = upsert(store._dialect, ratings, replaced, unless=unchanged)
+    none = {"created": now, "study_id": None, "choice": None}
+
+    def work(connection: sa.Connection) -> None:
+        lock_ratings(connection)
+        bound = _bound(connection, listed)
+        _forget_unbound(connection, bound)
+        values = (dict(zip(COLUMNS, row, strict=True)) | none for row in bound)
+        for some in _chunks(values, _ROWS):
+            connection.execute(statement, some)
+
+    store._transact(work)
+    return len(listed)
+
+
+def _bound(connection: sa.Connection, rows: Sequence[ScopedRow]) -> list[ScopedRow]:
+    """The rows, those known by id with the content of the one edit that has it, if there is one by now."""
+    unbound = sorted({row[0] for row in rows if row[4] == BY_ID + row[0]})
+    contents = _contents_by_id(connection, unbound)
+    known = {BY_ID + item: next(iter(those)) for item, those in contents.items() if len(those) == 1}
+    return [(*row[:4], known.get(row[4], row[4]), row[5]) for row in rows]
 
 
 def add_choices(store: Store, choices: Mapping[tuple[str, str, str, str], str]) -> None:
@@ -91,7 +128,7 @@ def read_ratings(store: Store) -> list[Row]:
     return [(item, rater, factor, score) for item, rater, factor, score, *_ in read_scoped(store)]
 
 
-def read_scoped(store: Store) -> list[tuple[str, str, str, float, str, str]]:
+def read_scoped(store: Store) -> list[ScopedRow]:
     """Every rating with what was rated, by item, rater and factor."""
     columns = [ratings.c[name] for name in COLUMNS]
     order = [*columns[:3], *columns[4:]]
@@ -137,21 +174,21 @@ def rubrics_alike(store: Store, run: RunRecord) -> list[str]:
     ]
 
 
-def forget_unbound(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> None:
+def _forget_unbound(connection: sa.Connection, rows: Iterable[ScopedRow]) -> None:
     """Delete the ratings known by id alone that these rows bind to an edit."""
     same = (ratings.c[name] == sa.bindparam(f"its_{name}") for name in ("rater", "factor"))
     statement = sa.delete(ratings).where(ratings.c.content == sa.bindparam("unknown"), *same)
     values = [
         {"unknown": mark + row[0], "its_rater": row[1], "its_factor": row[2]}
         for row in rows
-        if not row[4].startswith(BY_ID)
+        if not row[4].startswith((BY_ID, LEGACY))
         for mark in (LEGACY, BY_ID)
     ]
     if values:
-        store._transact(lambda connection: connection.execute(statement, values))
+        connection.execute(statement, values)
 
 
-def check_unbound(store: Store, rows: Iterable[tuple[str, str, str, float, str, str]]) -> int:
+def check_unbound(store: Store, rows: Iterable[ScopedRow]) -> int:
     """How many of these ratings are known by id alone; refuses those that would replace another score.
 
     Two files may use one id for different edits, so that the second must say which edits it rates."""

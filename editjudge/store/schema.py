@@ -516,6 +516,35 @@ def _admit_choices_and_variants(connection: sa.Connection) -> None:
                 connection.execute(sa.text(f"ALTER TABLE tasks DROP CONSTRAINT tasks_pkey, ADD PRIMARY KEY ({key})"))
 
 
+def _join_doubled_ratings(connection: sa.Connection) -> None:
+    """Delete ratings by id that were given again once a run had the edit: until now both counted.
+
+    Only where the id is of one edit in the store, and that very edit has the later rating of the same person."""
+    bound = ratings.alias("bound")
+    scope = ("item", "rubric", "rater", "factor")
+    twice = sa.and_(
+        *(bound.c[name] == ratings.c[name] for name in scope),
+        bound.c.content != ratings.c.content,
+        bound.c.created >= ratings.c.created,
+    )
+    query = sa.select(ratings.c.content, *(ratings.c[name] for name in scope), bound.c.content.label("edit"))
+    query = query.select_from(ratings.join(bound, twice)).where(ratings.c.content.startswith(BY_ID, autoescape=True))
+    doubled = connection.execute(query).all()
+    contents: dict[str, set[str]] = {row.item: set() for row in doubled}
+    for item, known in contents.items():
+        known.update(connection.scalars(sa.select(items.c.content).where(items.c.item == item).distinct()))
+    names = ("content", "rubric", "rater", "factor")
+    same = (ratings.c[name] == sa.bindparam(f"its_{name}") for name in names)
+    gone = [
+        {f"its_{name}": getattr(row, name) for name in names} for row in doubled if contents[row.item] == {row.edit}
+    ]
+    if gone:
+        connection.execute(sa.delete(ratings).where(*same), gone)
+        logging.getLogger(__name__).warning(
+            "%s ratings by id were given again for the edit of that id: the later ones stay", f"{len(gone):,}"
+        )
+
+
 FactorValues = dict[str, dict[str, Any]]
 """Of one judgement: values by factor, by the fields that have some."""
 
@@ -638,7 +667,7 @@ MIGRATIONS: list[Step] = [
     _steps(_new_columns(ratings, "choice"), _new_columns(answers, "choice")),
     _drop_contradictions,
     _steps(_new_tables(edit_annotations, views), _new_columns(studies, "models", "query", "closed")),
-    _new_columns(claims, "until_here"),
+    _steps(_new_columns(claims, "until_here"), _join_doubled_ratings),
 ]
 """The first makes a store of version 2 out of one of version 1, and so on. What was released is never changed."""
 

@@ -411,9 +411,10 @@ class Store:
             tasks: [(_id(run), position, *task) for position, task in new_tasks],
             digests: list(_digest_rows(learnt)),
         }
-        self._insert_together(rows, changed_run=_id(run) if new_edits or new_tasks else None)
+        moves: dict[str, str] = {}
         if new_edits and stored_edits:
-            self._rebind_ratings(_id(run), map(_decoded_item, stored_edits), [item for _, item in new_edits])
+            moves = self._read_at_last(_id(run), map(_decoded_item, stored_edits), [item for _, item in new_edits])
+        self._insert_together(rows, changed_run=_id(run) if new_edits or new_tasks else None, moves=moves)
         wanted = {task.key for task in planned}
         return {row[_TASK_KEY]: row[-1] for row in stored_tasks if row[-1] and row[_TASK_KEY] in wanted}
 
@@ -436,9 +437,13 @@ class Store:
         return [(at, row) for at, row in numbered if by_position.get(at) != encode(row)], stored
 
     def _insert_together(
-        self, rows: Mapping[sa.Table, Sequence[tuple[Any, ...]]], changed_run: int | None = None
+        self,
+        rows: Mapping[sa.Table, Sequence[tuple[Any, ...]]],
+        changed_run: int | None = None,
+        moves: Mapping[str, str] | None = None,
     ) -> None:
-        """Insert or refresh rows in one transaction. The summary of a run goes with what it summed up."""
+        """Insert or refresh rows in one transaction. The summary of a run goes with what it summed up, and ratings move
+        from one content to another with their edits."""
         encoded = {table: self._bulk_inserts[table].encoded(some) for table, some in rows.items() if some}
 
         def work(connection: sa.Connection) -> None:
@@ -446,6 +451,10 @@ class Store:
                 self._bulk_inserts[table].execute(connection, some)
             if changed_run is not None:
                 connection.execute(_FORGET_SUMMARY, {"run": changed_run})
+            if moves:
+                lock_ratings(connection)
+            for old, new in (moves or {}).items():
+                _move_ratings(connection, self._dialect, old, new)
 
         if encoded:
             self._transact(work)
@@ -470,8 +479,8 @@ class Store:
 
         self._transact(work)
 
-    def _rebind_ratings(self, run_id: int, stored: Iterable[Item], new: Iterable[Item]) -> None:
-        """Move ratings of an edit whose pictures nobody had read to the same edit, now that somebody did.
+    def _read_at_last(self, run_id: int, stored: Iterable[Item], new: Iterable[Item]) -> dict[str, str]:
+        """Contents of edits whose images nobody had read, each with that of the same edit now that somebody did.
 
         An output that was missing was not unread: what people said of it is not about a picture made later."""
         before = {item.item: item for item in stored}
@@ -481,14 +490,12 @@ class Store:
             if earlier is not None and is_unread(key := Content.of(earlier).key()):
                 moves[key] = Content.of(item).key()
         if not moves:
-            return
+            return {}
         query = sa.select(tasks.c.item).join(judgements, _SAME_KEY)
         query = query.where(tasks.c.run_id == run_id, judgements.c.status == "missing_output")
         for (item,) in self._read_among(query, tasks.c.item, before):
             moves.pop(Content.of(before[item]).key(), None)
-        unread = sorted(old for old, content in moves.items() if old != content)
-        for (old,) in self._read_among(sa.select(ratings.c.content).distinct(), ratings.c.content, unread):
-            self._transact(functools.partial(_move_ratings, dialect=self._dialect, old=old, new=moves[old]))
+        return {old: content for old, content in sorted(moves.items()) if old != content}
 
     def items(self, run: RunRecord | int, item: str | Collection[str] | None = None) -> Iterator[Item]:
         """The edits of a run in order, or those of these ids."""
@@ -846,9 +853,16 @@ def _at(run_id: int, position: int, row: Item | Task) -> dict[str, Any]:
     return values | ({"content": Content.of(row).key()} if isinstance(row, Item) else {})
 
 
+def lock_ratings(connection: sa.Connection) -> None:
+    """Let nobody else write ratings before this transaction ends, so that what an edit is known by stays so from the
+    look to the rating. SQLite has one writer in any case."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text("LOCK TABLE ratings IN SHARE ROW EXCLUSIVE MODE"))
+
+
 def _move_ratings(connection: sa.Connection, dialect: str, old: str, new: str) -> None:
     rows = connection.execute(sa.select(ratings).where(ratings.c.content == old)).all()
-    if rows:  # another process may have moved them
+    if rows:
         connection.execute(upsert(dialect, ratings), [{**row._asdict(), "content": new} for row in rows])
     connection.execute(sa.delete(ratings).where(ratings.c.content == old))
 

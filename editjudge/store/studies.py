@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from editjudge.errors import UsageError
 from editjudge.store.schema import BY_ID, answers, assignments, items, ratings, studies, upsert
-from editjudge.store.store import Store
+from editjudge.store.store import Store, lock_ratings
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +235,17 @@ def fill_in(
         connection.execute(upsert(store._dialect, answers, ("score", "reason", "created", "choice")), answer)
         if place.control:
             return
-        content = connection.scalar(content_query) or BY_ID + place.item
-        rating = {"content": content, "rubric": rubric, "rater": rater, "factor": factor}
-        if filled.score is None:
-            same = sa.and_(*(ratings.c[name] == value for name, value in rating.items()))
-            connection.execute(sa.delete(ratings).where(same, ratings.c.study_id == study.id))
-        else:
-            row = rating | {"item": place.item, "score": filled.score, "created": now, "study_id": study.id}
-            row |= {"choice": filled.choice}
+        lock_ratings(connection)
+        by_id = BY_ID + place.item
+        content = connection.scalar(content_query) or by_id
+        scope = {"rubric": rubric, "rater": rater, "factor": factor}
+        same = sa.and_(*(ratings.c[name] == value for name, value in scope.items()), ratings.c.study_id == study.id)
+        # By its id alone an edit is known while the run does not have it.
+        outdated = {by_id, content} if filled.score is None else {by_id} - {content}
+        connection.execute(sa.delete(ratings).where(same, ratings.c.content.in_(outdated)))
+        if filled.score is not None:
+            row = scope | {"content": content, "item": place.item, "created": now, "study_id": study.id}
+            row |= {"score": filled.score, "choice": filled.choice}
             replaced = ("item", "score", "created", "study_id", "choice")
             # A form changes ratings of its own study alone: elsewhere the name may be another person's.
             connection.execute(upsert(store._dialect, ratings, replaced, unless=_of_another_study), row)

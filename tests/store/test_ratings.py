@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from run.made import until
 
-from editjudge.errors import UsageError
+from editjudge.errors import StoreError, UsageError
 from editjudge.rubrics.files import load
-from editjudge.store import Store
+from editjudge.store import Store, schema
+from editjudge.store import ratings as ratings_module
 from editjudge.store.invitations import remove_answers
 from editjudge.store.ratings import add_ratings, contents_in, ratings_of, read_ratings, read_scoped
 from editjudge.store.records import Item, RunRecord
@@ -129,3 +134,131 @@ def test_a_rater_can_be_deleted_from_one_study_or_from_all(store: Store) -> None
     assert {(row[1], row[5]) for row in read_scoped(store)} == {("ann", "2"), ("bob", "3")}
     assert remove_answers(store, "ann").ratings == 1
     assert [row[1] for row in read_scoped(store)] == ["bob"]
+
+
+def test_an_answer_by_id_that_is_given_again_once_a_run_has_the_edit_is_one_rating(store: Store) -> None:
+    add_ratings(store, [("1", "ann", "alignment", 6.0), ("2", "ann", "alignment", 3.0), ("1", "bob", "alignment", 5.0)])
+    run = run_of(store, "cats", item("1", "cat"))
+    add_ratings(store, [("1", "ann", "alignment", 2.0)])
+    stored = {(name, rater): score for name, rater, _, score in read_ratings(store)}
+    assert stored == {("1", "ann"): 2.0, ("1", "bob"): 5.0, ("2", "ann"): 3.0}
+    assert len(read_ratings(store)) == 3
+    assert rated(store, run) == [("1", "ann", "alignment", 2.0)]
+
+
+def test_an_edit_that_a_run_brings_between_the_look_and_the_rating_is_the_one_that_is_rated(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = ratings_module.contents_of
+
+    def look_too_soon(opened: Store, named: Iterable[str]) -> dict[str, str]:
+        contents = look(opened, named)
+        run_of(opened, "cats", item("1", "cat"))
+        return contents
+
+    monkeypatch.setattr(ratings_module, "contents_of", look_too_soon)
+    add_ratings(store, [("1", "ann", "alignment", 6.0)])
+    assert rated(store, store.find_run("cats")) == [("1", "ann", "alignment", 6.0)]
+    assert len(read_ratings(store)) == 1
+
+
+def test_two_who_rate_for_one_person_while_the_edits_are_planned_leave_one_rating(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first has found no edit of the id when a run brings it; the second finds it."""
+    forget = ratings_module._forget_unbound
+    has_looked, go_on = threading.Event(), threading.Event()
+
+    def hesitate(connection: sa.Connection, rows: Iterable[ratings_module.ScopedRow]) -> None:
+        forget(connection, rows)
+        if threading.current_thread() is first:
+            has_looked.set()
+            go_on.wait()
+
+    def rate(score: float) -> None:
+        with Store.open(place) as mine:
+            add_ratings(mine, [("1", "ann", "alignment", score)])
+
+    Store.open(place).close()
+    monkeypatch.setattr(ratings_module, "_forget_unbound", hesitate)
+    first, second = (threading.Thread(target=rate, args=(score,)) for score in (6.0, 2.0))
+    first.start()
+    has_looked.wait()
+    with Store.open(place) as store:
+        if store._dialect == "postgresql":  # in SQLite whoever plans waits for whoever rates
+            run_of(store, "cats", item("1", "cat"))
+            second.start()
+            until(lambda: not second.is_alive() or _somebody_waits(store))
+            go_on.set()
+            second.join()
+        go_on.set()
+        first.join()
+        if store._dialect == "sqlite":
+            run_of(store, "cats", item("1", "cat"))
+            second.start()
+            second.join()
+        assert rated(store, store.find_run("cats")) == [("1", "ann", "alignment", 2.0)]
+        assert read_ratings(store) == [("1", "ann", "alignment", 2.0)]
+
+
+def _somebody_waits(store: Store) -> bool:
+    with store._reading() as connection:
+        return bool(connection.scalar(sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")))
+
+
+def test_ratings_move_with_their_edit_or_not_at_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def edit(digest: str | None) -> Item:
+        return Item("1", instruction="Paint it.", images={"edited": {"source": "/a/b.png", "digest": digest}})
+
+    def fail(*_: object) -> None:
+        raise StoreError("not moved")
+
+    run = run_of(store, "r", edit(None))
+    add_ratings(store, [("1", "ann", "alignment", 6.0)])
+    before = contents_in(store.items(run))
+    with monkeypatch.context() as patch:
+        patch.setattr("editjudge.store.store._move_ratings", fail)
+        with pytest.raises(StoreError, match="not moved"):
+            store.add_items(run, [edit("d")])
+    assert contents_in(store.items(run)) == before
+    assert rated(store, run) == [("1", "ann", "alignment", 6.0)]
+    store.add_items(run, [edit("d")])
+    assert contents_in(store.items(run)) != before
+    assert rated(store, run) == [("1", "ann", "alignment", 6.0)]
+
+
+def test_a_form_that_is_filled_in_while_its_edit_is_not_in_the_run_has_one_answer(store: Store) -> None:
+    run, rubric = run_of(store, "r", item("1", "cat")), load("fidelity").hash
+    study = create_study(store, "s", run.id, [rubric], overlap=1, quota=1, controls=0)
+    (place,) = join(store, study, "ann")
+    store.drop_items(run, ["1"])
+    fill_in(store, study, "ann", place, "alignment", FilledForm(6.0, ""), rubric)
+    store.add_items(run, [item("1", "cat")])
+    fill_in(store, study, "ann", place, "alignment", FilledForm(2.0, ""), rubric)
+    assert read_ratings(store) == [("1", "ann", "alignment", 2.0)]
+    fill_in(store, study, "ann", place, "alignment", FilledForm(None, ""), rubric)
+    assert read_ratings(store) == []
+
+
+def test_doubled_ratings_of_an_older_store_are_joined_where_it_is_sure_what_they_are_of(place: str) -> None:
+    with Store.open(place) as store:
+        run = run_of(store, "cats", item("1", "cat"), item("2", "cat 2"), item("3", "cat 3"))
+        run_of(store, "dogs", item("2", "dog"))
+        contents = contents_in(store.items(run))
+        rows = [
+            ("id:1", "1", "ann", 6.0, 10.0),
+            (contents["1"], "1", "ann", 2.0, 20.0),
+            ("id:1", "1", "bob", 6.0, 10.0),  # given once
+            ("id:2", "2", "ann", 6.0, 10.0),  # perhaps of the dog
+            (contents["2"], "2", "ann", 2.0, 20.0),
+            (contents["3"], "3", "ann", 2.0, 10.0),
+            ("id:3", "3", "ann", 6.0, 20.0),  # given when the run was gone
+        ]
+        names = ("content", "item", "rater", "score", "created")
+        values = [dict(zip(names, row, strict=True)) | {"rubric": "", "factor": "alignment"} for row in rows]
+        store._transact(lambda connection: connection.execute(sa.insert(schema.ratings), values))
+        to = sa.update(schema.meta).values(value="11")
+        store._transact(lambda connection: connection.execute(to))
+    with Store.open(place) as store:
+        left = {(content, rater) for _, rater, _, _, content, _ in read_scoped(store)}
+        assert left == {(row[0], row[2]) for row in rows[1:]}
