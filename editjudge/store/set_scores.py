@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from editjudge.rubrics.formula import Formula, Member, Ref
 from editjudge.rubrics.formula import formulas as parse_formulas
 from editjudge.rubrics.model import Scale
 from editjudge.rubrics.scoring import ABSTAINED, FAILED, NOT_ASKED, OK, REASONS, Cells, Rows, evaluate, something_asked
+from editjudge.store.records import PENDING
 from editjudge.values import column, listed
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class SetScorer:
     """Of the factors that are chosen and not scored, their words in order."""
     lists: Mapping[str, str] = field(default_factory=dict)
     """Of the rubrics that are asked for each element of a list, the column that holds it."""
+    samples: Mapping[str, int] = field(default_factory=dict)
+    """How often a rubric is asked in each repeat of the run, where that is not once."""
 
     def __post_init__(self) -> None:
         self._places = {ref: _word_places(words) for ref, words in self.choices.items()}
@@ -63,13 +67,15 @@ class SetScorer:
         if item == len(judge.columns):
             judge.columns.append(tuple(_column_value(row, name) for name in self._columns))
             judge.elements.append({ref: self._element_values(row, ref) for ref in self._fields})
-        variant, repeat = row.get("variant") or "", int(row["repeat"] or 0)
+        variant = row.get("variant") or ""
+        repeat, sample = divmod(int(row["repeat"] or 0), self.samples.get(row["rubric"], 1))
         if variant in ORDERS:  # each order of a pair is asked as often as the other, and counts alike
-            repeat = len(ORDERS) * repeat + ORDERS.index(variant)
+            sample = len(ORDERS) * sample + ORDERS.index(variant)
+        element = int(variant) if variant.isdecimal() else 0
         for key in keys or ():
             ref = row["rubric"], key
             value, code = self._value(row, ref)
-            judge.values[ref].append((item, repeat, int(variant) if variant.isdecimal() else 0, value, code))
+            judge.values[ref].append(_Value(item, repeat, sample, element, value, code))
 
     def _element_values(self, row: Mapping[str, Any], ref: Ref) -> list[Any]:
         elements = listed(column(row.get("metadata") or {}, self.lists[ref[0]])) or []
@@ -77,6 +83,8 @@ class SetScorer:
 
     def _value(self, row: Mapping[str, Any], ref: Ref) -> tuple[float, int]:
         status, key = row["status"], ref[1]
+        if status == PENDING:
+            return np.nan, _NOT_FINAL
         if status not in ("ok", "abstained"):
             if status not in self._reasons[FAILED:]:
                 self._reasons.append(status)
@@ -97,28 +105,49 @@ class SetScorer:
         values = {ref: judged.values[ref] for ref in formula.refs if judged.values[ref]}
         if not values:
             return
-        repeats = 1 if formula.repeats == "before" else 1 + max(r for some in values.values() for _, r, *_ in some)
-        n, items = len(judged.items), list(judged.items)
-        for repeat in range(repeats):
-            cells = {
-                ref: _cells(some, n, None if formula.repeats == "before" or _asked_once(some) else repeat)
-                for ref, some in values.items()
-            }
-            columns = dict(zip(self._columns, zip(*judged.columns, strict=True), strict=True)) if self._columns else {}
+        n = len(judged.items)
+        columns = dict(zip(self._columns, zip(*judged.columns, strict=True), strict=True)) if self._columns else {}
+        results: list[Cells] = []
+        applies = []
+        for cells in _passes(values, n, formula.repeats, self.choices):
             elements = {ref: _labels(judged.elements, ref, cells) for ref in formula.element_fields}
             rows = Rows(n, cells, columns, elements)
             result = evaluate(formula.term, rows)
             exists = result.codes[:, 0] != NOT_ASKED
             if not exists.all():
                 exists |= something_asked(formula.term, rows)
-            for item, value, code, there in zip(items, result.values[:, 0], result.codes[:, 0], exists, strict=True):
-                if there:
+            results.append(result)
+            applies.append(exists)
+        # The mean of an edit's repeats is not known either, before each of them is.
+        not_final = np.any([result.codes[:, 0] == _NOT_FINAL for result in results], axis=0)
+        for repeat, (result, exists) in enumerate(zip(results, applies, strict=True)):
+            codes = np.where(not_final, _NOT_FINAL, result.codes[:, 0])
+            for item, value, code, there in zip(judged.items, result.values[:, 0], codes, exists, strict=True):
+                if there or code == _NOT_FINAL:
                     number = float(value) if code == OK else None
-                    yield SetScore(item, judge, formula.name, repeat, number, self._reasons[code])
+                    yield SetScore(item, judge, formula.name, repeat, number, self._reason(code))
+
+    def _reason(self, code: int) -> str:
+        return PENDING if code == _NOT_FINAL else self._reasons[code]
 
 
-_Value = tuple[int, int, int, float, int]
-"""Edit, repeat, place in a list, value, and the code of the reason for none."""
+_NOT_FINAL = np.iinfo(np.uint8).max
+"""The code of what is pending: above all others, so that a score which needs it is pending, whatever else failed."""
+
+
+class _Value(NamedTuple):
+    """What one answer says of one factor."""
+
+    item: int
+    repeat: int
+    """Of the run."""
+    sample: int
+    """Within the repeat: which of the rubric's samples, and of a pair which order."""
+    element: int
+    """Of a list, where the rubric is asked for each of its elements."""
+    value: float
+    code: int
+    """The reason for no value."""
 
 
 @dataclass
@@ -145,25 +174,49 @@ def _labels(elements: Sequence[Mapping[Ref, Sequence[Any]]], ref: Ref, cells: Ma
     return table
 
 
-def _asked_once(values: Sequence[_Value]) -> bool:
-    """A rubric that is asked once serves every repeat of the others."""
-    return all(repeat == 0 for _, repeat, *_ in values)
+def _passes(
+    values: Mapping[Ref, Sequence[_Value]], n: int, means: str, words: Collection[Ref]
+) -> Iterator[dict[Ref, Cells]]:
+    """Yield what each value of a formula is computed from: once from the means of all (`before`), or for each repeat of
+    the run as often as the rubrics are asked in it.
+
+    Rubrics that are asked most often in a repeat go in sample by sample, the first of one with the first of another. A
+    rubric that is asked less often goes in with its mean over the same repeat, so that each pass has all of them. Words
+    have no mean: their samples take turns, as long as each of them has met each of the others equally often.
+    """
+    if means == "before":
+        yield {ref: _cells(some, n) for ref, some in values.items()}
+        return
+    repeats = {ref: 1 + max(one.repeat for one in some) for ref, some in values.items()}
+    samples = {ref: sorted({one.sample for one in some}) for ref, some in values.items()}
+    most = max(map(len, samples.values()))
+    in_turn = {ref for ref, numbers in samples.items() if ref in words or len(numbers) == most}
+    count = math.lcm(*(len(samples[ref]) for ref in in_turn))
+    for repeat in range(max(repeats.values())):
+        mine = {ref: [one for one in some if one.repeat == repeat % repeats[ref]] for ref, some in values.items()}
+        for number in range(count):
+            cells = {ref: _cells(some, n) for ref, some in mine.items() if ref not in in_turn}
+            for ref in in_turn:
+                sample = samples[ref][number % len(samples[ref])]
+                cells[ref] = _cells([one for one in mine[ref] if one.sample == sample], n)
+            yield cells
 
 
-def _cells(values: Sequence[_Value], n: int, repeat: int | None) -> Cells:
-    """One column, or one for each element of a list; without a `repeat` the mean over repeats."""
-    rows = [row for row in values if repeat is None or row[1] == repeat]
-    width = 1 + max((place for _, _, place, *_ in rows), default=0)
+def _cells(values: Sequence[_Value], n: int) -> Cells:
+    """Return one column, or one for each element of a list, with the mean of each edit's values."""
+    width = 1 + max((one.element for one in values), default=0)
     total, count = np.zeros((n, width)), np.zeros((n, width))
     codes = np.full((n, width), NOT_ASKED, np.uint8)
-    for item, _, place, value, code in rows:
-        if code == OK:
-            total[item, place] += value
-            count[item, place] += 1
-            codes[item, place] = OK
-        elif not count[item, place]:
+    for item, _, _, element, value, code in values:
+        if code == _NOT_FINAL or codes[item, element] == _NOT_FINAL:
+            codes[item, element] = _NOT_FINAL
+        elif code == OK:
+            total[item, element] += value
+            count[item, element] += 1
+            codes[item, element] = OK
+        elif not count[item, element]:
             # A repeat that failed counts only where no other has an answer, as in every mean over repeats.
-            codes[item, place] = max(code, codes[item, place])
+            codes[item, element] = max(code, codes[item, element])
     return Cells.of(total / np.maximum(count, 1), codes)
 
 
@@ -175,7 +228,7 @@ def _column_value(row: Mapping[str, Any], name: str) -> Any:
 
 
 def by_item(scores: Iterable[SetScore]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Item, judge and name to the mean over repeats; None where no repeat has a value."""
+    """Item, judge and name to the mean over repeats; None where no repeat has a value, or one is pending."""
     values: dict[tuple[str, str, str], list[float]] = {}
     for one in scores:
         some = values.setdefault((one.item, one.judge, one.name), [])
@@ -192,9 +245,11 @@ def scorer_of(spec: Mapping[str, Any], rubrics: Mapping[str, Mapping[str, Any]])
     formulas: dict[str, Formula] = {}
     choices: dict[Ref, tuple[str, ...]] = {}
     lists: dict[str, str] = {}
+    samples: dict[str, int] = {}
     for name, content in spec.get("sets", {}).items():
         members = [_member(one, spec["rubrics"], rubrics) for one in content["rubrics"]]
         lists |= {one["name"]: one["for_each"] for one in content["rubrics"] if one.get("for_each")}
+        samples |= {one["name"]: one["samples"] for one in content["rubrics"] if one.get("samples")}
         for formula in parse_formulas(content["score"], members):
             if formula.name in formulas:
                 raise UsageError(
@@ -202,7 +257,7 @@ def scorer_of(spec: Mapping[str, Any], rubrics: Mapping[str, Mapping[str, Any]])
                 )
             formulas[formula.name] = formula
         choices |= {(m.name, key): scale.choices for m in members for key, scale in m.factors.items() if scale.choices}
-    return SetScorer(list(formulas.values()), choices, lists) if formulas else None
+    return SetScorer(list(formulas.values()), choices, lists, samples) if formulas else None
 
 
 def _member(entry: Mapping[str, Any], hashes: Mapping[str, str], rubrics: Mapping[str, Mapping[str, Any]]) -> Member:

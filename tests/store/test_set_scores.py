@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -168,3 +169,75 @@ def test_columns_of_the_manifest_are_seen() -> None:
 def test_words_have_no_mean_over_repeats() -> None:
     with pytest.raises(RubricError, match="words"):
         formulas({"accuracy": {"formula": 'mean(check == "yes")', "repeats": "before"}}, MEMBERS)
+
+
+# --- samples and repeats --------------------------------------------------------------------------------------
+
+
+def answers(rubric: str, key: str, samples: int, repeats: int, values: Callable[[int], Any]) -> list[dict[str, Any]]:
+    """A rubric asked so often in each repeat, and what it says each time."""
+    return [row("a", rubric, repeat=number, **{key: values(number)}) for number in range(samples * repeats)]
+
+
+def scored_with(texts: dict[str, Any], samples: dict[str, int], rows: list[dict[str, Any]]) -> list[SetScore]:
+    scorer = SetScorer(formulas(texts, MEMBERS), CHOICES, samples=samples)
+    for one in rows:
+        scorer.add(one)
+    return list(scorer.scores())
+
+
+@pytest.mark.parametrize("means", ["after", "before"])
+@pytest.mark.parametrize("repeats", [1, 2, 3])
+@pytest.mark.parametrize(("many", "few"), [(1, 1), (3, 1), (1, 3), (3, 3), (2, 3), (4, 2)])
+def test_every_answer_counts_alike_however_often_its_rubric_is_asked(
+    many: int, few: int, repeats: int, means: str
+) -> None:
+    rows = answers("sc", "success", many, repeats, float) + answers("pq", "natural", few, repeats, float)
+    texts = {
+        "least": {"formula": "min(sc.success, natural + 100)", "repeats": means},
+        "both": {"formula": "sc.success + natural", "repeats": means},
+    }
+    found = scored_with(texts, {"sc": many, "pq": few}, rows)
+    assert {one.reason for one in found} == {"ok"}
+    mean = {"sc": (many * repeats - 1) / 2, "pq": (few * repeats - 1) / 2}
+    scores = by_item(found)["a"]["j"]
+    assert scores["least"] == pytest.approx(mean["sc"])
+    assert scores["both"] == pytest.approx(mean["sc"] + mean["pq"])
+
+
+def test_rubrics_that_are_asked_equally_often_go_in_sample_by_sample() -> None:
+    rows = answers("sc", "success", 2, 2, lambda n: (9, 1, 4, 16)[n]) + answers("pq", "natural", 2, 2, lambda n: n)
+    found = scored_with({"total": "sc.success * natural"}, {"sc": 2, "pq": 2}, rows)
+    assert [(one.repeat, one.value) for one in found] == [(0, 0.0), (1, 1.0), (2, 8.0), (3, 48.0)]
+
+
+def test_words_that_are_asked_less_often_take_turns_and_are_never_averaged() -> None:
+    members = (Member("sc", {"success": TEN}), Member("seen", {"what": Scale(choices=("cat", "dog", "cow"))}))
+    choices = {("seen", "what"): ("cat", "dog", "cow")}
+    parsed = formulas({"total": 'success if what == "dog" else 0'}, members)
+    scorer = SetScorer(parsed, choices, samples={"sc": 3, "seen": 2})
+    for one in answers("sc", "success", 3, 1, lambda _: 6) + answers("seen", "what", 2, 1, ("cat", "cow").__getitem__):
+        scorer.add(one)
+    assert by_item(scorer.scores()) == {"a": {"j": {"total": 0.0}}}  # the mean of cat and cow would be a dog
+
+
+def test_one_order_of_a_pair_with_samples_has_a_score_for_each() -> None:
+    members = (Member("pair", {"winner": Scale(choices=("Image A", "Image B"))}), Member("sc", {"success": TEN}))
+    parsed = formulas({"total": 'success * (winner == "Image A")'}, members)
+    scorer = SetScorer(parsed, {("pair", "winner"): ("Image A", "Image B")}, samples={"pair": 2})
+    for one in [row("p", "pair", repeat=n, winner="a") | {"variant": "ab"} for n in range(4)]:
+        scorer.add(one)
+    for one in [row("p", "sc", repeat=n, success=3) for n in range(2)]:
+        scorer.add(one)
+    assert [(one.value, one.reason) for one in scorer.scores()] == [(3.0, "ok")] * 4
+
+
+def test_what_is_pending_outweighs_a_failure_and_every_other_repeat() -> None:
+    rows = [
+        row("a", "sc", "invalid"), row("a", "pq", "pending"),
+        row("a", "sc", repeat=1, success=9, overedit=4), row("a", "pq", repeat=1, natural=9),
+    ]  # fmt: skip
+    for means in ("after", "before"):
+        found = scored({"overall": {"formula": SQRT["overall"], "repeats": means}}, rows)
+        assert {(one.value, one.reason) for one in found} == {(None, "pending")}
+        assert by_item(found) == {"a": {"j": {"overall": None}}}
