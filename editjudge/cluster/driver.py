@@ -29,7 +29,7 @@ from editjudge.rubrics.model import Rubric
 from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.cost import Costs
 from editjudge.run.engine import RunControl
-from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, open_run, opened
+from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, keep_outline, open_run, opened
 from editjudge.run.pace import Pace
 from editjudge.run.progress import RunTally
 from editjudge.store.records import RunRecord
@@ -61,6 +61,8 @@ async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], Run
     with _source(job, store) as source, joined(cluster) as ray:
         run = open_run(job, store, options, rubrics)
         removed = _removed(job, store, run)
+        if isinstance(store, Store):
+            expected = keep_outline(job, store, run, job.question_settings(rubrics), job.chosen(store)())
         settings = WorkerSettings(job, run, rubrics, identities, store.place, options.budget, options.rehash, None)
         driver = _Driver(ray, settings, options, expected)
         try:

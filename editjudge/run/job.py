@@ -32,17 +32,17 @@ from editjudge.redaction import hidden_names
 from editjudge.rubrics.files import SETS, load_one, load_set, resolve
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
 from editjudge.rubrics.prompt import Layout
-from editjudge.rubrics.sets import RubricSet
+from editjudge.rubrics.sets import RubricSet, asking
 from editjudge.run.cost import Costs
 from editjudge.run.engine import Ending, Engine, RunControl
 from editjudge.run.feed import judged
 from editjudge.run.pace import Circuit, Pace, Retry
-from editjudge.run.plan import Planner, QuestionSettings, look_at, nothing_to_ask, works
+from editjudge.run.plan import Outline, Planner, QuestionSettings, look_at, nothing_to_ask, works
 from editjudge.run.progress import RunTally
 from editjudge.run.summary import Summary, commonest, is_failure, summarise, summary_of
 from editjudge.run.sums import OVERALL
 from editjudge.run.where import EditFilter, Selected
-from editjudge.store.records import RunRecord
+from editjudge.store.records import PENDING, RunRecord
 from editjudge.store.sink import RunPlace
 
 if TYPE_CHECKING:
@@ -128,6 +128,11 @@ class Job:
             return iter(cached)
         return islice((edit for edit in self.all_edits() if self.is_about(edit.model)), self.limit)
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether nobody knows how many edits there are before all are read, which costs a network."""
+        return self.rows is not None and not isinstance(self.rows, Sized)
+
     def is_about(self, model: str | None) -> bool:
         return not self.models or model in self.models
 
@@ -175,7 +180,7 @@ class Job:
 
         Without `whole` only the first edits are read. A stream costs its network, so it is not read twice.
         """
-        whole = whole and (self.rows is None or isinstance(self.rows, Sized))
+        whole = whole and not self.is_stream
         state, models, chosen = self._state(), set[str](), 0
         first: list[Edit] = []
         edits: list[Edit] | None = [] if state and whole else None
@@ -219,6 +224,13 @@ class Job:
         """By which a manifest is known not to have changed; None for folders and rows."""
         status = self.manifest.stat() if self.rows is None and self.manifest.is_file() else None
         return status and (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def outline_mark(self, settings: QuestionSettings) -> str | None:
+        """By which all that a run asks is known to be as before; None where that has to be looked at again."""
+        state = self._state()
+        if state is None or self.where:
+            return None
+        return json_hash([state, [[rubric.name, asking(rubric)] for rubric in settings.rubrics]])
 
     def _check_pictures(self, edits: Sequence[Edit]) -> None:
         if not edits:
@@ -391,7 +403,10 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
             options.say(warning)
         run = open_run(job, store, options, rubrics)
         removed = drop_removed(job, store, run)
-        planner = Planner(store, run.id, settings, job.reader(), options.observe, Claims(store), rehash=options.rehash)
+        planner = Planner(
+            store, run.id, settings, job.reader(), options.observe, Claims(store),
+            rehash=options.rehash, outlining=job.is_stream,
+        )  # fmt: skip
         planner.tally.expected = expected
         engine = Engine(store, planner, budget, options.say)
         if options.batch:
@@ -400,12 +415,16 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
             engine = BatchEngine(store, run.id, planner, budget, options.say)
         options.control(engine.control)
         try:
+            if not job.is_stream:
+                planner.tally.expected = await asyncio.to_thread(keep_outline, job, store, run, settings, chosen())
             await engine.run(chosen, judges)
+        except InputError:  # the manifest changed since it was checked
+            _leave(store, run)
+            raise
         except BaseException:  # stopped at once: the next run goes on from what is stored
             store.mark(run, "interrupted")
             raise
-    if isinstance(engine.control.error, InputError) and not store.counts(run):
-        store.remove_run(run)  # nothing was planned, so that there is nothing to go on with
+    if isinstance(engine.control.error, InputError) and not _leave(store, run):
         raise engine.control.error
     if planner.tally.not_applicable and not planner.planned and engine.control.stopping is None:
         if not store.counts(run):
@@ -465,6 +484,28 @@ def drop_removed(job: Job, store: Store, run: RunRecord) -> int:
     removed = [item for item in known if not is_present(item)]
     store.drop_items(run, removed)
     return len(removed)
+
+
+def keep_outline(job: Job, store: Store, run: RunRecord, settings: QuestionSettings, edits: Iterable[Edit]) -> int:
+    """Keep all edits and tasks that the run is to come to, unless the store has them; returns how many tasks."""
+    mark = job.outline_mark(settings)
+    kept = store.outline_of(run)
+    if kept and mark and kept[0] == mark:
+        return kept[1]
+    outline = Outline(store, run.id, settings, job.judges, resumed=store.has_items(run))
+    outline.add(edits)
+    store.mark_outline(run, mark or "", outline.expected)
+    return outline.expected
+
+
+def _leave(store: Store, run: RunRecord) -> bool:
+    """Whether the run stays, to be gone on with: one without any answer is removed."""
+    has_answers = any(status != PENDING for *_, status in store.counts(run))
+    if has_answers:
+        store.mark(run, "interrupted")
+    else:
+        store.remove_run(run)
+    return has_answers
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from editjudge import manifest
 from editjudge.canonical import compact_json, json_text, text_hash
@@ -38,6 +38,7 @@ from editjudge.store.sink import Sink
 
 if TYPE_CHECKING:
     from editjudge.store.claims import Claims
+    from editjudge.store.store import Store
 
 BATCH = 200
 """Edits planned at a time: large enough to look keys up in bulk."""
@@ -216,6 +217,25 @@ def _views(rubric: Rubric, edit: Edit, orders: Sequence[str]) -> list[_AskedEdit
 
 MAX_ELEMENTS = 100
 """Questions that one rubric asks about one edit: a list of thousands is a mistake that would be paid for."""
+
+
+def _variants(rubric: Rubric, edit: Edit, settings: QuestionSettings) -> list[str]:
+    """The questions of a rubric about an edit; none where it is not for it, or comes after one that is not."""
+    if settings.key_forms[rubric.name].plain:
+        return [""]
+    if rubric.after and not _variants(settings.named(rubric.after), edit, settings):
+        return []
+    return [view.variant for view in _views(rubric, edit, settings.orders)]
+
+
+def task_places(edit: Edit, settings: QuestionSettings, stage: int) -> Iterator[tuple[str, int, str]]:
+    """Yield rubric, repeat and variant of every question about an edit in one stage, in the order of `works`, also of
+    those that cannot be asked before others are answered."""
+    for rubric in settings.in_stage(stage):
+        repeats = range(settings.repeats * rubric.samples)
+        for variant in _variants(rubric, edit, settings):
+            for repeat in repeats:
+                yield rubric.name, repeat, variant
 
 
 class EditQuestions:
@@ -536,6 +556,73 @@ def contents_of_manifest(path: Path, columns: manifest.Columns = ()) -> dict[str
 
 # --- tasks that are not answered yet --------------------------------------------------------------------------
 
+_OUTLINED = 1_000
+"""Edits of one transaction, when a run begins."""
+_STAGE = 1 << 40
+"""Positions of tasks in one stage: tasks of later stages come after them, however many there are."""
+
+
+class Outline:
+    """All edits and tasks that a run is to come to, kept before the first is planned: whenever a run is stopped, what
+    was not judged is pending and counted.
+
+    No picture is read for it, so that a task has a key of its own which no answer has; planning gives it the right one.
+    On a run that is resumed, tasks leave the run's view that the manifest has no more.
+    """
+
+    def __init__(
+        self, store: Store, run_id: int, settings: QuestionSettings, judges: Sequence[str], *, resumed: bool
+    ) -> None:
+        self._store = store
+        self._run = run_id
+        self._settings = settings
+        self._judges = judges
+        self._resumed = resumed
+        self._edits = 0
+        self._tasks = [stage * _STAGE for stage in range(len(settings.stages))]
+        """The next position in each stage; each judge has positions of its own."""
+        self.expected = 0
+        """Tasks so far."""
+
+    def add(self, edits: Iterable[Edit]) -> None:
+        """Keep edits after those that were added before, some at a time; pictures that they hold are let go one by
+        one."""
+        items: list[Item] = []
+        tasks: list[tuple[int, Task]] = []
+        for edit in edits:
+            items.append(_outlined(edit))
+            tasks += self._tasks_of(edit)
+            if len(items) == _OUTLINED:
+                self._keep(items, tasks)
+                items, tasks = [], []
+        self._keep(items, tasks)
+
+    def _keep(self, items: Sequence[Item], tasks: Sequence[tuple[int, Task]]) -> None:
+        if items:
+            self._store.add_outline(self._run, items, self._edits, tasks, self._judges, resumed=self._resumed)
+            self._edits += len(items)
+            self.expected += len(tasks)
+
+    def _tasks_of(self, edit: Edit) -> Iterator[tuple[int, Task]]:
+        for stage in range(len(self._tasks)):
+            for rubric, repeat, variant in task_places(edit, self._settings, stage):
+                for judge in self._judges:
+                    place = (edit.id, rubric, judge, repeat, variant)
+                    key = text_hash(compact_json(["not planned", *place]))
+                    yield self._tasks[stage], Task(edit.id, rubric, judge, repeat, key, variant)
+                self._tasks[stage] += 1
+
+
+def _outlined(edit: Edit) -> Item:
+    """An edit as a store keeps it before its files are read. Pictures that it holds itself have no place to be known
+    by, only their content."""
+    known: dict[str, str] = {}
+    for role, source in edit.all_pictures().items():
+        if isinstance(source, bytes) or str(source).startswith("data:"):
+            with suppress(Exception):  # one that cannot be read is said to be so when it is asked about
+                known[role] = DigestCache().of(source)
+    return item_of(edit, known)
+
 
 class Planner:
     """The tasks of one run over one store."""
@@ -550,7 +637,9 @@ class Planner:
         claims: Claims | None = None,
         *,
         rehash: bool = False,
+        outlining: bool = False,
     ) -> None:
+        """`outlining`: the edits are a stream, whose outline is kept batch by batch as it is read."""
         self.tally = RunTally()
         self.observe = observe
         self.pictures = pictures or PictureReader()
@@ -559,8 +648,9 @@ class Planner:
         """Keys that are planned or being asked: an answer that two tasks share is paid for once."""
         self._claims = claims
         self.stages, self.questions = len(settings.stages), settings.questions
-        self._positions: dict[str, int] = {}
-        """Of each judge, how many tasks are stored."""
+        self._outlining = outlining
+        self._positions: dict[tuple[str, int], int] = {}
+        """Of each judge and stage, where the next task goes."""
         self._done: dict[str, str] = {}
         """Statuses of planned tasks that are done already. What is done stays so: it is not looked up again."""
         self._elsewhere: dict[str, Work] = {}
@@ -577,7 +667,10 @@ class Planner:
         edits_before = 0
         digests = DigestCache(self.pictures, rehash=self._rehash)
         sizes = itertools.chain((_FIRST_BATCH,), itertools.repeat(BATCH))
+        outline = self._outline(judge) if self._outlining and stage == 0 else None
         while batch := list(itertools.islice(edits, next(sizes))):
+            if outline:
+                outline.add(batch)
             if len(digests) > _REMEMBERED:
                 digests = DigestCache(self.pictures, rehash=self._rehash)
             if unknown := digests.unknown(source for edit in batch for source in edit.all_pictures().values()):
@@ -592,18 +685,27 @@ class Planner:
                         known[work.edit.id].update(work.by_own_name(work.digests))
                         latest = work.digests
                 items = [item_of(edit, digests_of(edit, digests, known[edit.id])) for edit in some]
-                self._keep(judge, items, edits_before, [work.task for work in planned], digests.dump())
+                self._keep(judge, stage, items, edits_before, [work.task for work in planned], digests.dump())
                 edits_before += len(items)
                 yield planned
 
+    def _outline(self, judge: Judge) -> Outline:
+        return Outline(cast("Store", self._store), self._run, self._settings, [judge.spec], resumed=True)
+
     def _keep(
-        self, judge: Judge, items: list[Item], first: int, tasks: list[Task], learnt: Mapping[str, Mapping[str, Any]]
+        self,
+        judge: Judge,
+        stage: int,
+        items: list[Item],
+        first: int,
+        tasks: list[Task],
+        learnt: Mapping[str, Mapping[str, Any]],
     ) -> None:
         """A store keeps all in one transaction, and says of the tasks that it has already which are done."""
         from editjudge.store.store import Store
 
-        tasks_before = self._positions.get(judge.spec, 0)
-        self._positions[judge.spec] = tasks_before + len(tasks)
+        tasks_before = self._positions.get((judge.spec, stage), stage * _STAGE)
+        self._positions[judge.spec, stage] = tasks_before + len(tasks)
         if isinstance(self._store, Store):
             statuses = self._store.add_batch(self._run, items, first, tasks, tasks_before, learnt)
             self._done |= {key: status for key, status in statuses.items() if status in DONE}

@@ -155,6 +155,8 @@ def _export_run(
     rows: Mapping[str, int],
 ) -> Path:
     """Write run.json; `rows` counts those of each file that was written before it."""
+    # Also the rubrics that no answer is of yet: scores are made of them.
+    used = {*tally.rubric_hashes, *run.spec.get("rubrics", {}).values()}
     content = {
         "name": run.name,
         "id": run.id,
@@ -168,7 +170,7 @@ def _export_run(
         "counts": tally.as_json(),
         "files": {name: {"rows": count, "sha256": file_digest(folder / name)} for name, count in rows.items()},
         "contradictions": [dataclasses.asdict(count) for count in contradictions],
-        "rubrics": {key: value for key, value in store.rubrics().items() if key in tally.rubric_hashes},
+        "rubrics": {key: value for key, value in store.rubrics().items() if key in used},
         "exported_by": {"editjudge": editjudge.__version__, "schema": schema.version()},
     }
     with _whole(folder / "run.json") as file:

@@ -41,6 +41,7 @@ from editjudge.store.rows import (
     BulkInsert,
     encoder,
     factor_values,
+    json_column,
     judgement_row,
     plain_encoder,
     reply_rows,
@@ -53,8 +54,10 @@ from editjudge.store.schema import (
     batch_lines,
     claims,
     digests,
+    edit_annotations,
     items,
     judgements,
+    meta,
     of_factors,
     ratings,
     replies,
@@ -338,6 +341,7 @@ class Store:
         def remove_rest(connection: sa.Connection) -> None:
             for table in (views, items):
                 connection.execute(sa.delete(table).where(table.c.run_id == _id(run)))
+            connection.execute(sa.delete(meta).where(meta.c.name == _outline_name(run)))
             connection.execute(sa.delete(runs).where(runs.c.id == _id(run)))
 
         while self._transact(remove_some):
@@ -390,6 +394,94 @@ class Store:
             self.add_batch(run, [], 0, some, start, {})
             start += len(some)
         return start
+
+    def add_outline(
+        self,
+        run: RunRecord | int,
+        edits: Sequence[Item],
+        first_edit: int,
+        planned: Sequence[tuple[int, Task]],
+        judges: Sequence[str],
+        *,
+        resumed: bool,
+    ) -> None:
+        """Keep edits whose pictures were not read yet and all of their tasks by these judges, each with its position,
+        before any is planned. What the run has already stays.
+
+        On a run that is `resumed`, tasks of these edits that are not among `planned` leave the run's view, and an edit
+        that the manifest describes otherwise by now is pending again. What was judged stays in the store.
+        """
+        run_id = _id(run)
+        changed: set[str] = set()
+        gone: list[dict[str, Any]] = []
+        if resumed:
+            changed = self._changed_edits(run_id, edits)
+            gone = self._tasks_without(run_id, edits, changed, judges, {_place(task) for _, task in planned})
+        numbered = list(enumerate(edits, first_edit))
+        new_items = [(run_id, position, *item, Content.of(item).key()) for position, item in numbered]
+        encoded_items = self._bulk_inserts[items].encoded(new_items)
+        encoded_tasks = self._bulk_inserts[tasks].encoded((run_id, position, *task) for position, task in planned)
+        changed_items = [row for row, item in zip(encoded_items, edits, strict=True) if item.item in changed]
+
+        def work(connection: sa.Connection) -> None:
+            if gone:
+                connection.execute(_DROP_TASK, gone)
+            self._bulk_inserts[items].execute(connection, changed_items)
+            added = self._outline_inserts[items].execute(connection, encoded_items)
+            added += self._outline_inserts[tasks].execute(connection, encoded_tasks)
+            if gone or changed_items or added:
+                connection.execute(_FORGET_SUMMARY, {"run": run_id})
+
+        self._transact(work)
+
+    def _changed_edits(self, run_id: int, edits: Sequence[Item]) -> set[str]:
+        """The ids of the edits that the run has and that are not the same any more, as far as a manifest says it."""
+        query = sa.select(*_ITEM_COLUMNS).where(items.c.run_id == run_id)
+        now = {item.item: item for item in edits}
+        stored = (Item(*row) for row in self._read_among(query, items.c.item, now))
+        return {item.item for item in stored if not _is_described_alike(item, now[item.item])}
+
+    def _tasks_without(
+        self,
+        run_id: int,
+        edits: Sequence[Item],
+        changed: Collection[str],
+        judges: Collection[str],
+        planned: Collection[tuple[str | int, ...]],
+    ) -> list[dict[str, Any]]:
+        """The tasks of edits that changed, and those by these judges that are not planned."""
+        query = sa.select(*_TASK_COLUMNS).where(tasks.c.run_id == run_id)
+        stored = (Task(*row) for row in self._read_among(query, tasks.c.item, [item.item for item in edits]))
+        gone = [
+            task for task in stored if task.item in changed or (task.judge in judges and _place(task) not in planned)
+        ]
+        return [{"of_run": run_id, **{f"of_{name}": getattr(task, name) for name in _PLACE}} for task in gone]
+
+    @functools.cached_property
+    def _outline_inserts(self) -> dict[sa.Table, BulkInsert]:
+        """As `_bulk_inserts`, where a row that is there stays."""
+        names = {items: ("run_id", "position", *Item._fields, "content"), tasks: ("run_id", "position", *Task._fields)}
+        return {
+            table: BulkInsert(self._engine.dialect, upsert(self._dialect, table), columns)
+            for table, columns in names.items()
+        }
+
+    def has_items(self, run: RunRecord | int) -> bool:
+        return bool(self._read(sa.select(items.c.item).where(items.c.run_id == _id(run)).limit(1)))
+
+    def outline_of(self, run: RunRecord | int) -> tuple[str, int] | None:
+        """The mark of the outline that was kept of a run, and its number of tasks; None where none is complete."""
+        rows = self._read(sa.select(meta.c.value).where(meta.c.name == _outline_name(run)))
+        if not rows:
+            return None
+        mark, _, expected = rows[0].value.rpartition(" ")
+        return mark, int(expected)
+
+    def mark_outline(self, run: RunRecord | int, mark: str, expected: int) -> None:
+        """Say that all edits and tasks of a run are kept, as of a manifest known by this mark."""
+        row = {"name": _outline_name(run), "value": f"{mark} {expected}"}
+        statement = upsert(self._dialect, meta, ["value"])
+        self._transact(lambda connection: connection.execute(statement, row))
 
     def add_batch(
         self,
@@ -453,8 +545,10 @@ class Store:
                 connection.execute(_FORGET_SUMMARY, {"run": changed_run})
             if moves:
                 lock_ratings(connection)
-            for old, new in (moves or {}).items():
-                _move_ratings(connection, self._dialect, old, new)
+                for old in _present(connection, ratings.c.content, moves):
+                    _move_ratings(connection, self._dialect, old, moves[old])
+                for old in _present(connection, edit_annotations.c.content, moves):
+                    _move_annotation(connection, self._dialect, old, moves[old])
 
         if encoded:
             self._transact(work)
@@ -848,6 +942,31 @@ def _place(row: Item | Task) -> tuple[str | int, ...]:
     return (row.item,) if isinstance(row, Item) else (row.item, row.rubric, row.judge, row.repeat, row.variant)
 
 
+_PLACE = ("item", "rubric", "judge", "repeat", "variant")
+_DROP_TASK = sa.delete(tasks).where(
+    tasks.c.run_id == sa.bindparam("of_run"), *(tasks.c[name] == sa.bindparam(f"of_{name}") for name in _PLACE)
+)
+
+
+def _outline_name(run: RunRecord | int) -> str:
+    return f"outline of run {_id(run)}"
+
+
+def _is_described_alike(stored: Item, now: Item) -> bool:
+    """Whether a manifest says the same of an edit. Its group may follow from pictures that were not read yet, and so do
+    most digests."""
+    if {role: entry.get("source") for role, entry in stored.images.items()} != {
+        role: entry.get("source") for role, entry in now.images.items()
+    }:
+        return False
+    read = {role: entry["digest"] for role, entry in now.images.items() if entry.get("digest")}
+    if any(stored.images[role].get("digest") not in (None, digest) for role, digest in read.items()):
+        return False
+    texts = ("model", "edit_type", "instruction", "referring_expression")
+    same = all(getattr(stored, name) == getattr(now, name) for name in texts)
+    return same and json_column(stored.metadata) == json_column(now.metadata)
+
+
 def _at(run_id: int, position: int, row: Item | Task) -> dict[str, Any]:
     values = {"run_id": run_id, "position": position, **row._asdict()}
     return values | ({"content": Content.of(row).key()} if isinstance(row, Item) else {})
@@ -860,11 +979,28 @@ def lock_ratings(connection: sa.Connection) -> None:
         connection.execute(sa.text("LOCK TABLE ratings IN SHARE ROW EXCLUSIVE MODE"))
 
 
+def _present(connection: sa.Connection, column: sa.Column[Any], values: Iterable[str]) -> list[str]:
+    """Return those of the values that occur in a column, in order."""
+    found: set[str] = set()
+    for some in _chunks(sorted(values), _IN):
+        found.update(connection.scalars(sa.select(column).where(column.in_(some)).distinct()))
+    return sorted(found)
+
+
 def _move_ratings(connection: sa.Connection, dialect: str, old: str, new: str) -> None:
     rows = connection.execute(sa.select(ratings).where(ratings.c.content == old)).all()
     if rows:
         connection.execute(upsert(dialect, ratings), [{**row._asdict(), "content": new} for row in rows])
     connection.execute(sa.delete(ratings).where(ratings.c.content == old))
+
+
+def _move_annotation(connection: sa.Connection, dialect: str, old: str, new: str) -> None:
+    """Tags and note of an edit follow it, unless it has some where it is known by its pictures."""
+    here = edit_annotations.c.content == old
+    row = connection.execute(sa.select(edit_annotations).where(here)).one_or_none()
+    if row:  # another process may have moved it
+        connection.execute(upsert(dialect, edit_annotations), {**row._asdict(), "content": new})
+        connection.execute(sa.delete(edit_annotations).where(here))
 
 
 _KEY = JUDGEMENT_COLUMNS.index("key")

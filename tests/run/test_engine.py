@@ -28,6 +28,7 @@ from editjudge.judges.registry import Options
 from editjudge.media import cache as pictures
 from editjudge.media import image as image_module
 from editjudge.rubrics.files import dump, load
+from editjudge.run import job as job_module
 from editjudge.run import plan as planning
 from editjudge.run.engine import RunControl
 from editjudge.run.job import Job
@@ -636,20 +637,39 @@ def test_a_line_that_went_wrong_since_ends_the_run_and_what_is_in_flight_is_kept
 ) -> None:
     monkeypatch.setattr(planning, "BATCH", 4)
     manifest = edits(tmp_path, 20)
-    check = Job.check
+    keep_outline = job_module.keep_outline
 
-    def then_break(self: Job) -> None:
-        check(self)
+    def then_break(*run: Any) -> int:
+        expected = keep_outline(*run)
         with manifest.open("a") as file:
             file.write("{broken\n")
+        return expected
 
-    monkeypatch.setattr(Job, "check", then_break)
+    monkeypatch.setattr(job_module, "keep_outline", then_break)
     with stub(Behaviour(latency=0.05)) as server:
         done = run(manifest, store, rubrics=("fidelity",), manner={"concurrency": 2})
         assert server.ledger.paid == done.statuses()["ok"] > 0
     assert done.outcome.ending == "failed"
     assert isinstance(done.outcome.error, ManifestError)
     assert "edits.jsonl:21" in str(done.outcome.error)
+
+
+def test_a_line_that_went_wrong_before_the_first_question_leaves_no_run_behind(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = edits(tmp_path, 3)
+    check = Job.check
+
+    def then_break(self: Job) -> int | None:
+        expected = check(self)
+        jsonl_of(manifest)
+        return expected
+
+    monkeypatch.setattr(Job, "check", then_break)
+    with stub() as server, pytest.raises(ManifestError, match=r"edits.jsonl:4"):
+        run(manifest, store)
+    with Store.open(store) as kept:
+        assert (kept.runs(), server.ledger.requests) == ([], 0)
 
 
 def csv_of(manifest: Path) -> Path:
