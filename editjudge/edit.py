@@ -132,7 +132,7 @@ class Edit:
 Same = Literal["edit", "task"]
 """The very same edit; or the same thing to do, whoever did it."""
 
-_UNREAD = "unread:"
+UNREAD = "unread:"
 """Opens the key of an edit of which some picture is known by its place alone."""
 
 
@@ -181,7 +181,7 @@ class Content:
         roles = ("input", "edited", *PAIR_ROLES) if same == "edit" else ("input", "ground_truth", "mask")
         pictures = {role: self.pictures[role][:2] for role in roles if role in self.pictures}
         digest = json_hash([pictures, self.instruction])
-        return _UNREAD + digest if any(how == "source" for how, _ in pictures.values()) else digest
+        return UNREAD + digest if any(how == "source" for how, _ in pictures.values()) else digest
 
 
 def _picture(entry: Mapping[str, str | None]) -> PictureDigest:
@@ -191,7 +191,7 @@ def _picture(entry: Mapping[str, str | None]) -> PictureDigest:
 
 def is_unread(key: str) -> bool:
     """Whether a key goes by the place of some picture, since nobody read it."""
-    return key.startswith(_UNREAD)
+    return key.startswith(UNREAD)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from editjudge.cluster.coordinator import Coordinator
 from editjudge.cluster.shard_run import ShardRun
 from editjudge.cluster.splits import Source, Split
 from editjudge.cluster.worker import Worker, WorkerSettings, identity
+from editjudge.edit import Edit
 from editjudge.errors import EditjudgeError, UsageError
 from editjudge.judges.judge import is_local
 from editjudge.judges.registry import open_judge
@@ -31,6 +32,7 @@ from editjudge.run.cost import Costs
 from editjudge.run.engine import RunControl
 from editjudge.run.job import Cluster, Job, Outcome, RunOptions, conclude, drop_removed, keep_outline, open_run, opened
 from editjudge.run.pace import Pace
+from editjudge.run.plan import task_places
 from editjudge.run.progress import RunTally
 from editjudge.store.records import RunRecord
 from editjudge.store.sink import RunPlace
@@ -56,13 +58,18 @@ async def execute(cluster: Cluster, job: Job, store: RunPlace | Callable[[], Run
     Costs(job.options, options.budget, job.judges)  # raises where a budget cannot be kept
     expected = job.check()
     identities = await _identities(job, options, rubrics)
+    edits_by_model = dict(job.edits_by_model)
     job, store = dataclasses.replace(job), opened(store)  # without the edits that the check has read
     _check_conditions(job, store)
     with _source(job, store) as source, joined(cluster) as ray:
         run = open_run(job, store, options, rubrics)
         removed = _removed(job, store, run)
+        shape = job.question_settings(rubrics)
         if isinstance(store, Store):
-            expected = keep_outline(job, store, run, job.question_settings(rubrics), job.chosen(store)())
+            expected = keep_outline(job, store, run, shape, job.chosen(store)())
+        elif isinstance(store, ShardRun):
+            places = [place for stage in range(len(shape.stages)) for place in task_places(Edit(""), shape, stage)]
+            store.expect(edits_by_model, places)
         settings = WorkerSettings(job, run, rubrics, identities, store.place, options.budget, options.rehash, None)
         driver = _Driver(ray, settings, options, expected)
         try:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import posixpath
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from editjudge.canonical import json_hash
 from editjudge.cluster.splits import filesystem
 from editjudge.errors import StoreError
 from editjudge.rubrics.model import Rubric
-from editjudge.store.records import RunRecord, State
+from editjudge.store.records import PENDING, RunRecord, State
 
 
 def is_folder(place: str) -> bool:
@@ -62,6 +63,10 @@ class ShardRun:
         self._write({"piece_size": size})
         return size
 
+    def expect(self, edits_by_model: Mapping[str, int], places: Sequence[tuple[str, int, str]]) -> None:
+        """Keep how many edits are to be judged, and the rubric, repeat and variant of every question about one."""
+        self._write({"expected": {"edits": dict(edits_by_model), "questions": [list(place) for place in places]}})
+
     def keep_parts(self, count: int) -> None:
         """Remove what belongs to splits that are no longer there: a manifest may have become shorter."""
         from pyarrow import fs
@@ -86,6 +91,22 @@ class ShardRun:
         wanted = None if status is None else ds.field("status").isin(list(status))
         for batch in data.to_batches(columns=names, filter=wanted, fragment_readahead=1, batch_readahead=2):
             yield from shards.decoded("judgements", batch)
+        if status is None or PENDING in status:
+            for row in shards.not_planned(self._about, self._models()):
+                yield {name: row[name] for name in names}
+
+    def _models(self) -> Counter[str]:
+        """How many edits of each model the parts have."""
+        import pyarrow.dataset as ds
+
+        from editjudge.store import shards
+
+        folder = posixpath.join(self._root, "items")
+        self._system.create_dir(folder, recursive=True)
+        models: Counter[str] = Counter()
+        for batch in ds.dataset(folder, shards.TABLES["items"], "parquet", self._system).to_batches(columns=["model"]):
+            models.update(row["model"] or "" for row in shards.decoded("items", batch))
+        return models
 
     def mark(self, run: RunRecord, state: State, summary: Mapping[str, Any] | None = None) -> None:
         self._write({"state": state, "updated": time.time(), "summary": summary})

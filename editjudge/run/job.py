@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -92,6 +93,8 @@ class Job:
     _ids: dict[object, array[int]] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Hashes of the ids of all its edits, whatever `models` leaves out: eight bytes each, where the ids of a million
     edits would take a hundred."""
+    edits_by_model: Counter[str] = field(default_factory=Counter, init=False, compare=False, repr=False)
+    """How many edits are to be judged, once `check` has read all of them."""
 
     def __post_init__(self) -> None:
         if self.repeats < 1:
@@ -185,11 +188,13 @@ class Job:
         first: list[Edit] = []
         edits: list[Edit] | None = [] if state and whole else None
         ids = array("q")
+        self.edits_by_model.clear()
         for edit in self.all_edits():
             ids.append(hash(edit.id))
             models.add(edit.model or "")
             if self.is_about(edit.model):
                 chosen += 1
+                self.edits_by_model[edit.model or ""] += self.limit is None or chosen <= self.limit
                 if len(first) < _FIRST:
                     first.append(edit)
                 if edits is not None:

@@ -3,7 +3,7 @@
     runs ──< items                   the edits of a run, in the order of the manifest: (run_id, item), by position
          └─< tasks >── judgements    what a run asks: (run_id, item, rubric, judge, repeat, variant) has the `key` of
                        │             its answer; the same key in two runs is one answer. A task without a judgement is
-                       │             pending
+                       │             pending; until it is planned, its key is one that no answer has
                        ├─< scores    (key, factor): one row for each factor that has a score or a choice
                        └─< replies   every raw reply, also those of failed tries
     rubrics                          by hash; `judgements.rubric_hash` says which was asked
@@ -12,7 +12,7 @@
     views                            saved filters of a run's table
     studies ──< assignments, answers, invitations
     batches ──< batch_lines          handed in to a provider; claims: which process asks which key
-    digests                          of picture files; meta: the version of the schema
+    digests                          of picture files; meta: the version of the schema, and which runs are outlined
 
 A score exists only where the judgement's status is `ok`: `scores` refers to (key, status) of `judgements`, and its
 status is always `ok`. To filter or sort a run by a factor, join `tasks` to `scores` on `key`.

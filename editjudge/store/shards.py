@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from editjudge.errors import ManifestError, UsageError
 from editjudge.judgement import EMPTY_ROW, FIELDS, Field, Kind
 from editjudge.store.contradictions import Count
 from editjudge.store.export import about_run
-from editjudge.store.records import Item, RunRecord
+from editjudge.store.records import PENDING, Item, RunRecord
 from editjudge.store.rows import escaped, unescaped
 
 try:
@@ -261,6 +262,24 @@ class Shards:
             if fields and "item" not in fields:
                 del row["item"]
             yield row
+        if "expected" in self._about:
+            models = Counter(item.model or "" for item in self.items(run))
+            for row in not_planned(self._about, models):
+                yield {name: row[name] for name in (fields or (*TABLES["judgements"].names, "metadata"))}
+
+
+def not_planned(about: Mapping[str, Any], models: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """The tasks that a run was to come to and that no part has yet, as pending. Of their edits the model alone is
+    known; `models` says how many edits of each the parts have."""
+    expected = about.get("expected", {"edits": {}, "questions": []})
+    nothing = {**EMPTY_ROW, "status": PENDING, "edit_type": None, "position": None, "metadata": {}}
+    for model, count in expected["edits"].items():
+        for number in range(models.get(model, 0), count):
+            item = f"not planned: {model} {number}"
+            for judge in about["spec"]["judges"]:
+                for rubric, repeat, variant in expected["questions"]:
+                    task = {"judge": judge, "rubric": rubric, "repeat": repeat, "variant": variant}
+                    yield nothing | task | {"item": item, "model": model or None}
 
 
 Place = tuple[Path, int]

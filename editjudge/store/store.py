@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 import editjudge
 from editjudge.canonical import json_hash
-from editjudge.edit import Content, is_unread
+from editjudge.edit import UNREAD, Content, is_unread
 from editjudge.errors import StoreError, StoreMoved, UsageError, near_miss
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Exchange, Judgement, Task, Usage
 from editjudge.rubrics.model import Rubric
@@ -577,6 +577,8 @@ class Store:
         """Contents of edits whose images nobody had read, each with that of the same edit now that somebody did.
 
         An output that was missing was not unread: what people said of it is not about a picture made later."""
+        if not any(self._has_unread(table.c.content) for table in (ratings, edit_annotations)):
+            return
         before = {item.item: item for item in stored}
         moves: dict[str, str] = {}
         for item in new:
@@ -590,6 +592,11 @@ class Store:
         for (item,) in self._read_among(query, tasks.c.item, before):
             moves.pop(Content.of(before[item]).key(), None)
         return {old: content for old, content in sorted(moves.items()) if old != content}
+
+    def _has_unread(self, content: sa.Column[str]) -> bool:
+        """Whether people said something of an edit that nobody has read: in most runs nobody did."""
+        after = UNREAD[:-1] + chr(ord(UNREAD[-1]) + 1)
+        return bool(self._read(sa.select(content).where(content >= UNREAD, content < after).limit(1)))
 
     def items(self, run: RunRecord | int, item: str | Collection[str] | None = None) -> Iterator[Item]:
         """The edits of a run in order, or those of these ids."""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from editjudge.errors import ManifestError, StoreError, UsageError
 from editjudge.judges.budget import MaximumCost
 from editjudge.judges.messages import CallFailed
 from editjudge.judges.registry import Options
+from editjudge.run.engine import RunControl
 from editjudge.run.job import Cluster, Job, Outcome, RunOptions, execute
 from editjudge.run.pace import JudgeDown
 from editjudge.run.progress import RunTally
@@ -428,9 +430,27 @@ def _place(row: dict[str, Any]) -> tuple[int, str]:
     return row["position"], row["judge"]
 
 
-def into_shards(job: Job, folder: Path) -> Outcome:
+def into_shards(job: Job, folder: Path, **manner: Any) -> Outcome:
     store: Any = ShardRun(str(folder / "out"))
-    return asyncio.run(execute(job, store, RunOptions(cluster=Cluster(workers=2))))
+    return asyncio.run(execute(job, store, RunOptions(cluster=Cluster(workers=2), **manner)))
+
+
+def stop(control: RunControl) -> None:
+    control.stop("interrupted")
+
+
+def test_a_cluster_that_is_stopped_at_once_counts_every_edit_as_pending(
+    nodes: Any, server: Stub, tmp_path: Path
+) -> None:
+    job = dataclasses.replace(job_for(edits(tmp_path, 24), server), repeats=2)
+    stopped = into_shards(job, tmp_path, control=stop)
+    assert stopped.summary.statuses.total() == 24 * 3 * 2
+    rows = list(Shards(tmp_path / "out").judgements(1, fields=("item", "status", "model")))
+    assert Counter(row["model"] for row in rows) == {"m0": 72, "m1": 72}
+    outcome, kept = judge_all(job, tmp_path / "s.db", Cluster(workers=2), control=stop)
+    assert len(kept) == outcome.summary.total == 24 * 3 * 2
+    finished = into_shards(job, tmp_path)
+    assert (finished.summary.total, finished.summary.statuses["pending"]) == (24 * 3 * 2, 0)
 
 
 def test_a_condition_holds_on_a_cluster_as_it_does_here(nodes: Any, server: Stub, tmp_path: Path) -> None:

@@ -143,6 +143,20 @@ def test_a_gate_does_not_pass_on_scores_that_are_pending(stopped: Path) -> None:
     assert editjudge("gate", "mine", "--store", stopped / "s.db", "--min", "total=1", "--json").code == 0
 
 
+def test_a_comparison_and_an_agreement_have_no_pending_score_in_them(stopped: Path) -> None:
+    store = ("--store", stopped / "s.db", "--json")
+    compared = editjudge("compare", "mine", "mine", *store)
+    assert compared.code == 0, compared.err
+    (total,) = [row for row in compared.json["comparisons"] if row["factor"] == "total"]
+    assert (total["n"], total["difference"]) == (0, None)
+    ratings = stopped / "ratings.csv"
+    ratings.write_text("item,rater,factor,score\n" + "".join(f"e{n},ann,total,{n % 5}\n" for n in range(12)))
+    agreed = editjudge("agree", "mine", "--ratings", ratings, *store)
+    assert agreed.code == 0, agreed.err
+    mine = agreed.json["factors"]["total"][JUDGE]
+    assert (mine["n"], mine["failed"], mine["spearman"]) == (0, 12, None)
+
+
 def test_one_pending_repeat_leaves_the_score_of_an_edit_open(tmp_path: Path) -> None:
     manifest = edits(tmp_path, 1)
     path = write_set(tmp_path, "look", rubric("look"))

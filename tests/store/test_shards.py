@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from run.made import SPECS, edits, expected, rows_of, stub
 import editjudge as ej
 from editjudge.errors import ManifestError, UsageError
 from editjudge.judgement import Judgement, Task
+from editjudge.report.run_data import load as load_run
 from editjudge.rubrics.files import load
 from editjudge.rubrics.model import Rubric, Scale
 from editjudge.store import Store, shards
@@ -228,3 +230,21 @@ def test_whatever_a_judge_said_goes_out_and_comes_back(
     back, _ = import_run(store, check_run(tmp_path / "out", store), tmp_path / "out")
     assert (list(store.judgements(back)), list(store.items(back)), store.replies(said.key)) == before
     store.remove_run(back)
+
+
+def test_shards_of_a_run_that_was_killed_count_the_edits_that_no_part_has(
+    store: Store, run: RunRecord, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    export_parquet(store, run, folder)
+    about = json.loads((folder / "run.json").read_text())
+    about["expected"] = {"edits": {"m": 5, "n": 2}, "questions": [[RUBRIC, 0, ""], [RUBRIC, 1, ""]]}
+    (folder / "run.json").write_text(json.dumps(about))
+    rows = list(shards.Shards(folder).judgements(run))
+    assert Counter((row["model"], row["status"]) for row in rows) == {
+        ("m", "ok"): 1, ("m", "invalid"): 1, ("m", "pending"): 1 + 2 * 2, ("n", "pending"): 2 * 2
+    }  # fmt: skip
+    judged = load_run(shards.Shards(folder), str(folder))
+    assert judged.pending == 9
+    assert len(judged.scores.item.present()) == 3 + 4
+    assert set(shards.Shards(folder).judgements(run, fields=("status",)).__next__()) == {"status"}
