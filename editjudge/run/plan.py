@@ -620,7 +620,7 @@ def _outlined(edit: Edit) -> Item:
     for role, source in edit.all_pictures().items():
         if isinstance(source, bytes) or str(source).startswith("data:"):
             with suppress(Exception):  # one that cannot be read is said to be so when it is asked about
-                known[role] = DigestCache().of(source)
+                known[role] = DigestCache().of(source) or ""
     return item_of(edit, known)
 
 

@@ -75,7 +75,7 @@ class SetScorer:
         for key in keys or ():
             ref = row["rubric"], key
             value, code = self._value(row, ref)
-            judge.values[ref].append(_Value(item, repeat, sample, element, value, code))
+            judge.values[ref].append(_FactorAnswer(item, repeat, sample, element, value, code))
 
     def _element_values(self, row: Mapping[str, Any], ref: Ref) -> list[Any]:
         elements = listed(column(row.get("metadata") or {}, self.lists[ref[0]])) or []
@@ -135,7 +135,7 @@ _NOT_FINAL = np.iinfo(np.uint8).max
 """The code of what is pending: above all others, so that a score which needs it is pending, whatever else failed."""
 
 
-class _Value(NamedTuple):
+class _FactorAnswer(NamedTuple):
     """What one answer says of one factor."""
 
     item: int
@@ -155,7 +155,7 @@ class _JudgeColumns:
     items: dict[str, int] = field(default_factory=dict)
     columns: list[tuple[Any, ...]] = field(default_factory=list)
     elements: list[dict[Ref, list[Any]]] = field(default_factory=list)
-    values: dict[Ref, list[_Value]] = field(default_factory=lambda: defaultdict(list))
+    values: dict[Ref, list[_FactorAnswer]] = field(default_factory=lambda: defaultdict(list))
 
 
 def _word_places(words: Sequence[str]) -> dict[str, float]:
@@ -175,7 +175,7 @@ def _labels(elements: Sequence[Mapping[Ref, Sequence[Any]]], ref: Ref, cells: Ma
 
 
 def _passes(
-    values: Mapping[Ref, Sequence[_Value]], n: int, means: str, words: Collection[Ref]
+    values: Mapping[Ref, Sequence[_FactorAnswer]], n: int, means: str, words: Collection[Ref]
 ) -> Iterator[dict[Ref, Cells]]:
     """Yield what each value of a formula is computed from: once from the means of all (`before`), or for each repeat of
     the run as often as the rubrics are asked in it.
@@ -202,7 +202,7 @@ def _passes(
             yield cells
 
 
-def _cells(values: Sequence[_Value], n: int) -> Cells:
+def _cells(values: Sequence[_FactorAnswer], n: int) -> Cells:
     """Return one column, or one for each element of a list, with the mean of each edit's values."""
     width = 1 + max((one.element for one in values), default=0)
     total, count = np.zeros((n, width)), np.zeros((n, width))

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
+from editjudge.edit import Content
 from editjudge.run.engine import RunControl
 from editjudge.run.job import Job, RunOptions, execute
 from editjudge.store.set_scores import run_set_scores
 from editjudge.store.store import Store
 
-from .made import SPECS, editjudge, edits, rows_of, run, start, stub, until, write_manifest
+from .made import SPECS, editjudge, edits, picture, rows_of, run, start, stub, until, write_manifest
 from .test_rubric_sets import server
 
 JUDGE = SPECS["openai"]
@@ -368,3 +369,22 @@ def test_a_manifest_that_did_not_change_is_outlined_once(tmp_path: Path) -> None
         for _ in range(2):
             run(manifest, tmp_path / "s.db", rubrics=("fidelity",), manner={"name": "mine"})
     assert len(calls) == 1
+
+
+def test_edits_that_hold_their_pictures_are_told_apart_before_they_are_planned(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"e{n}", "input": picture("input"), "edited": picture("edited", n), "instruction": "Paint it."}
+        for n in range(300)
+    ]
+    job = Job(tmp_path / "rows", ("fidelity",), (JUDGE,), rows=rows)
+    with stub(), Store.open(tmp_path / "s.db") as store:
+        manner: dict[str, Any] = {"name": "mine", **StopAfter(1).manner()}
+        outcome = asyncio.run(execute(job, store, RunOptions(**manner)))
+        contents = {Content.of(item).key() for item in store.items(outcome.run_id)}
+        stopped = store.counts(outcome.run_id)
+        asyncio.run(execute(job, store, RunOptions(name="mine")))
+        assert {Content.of(item).key() for item in store.items(outcome.run_id)} == contents
+        finished = store.counts(outcome.run_id)
+    assert len(contents) == 300
+    assert sum(stopped.values()) == 300
+    assert finished == {(JUDGE, "fidelity", "ok"): 300}
