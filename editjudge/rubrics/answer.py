@@ -10,7 +10,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,11 +68,12 @@ def answer_tree(rubric: Rubric) -> AnswerObject:
         for key in parents:
             inner = inner.setdefault(key, {})
         inner[last] = leaf
-    return _answer_object(tree, answer.form)
+    return _answer_object(tree, answer)
 
 
-def _answer_object(tree: Mapping[str, Any], form: str) -> AnswerObject:
-    members = {key: _answer_object(part, form) if isinstance(part, dict) else part for key, part in tree.items()}
+def _answer_object(tree: Mapping[str, Any], answer: AnswerFormat) -> AnswerObject:
+    form = answer.form
+    members = {key: _answer_object(part, answer) if isinstance(part, dict) else part for key, part in tree.items()}
     leaves = {key: leaf for key, leaf in members.items() if isinstance(leaf, AnswerLeaf)}
     entry = next((leaf.factor for leaf in leaves.values() if leaf.factor), None) if form == "entries" else None
     owners = {key: part.entry for key, part in members.items() if isinstance(part, AnswerObject)}
@@ -81,7 +82,14 @@ def _answer_object(tree: Mapping[str, Any], form: str) -> AnswerObject:
     ordered = list(members.items())
     if form != "nested":
         ordered.sort(key=lambda member: _ORDER.index(getattr(member[1], "kind", "score")))
-    return AnswerObject(members, tuple(ordered), entry, factors)
+    in_prompt_order = {key: members[key] for key in _sorted_keys(members, answer)}
+    return AnswerObject(in_prompt_order, tuple(ordered), entry, factors)
+
+
+def _sorted_keys(keys: Iterable[str], answer: AnswerFormat) -> list[str]:
+    """Keys in the order of the prompt, where the rubric says it; those it does not name stay behind the others."""
+    places = {key: place for place, key in enumerate(answer.keys)}
+    return sorted(keys, key=lambda key: places.get(key, len(places)))
 
 
 def _factor_paths(factor: Factor, answer: AnswerFormat) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -184,11 +192,13 @@ def _shape(rubric: Rubric, part: Any, identifier: str | None) -> list[str]:
 
 
 def _as_lines(rubric: Rubric, values: Mapping[str, str], reason: str) -> str:
-    texts = [f"{text}: {reason}" for text in rubric.answer.texts]
-    lines = [f"{factor.label or factor.key}: {values[factor.key]}" for factor in rubric.factors]
-    headings = [f"{factor.heading}:\n" if factor.heading else "" for factor in rubric.factors]
-    scores = [heading + line for heading, line in zip(headings, lines, strict=True)]
-    return "\n".join(scores + texts if rubric.reason == "after" else texts + scores)
+    texts = {text: f"{text}: {reason}" for text in rubric.answer.texts}
+    scores = {}
+    for factor in rubric.factors:
+        line = f"{factor.label or factor.key}: {values[factor.key]}"
+        scores[rubric.label(factor)] = f"{factor.heading}:\n{line}" if factor.heading else line
+    lines = scores | texts if rubric.reason == "after" else texts | scores
+    return "\n".join(lines[label] for label in _sorted_keys(lines, rubric.answer))
 
 
 def reason_words(rubric: Rubric) -> str:

@@ -89,7 +89,7 @@ def _value(tokens: list[str], at: int, depth: int) -> tuple[Example, int]:
     if tokens[at] == "[":
         return _choice(tokens, at + 1)
     words = []
-    while at < len(tokens) and tokens[at] not in ",}":
+    while at < len(tokens) and tokens[at] not in ",}" and not _is_key(tokens, at):
         words.append(tokens[at])
         at += 1
     if len(words) == 1 and _is_quoted(words[0]):
@@ -101,11 +101,16 @@ def _is_quoted(token: str) -> bool:
     return len(token) > 1 and token[0] == token[-1] == '"'
 
 
+def _is_key(tokens: list[str], at: int) -> bool:
+    """Whether a key stands here. It ends the value before it, also where the comma or the whole value was left out."""
+    return _is_quoted(tokens[at]) and tokens[at + 1 : at + 2] == [":"]
+
+
 def _members(tokens: list[str], at: int, depth: int) -> tuple[dict[str, Example], int]:
     members: dict[str, Example] = {}
     while at < len(tokens) and tokens[at] != "}":
         key = tokens[at]
-        if not _is_quoted(key) or tokens[at + 1 : at + 2] != [":"]:
+        if not _is_key(tokens, at):
             raise NotAnExample(f"{key[:40]} is not a quoted key")
         if key[1:-1] in members:
             raise NotAnExample(f"the key {key[:40]} stands twice")
@@ -126,6 +131,14 @@ def _choice(tokens: list[str], at: int) -> tuple[ExampleChoice, int]:
         at += 1
     text = " ".join(words)
     return ExampleChoice(tuple(item.strip() for item in text.split(",") if item.strip()), text), at + 1
+
+
+def keys_in(example: Example) -> list[str]:
+    """Every key at any level, once each, in the order in which the example shows them."""
+    if not isinstance(example, dict):
+        return []
+    inner = [own for value in example.values() for own in keys_in(value)]
+    return list(dict.fromkeys([*example, *inner]))
 
 
 def outline(example: Example) -> str:
@@ -156,8 +169,8 @@ def values_of(described: str) -> tuple[int, ...]:
         )
     if listed := pattern("listed").search(words):
         values = tuple(dict.fromkeys(int(number) for number in re.findall(r"-?\d+", listed.group())))
-        # '8/10' is eight out of ten, '0/1' is one or the other.
-        out_of = "/" in listed.group() and len(values) == 2 and values != (0, 1)
+        # '8/10' is eight out of ten, '0/1' and '1/0' are one or the other.
+        out_of = "/" in listed.group() and len(values) == 2 and {*values} != {0, 1}
         return values if len(values) > 1 and not out_of else ()
     return ()
 
@@ -169,6 +182,8 @@ def span_of(low: int, high: int) -> tuple[int, ...]:
 
 def kind_of(key: str, value: Leaf | ExampleChoice) -> Kind:
     """Whether a place of the example wants a score or a text; `unclear` is asked about, `neither` cannot be held."""
+    if offers_words(value):
+        return "neither"
     if isinstance(value, ExampleChoice):
         if len(value.items) == 1 and re.search(r"[^\W\d]|\d\D+\d", value.text):
             return kind_of(key, Leaf(f"[{value.text}]", quoted=False))
@@ -185,9 +200,11 @@ def kind_of(key: str, value: Leaf | ExampleChoice) -> Kind:
     )
     if says_text and not says_score:
         return "text"
-    if says_score and not says_text and (not value.quoted or _is_placeholder(text)):
-        return "score"
     of_key = _kind_of_key(key)
+    if says_score and not says_text and (not value.quoted or _is_placeholder(text)):
+        if of_key != "text":
+            return "score"
+        return "unclear" if values_of(text) else "text"
     if value.quoted and not _is_placeholder(text):
         return "unclear" if of_key == "score" else "text"  # an answer given by way of example
     return of_key
@@ -198,9 +215,31 @@ def _is_placeholder(text: str) -> bool:
 
 
 def _kind_of_key(key: str) -> Kind:
-    if pattern("text_key").search(key):
-        return "text"
-    return "score" if pattern("score_key").search(key) else "unclear"
+    """What a key says by the last of its words that says anything: `score_reason` is a text, `reason_score` a score."""
+    text_end = max((match.end() for match in pattern("text_key").finditer(key)), default=0)
+    score_end = max((match.end() for match in pattern("score_key").finditer(key)), default=0)
+    if text_end == score_end:
+        return "unclear"
+    return "text" if text_end > score_end else "score"
+
+
+def offers_words(value: Leaf | ExampleChoice) -> bool:
+    """Whether words to choose from stand in the place of a value, such as "pass | fail" or "yes or no"."""
+    return bool(pattern("offered_words").fullmatch(value.text.strip("<>[]() ")))
+
+
+def is_number(text: str) -> bool:
+    """Whether a number is given, rather than described."""
+    return bool(re.fullmatch(r"[-+]?\d+(?:\.\d+)?", text))
+
+
+def gives_numbers(example: Example) -> bool:
+    """Whether an example gives a score by way of example, rather than describe every value."""
+    if isinstance(example, dict):
+        return any(map(gives_numbers, example.values()))
+    if isinstance(example, ExampleChoice):
+        return any(map(is_number, example.items))
+    return is_number(example.text)
 
 
 # --- the shape of an answer -----------------------------------------------------------------------------------
@@ -297,7 +336,7 @@ def _even_shape(example: dict[str, Example], named: Collection[str]) -> ExampleS
     for key, value in example.items():
         if isinstance(value, dict):
             (envelopes if _holds_factors(value, named) else scores)[key] = value
-        elif isinstance(value, ExampleChoice) and key not in named and kind_of(key, value) == "neither":
+        elif isinstance(value, ExampleChoice) and _is_list(key, value, named):
             lists[key] = value
         elif _ID_KEY.fullmatch(key):
             shape.id_key = key
@@ -318,15 +357,50 @@ def _even_shape(example: dict[str, Example], named: Collection[str]) -> ExampleS
         return shape
     for key, inner in envelopes.items():
         shape.envelope, scores = key, inner
-    return _with_factors(shape, scores, named)
+    return _with_own_reasons(_with_factors(shape, scores, named))
+
+
+def _with_own_reasons(shape: ExampleShape) -> ExampleShape:
+    """Bare scores with a reason each, by their keys (`fit_score` and `fit_reason`), as a nested answer."""
+    reasons = {_stem(text): text for text in shape.texts}
+    paired = {factor: reasons.get(_stem(factor), "") for factor in shape.factors}
+    bare = shape.form == "scores" and not shape.envelope
+    if not bare or len(paired) < 2 or not all(map(_stem, paired)) or not all(paired.values()):
+        return shape
+    if any("." in key for key in (*shape.factors, *shape.texts)):
+        return shape
+    shape.form = "nested"
+    shape.paths = {factor: (factor, reason) for factor, reason in paired.items()}
+    shape.texts = tuple(text for text in shape.texts if text not in paired.values())
+    return shape
+
+
+def _stem(key: str) -> str:
+    """A key without its words for a score or a text: `fit` of `fit_score`."""
+    parts = re.split(r"[\W_]+", key)
+    says_kind = (pattern("score_key"), pattern("text_key"))
+    return "_".join(part for part in parts if not any(kind.search(part) for kind in says_kind)).casefold()
+
+
+def _is_list(key: str, value: ExampleChoice, named: Collection[str]) -> bool:
+    """Whether brackets hold several scores, and not the scale of one that somebody named."""
+    if kind_of(key, value) != "neither" or offers_words(value):
+        return False
+    return not (key in named and may_be_scale(value.items))
+
+
+def may_be_scale(items: Collection[str]) -> bool:
+    """Whether the items of a list are neighbouring integers (`[1, 2, 3]`), which may be the scale of one score."""
+    numbers = sorted(int(item) for item in items if re.fullmatch(r"-?\d{1,4}", item))
+    return len(items) == len(numbers) > 1 and numbers == list(range(numbers[0], numbers[-1] + 1))
 
 
 def _decided(key: str, value: Leaf | ExampleChoice, named: Collection[str]) -> Kind:
+    kind = kind_of(key, value)
+    if kind == "neither" and (key not in named or offers_words(value)):
+        raise Unclear("answer", f'"{key}" is {value.text[:40]}, which is neither a score nor a text', OWN_FORM)
     if key in named:
         return "score"
-    kind = kind_of(key, value)
-    if kind == "neither":
-        raise Unclear("answer", f'"{key}" is {value.text[:40]}, which is neither a score nor a text', OWN_FORM)
     if kind == "unclear" and named:
         return "text"
     if kind == "unclear":

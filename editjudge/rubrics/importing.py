@@ -5,7 +5,9 @@ What can be read off the text is inferred and said; what cannot is asked for by 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +17,22 @@ from typing import Any
 from editjudge.edit import IMAGE_ROLES, TEXT_ROLES
 from editjudge.errors import RubricError, near_miss
 from editjudge.rubrics import example_json as examples
-from editjudge.rubrics.example_json import Example, ExampleShape, NotAnExample, Unclear, span_of, values_of
+from editjudge.rubrics.answer import AnswerLeaf, AnswerObject, answer_shape, answer_tree
+from editjudge.rubrics.contract import check
+from editjudge.rubrics.example_json import (
+    Example,
+    ExampleChoice,
+    ExampleShape,
+    Leaf,
+    NotAnExample,
+    Unclear,
+    span_of,
+    values_of,
+)
 from editjudge.rubrics.model import AnswerFormat, Consistency, Factor, Rubric, Scale, Slot, Template
 from editjudge.rubrics.replies import TooComplex
 from editjudge.rubrics.tables import load_table, pattern, words
+from editjudge.rubrics.verdict import Failure
 
 SHOWN = IMAGE_ROLES[:3]
 """The pictures that a rubric can show."""
@@ -111,7 +125,40 @@ class _Importer:
         )
         consistency = self._consistency(answer, factors)
         about: dict[str, Any] = {"description": "imported prompt", "consistency": consistency, "template": template}
-        return Imported(Rubric(self.name, images, factors, answer, texts, **about), tuple(self.inferred), ())
+        rubric = _in_prompt_order(Rubric(self.name, images, factors, answer, texts, **about), self._shown_keys)
+        self._check_own_answers(rubric)
+        if self.asks:
+            return Imported(None, tuple(self.inferred), tuple(self.asks))
+        return Imported(rubric, tuple(self.inferred), ())
+
+    def _check_own_answers(self, rubric: Rubric) -> None:
+        """Ask about every answer that the prompt shows itself and that the contract would refuse."""
+        for reply in (*self._json_answers(rubric), *self._line_answers(rubric)):
+            outcome = check(rubric, reply)
+            if isinstance(outcome, Failure):
+                remark = outcome.reasons[0]
+                answer = " ".join(reply.split())[:80]
+                why = f"the prompt itself answers {answer}, which would be refused: {remark.message}"
+                self._ask("answer", why, _OTHER_ANSWER)
+
+    def _json_answers(self, rubric: Rubric) -> Iterator[str]:
+        if rubric.answer.is_json:
+            for example in self._answers:
+                yield json.dumps(_answer_of(answer_tree(rubric), example), ensure_ascii=False)
+
+    def _line_answers(self, rubric: Rubric) -> Iterator[str]:
+        """An answer for each line of the prompt that gives a score, or a score out of a total."""
+        if rubric.answer.form != "lines":
+            return
+        legal = {rubric.label(factor): str(factor.scale.best) for factor in rubric.factors}
+        texts = dict.fromkeys(rubric.answer.texts, ".")
+        for label, best in legal.items():
+            for content in _line_contents(self.plain, label):
+                total = pattern("out_of").fullmatch(content)
+                given = f"{best}{total['total']}" if total else content
+                if pattern("given_score").fullmatch(given):
+                    lines = texts | legal | {label: given}
+                    yield "\n".join(f"{name}: {value}" for name, value in lines.items())
 
     def _ask(self, about: str, why: str, option: str) -> None:
         if all(ask.about != about for ask in self.asks):
@@ -223,6 +270,8 @@ class _Importer:
     def _answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
         json_examples = self._json_examples()
         self._has_example = bool(json_examples)
+        self._answers = json_examples
+        self._shown_keys = examples.keys_in(json_examples[0]) if json_examples else []
         if any(ask.about == "answer" for ask in self.asks):
             return _UNKNOWN
         if not json_examples:
@@ -233,6 +282,8 @@ class _Importer:
             self._ask(unclear.about, unclear.why, unclear.option)
             return _UNKNOWN
         factors = self._factors(shape, json_examples)
+        if shape.form == "list" or len(factors) == 1:
+            self._compare_count(factors)
         has_reasons = shape.reason_key or shape.texts or any(reason for _, reason in shape.paths.values())
         sections = _sections(self.plain)
         if sections:
@@ -257,6 +308,15 @@ class _Importer:
         )
         return answer, factors
 
+    def _compare_count(self, factors: Sequence[Factor]) -> None:
+        """Ask where the text lists more scores, or fewer, than there are factors: `score = [a, b]`."""
+        for match in pattern("score_list").finditer(self.plain):
+            count = match.group().partition("[")[2].count(",") + 1
+            if factors and count != len(factors):
+                why = f'the text says "{match.group().strip()}", which is {count} scores, and here is {len(factors)}'
+                option = "--factor KEY for each, in order; with --example 0 where the JSON example has other keys"
+                self._ask("factors", why, option)
+
     def _lines_answer(self) -> tuple[AnswerFormat, tuple[Factor, ...]] | None:
         """An answer in labelled lines, where the text shows them below words such as `Response format`; None where it
         shows none. What it shows and cannot be told for certain is asked for."""
@@ -264,6 +324,11 @@ class _Importer:
         labels = dict(lines)
         if missing := [label for label in self.hints.lines if label not in labels and f"{label}:" not in self.plain]:
             raise RubricError(f"--line {missing[0]}: the prompt has no such line{near_miss(missing[0], labels)}")
+        for label in self.hints.lines:
+            if self._stands_often(label):
+                why = f'the line "{label}:" stands more than once, so that an answer has several scores of that name'
+                self._ask("answer", why, "--add-format to put our JSON below it, with --factor KEY for each score")
+                return _UNKNOWN
         scored = self.hints.lines or [
             label for label, rest in lines if values_of(rest) or pattern("score_mark").fullmatch(rest)
         ]
@@ -279,15 +344,23 @@ class _Importer:
         if self.asks:
             return _UNKNOWN
         self._has_example = True  # the text says itself how to answer
+        self._shown_keys = [label for label, _ in lines if label in (*scored, *texts)]
         self._note("answer", f"lines {', '.join(scored)}", "--line" if self.hints.lines else "the lines that it shows")
         answer = AnswerFormat(form="lines", texts=tuple(texts), words=limits)
         return answer, self._on_scales(scales, "lines, text or --scale")
 
+    def _stands_often(self, label: str) -> bool:
+        """Whether the form of an answer has a label on several lines; scores given by way of example do not count."""
+        formats = list(pattern("format").finditer(self.plain))
+        contents = _line_contents(self.plain[formats[-1].end() :] if formats else self.plain, label)
+        return sum(not pattern("given_score").fullmatch(content) for content in contents) > 1
+
     def _answer_without_example(self) -> tuple[AnswerFormat, tuple[Factor, ...]]:
-        if not self.hints.add_format:
+        own_form = self.hints.add_format or (self.hints.example == 0 and not self.hints.lines)
+        if not own_form:
             if answer := self._lines_answer():
                 return answer
-            if mention := pattern("format").search(self.plain):
+            if mention := pattern("format").search(self.plain) or pattern("dictated").search(self.plain):
                 words = mention.group().strip()
                 why = f'the text says "{words}", but shows neither JSON nor labelled lines with scores'
                 options = '--line "LABEL" for each line that holds a score, or --add-format to put our JSON below it'
@@ -300,7 +373,9 @@ class _Importer:
             return _UNKNOWN
         self._note("answer", "a JSON form of ours is added below the text", "no JSON example in it")
         own = AnswerFormat(id_key="image_id", envelope="factor_results", words=limits)
-        return own, self._on_scales(scales, "text or --scale")
+        factors = self._on_scales(scales, "text or --scale")
+        self._compare_count(factors)
+        return own, factors
 
     def _on_scales(
         self, scales: Mapping[str, Values], source: str, paths: Mapping[str, tuple[str, str]] | None = None
@@ -322,7 +397,10 @@ class _Importer:
         if chosen is not None:
             if not 0 <= chosen <= len(json_examples):
                 raise RubricError(f"--example {chosen}: the prompt has {len(json_examples)} JSON examples")
-            return [json_examples[chosen - 1]] if chosen else []
+            if not chosen:
+                return []
+            meant = json_examples.pop(chosen - 1)
+            return [meant, *(other for other in json_examples if examples.outline(other) == examples.outline(meant))]
         for start, end, example in self.blocks:
             if isinstance(example, NotAnExample):
                 block = " ".join(self.plain[start:end].split())[:40]
@@ -330,7 +408,10 @@ class _Importer:
                 self._ask("answer", f'"{block}" looks like JSON, but {example}', option)
         if len({examples.outline(example) for example in json_examples}) > 1:
             keys = "; ".join(f"{number}: {', '.join(example)}" for number, example in enumerate(json_examples, 1))
-            self._ask("answer", f"the JSON examples differ ({keys})", "--example NUMBER")
+            self._ask("answer", f"the JSON examples differ ({keys})", _WHICH_EXAMPLE)
+        elif sum(not examples.gives_numbers(example) for example in json_examples) > 1:
+            why = "the prompt describes a JSON object more than once, and an answer may hold one of them or all"
+            self._ask("answer", why, _WHICH_EXAMPLE)
         return sorted(json_examples, key=_described, reverse=True)
 
     def _factors(self, shape: ExampleShape, json_examples: list[dict[str, Example]]) -> tuple[Factor, ...]:
@@ -350,7 +431,9 @@ class _Importer:
                 raise RubricError(f"--factor {', '.join(named)}: the JSON example has {', '.join(shape.factors)}")
             return shape.factors
         if not named:
-            option = f"--factor KEY for each, in order, or --factor {shape.envelope} if one of them is to be chosen"
+            option = "--factor KEY for each, in order"
+            if examples.may_be_scale(shape.described.values()):
+                option += f", or --factor {shape.envelope} if one of them is to be chosen"
             self._ask("factors", f'"{shape.envelope}" is a list of scores without names', option)
         elif shape.described and len(named) != len(shape.described):
             raise RubricError(f'--factor {", ".join(named)}: "{shape.envelope}" has {len(shape.described)} scores')
@@ -432,6 +515,8 @@ class _Importer:
 
 
 _SCALE = "--scale 1-5 or --scale 5,3,1; --scale KEY=1-5 for one factor"
+_WHICH_EXAMPLE = "--example NUMBER for the one that is a whole answer, or --example 0 for a form of ours"
+_OTHER_ANSWER = f"{_SCALE}; or --example 0 for a form of ours below the text"
 _UNKNOWN: tuple[AnswerFormat, tuple[Factor, ...]] = (AnswerFormat(), ())
 """In the place of an answer that has to be asked about."""
 
@@ -441,6 +526,42 @@ def _described(example: Example) -> int:
     if isinstance(example, dict):
         return sum(map(_described, example.values()))
     return bool(values_of(example.text))
+
+
+# --- what the prompt itself answers ---------------------------------------------------------------------------
+
+
+def _in_prompt_order(rubric: Rubric, keys: Sequence[str]) -> Rubric:
+    """The rubric with its answer's keys in the order of the prompt, which it says only where that is another one."""
+    ordered = dataclasses.replace(rubric, answer=dataclasses.replace(rubric.answer, keys=tuple(keys)))
+    return rubric if answer_shape(ordered, "") == answer_shape(rubric, "") else ordered
+
+
+def _answer_of(part: Any, example: Example) -> Any:
+    """An example as an answer: what it gives stays, and what it describes is filled with what is legal there."""
+    if isinstance(part, AnswerObject) and isinstance(example, dict):
+        return {key: _answer_of(part.members.get(key), value) for key, value in example.items()}
+    if isinstance(part, list) and isinstance(example, ExampleChoice):
+        items = example.items if len(example.items) == len(part) else ("",) * len(part)
+        pairs = zip(part, items, strict=True)
+        return [_score_of(leaf.factor, Leaf(item, quoted=False)) for leaf, item in pairs]
+    if isinstance(part, AnswerLeaf) and part.factor and part.kind == "score":
+        return _score_of(part.factor, example)
+    return "." if isinstance(example, dict) else example.text or "."
+
+
+def _score_of(factor: Factor, example: Example) -> Any:
+    is_leaf = isinstance(example, Leaf) and not values_of(example.text)  # 0/1 is a choice, 8/10 an answer
+    if is_leaf and pattern("given_score").fullmatch(example.text):
+        is_bare = examples.is_number(example.text) and not example.quoted
+        return json.loads(example.text.lstrip("+")) if is_bare else example.text
+    return factor.scale.best
+
+
+def _line_contents(text: str, label: str) -> list[str]:
+    """What stands after a label, on every line that begins with it."""
+    line = rf"^[ \t>#*-]*{re.escape(label)}[ \t*_]*:[ \t*_]*(\S.*)$"
+    return [content.strip(" \t*_.`") for content in re.findall(line, text, re.MULTILINE)]
 
 
 # --- what the words say ---------------------------------------------------------------------------------------

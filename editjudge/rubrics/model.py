@@ -327,6 +327,8 @@ class AnswerFormat(FileContent):
     """What a reason must be, in words, where a number of words does not say it."""
     sections: tuple[str, ...] = ()
     """Headings of the reasoning before the JSON, in order; the last one heads the JSON itself."""
+    keys: tuple[str, ...] = field(default=(), metadata=_ADDED)
+    """The keys (labels of lines) of an answer in the order in which a prompt shows them; empty for the usual order."""
 
     def __post_init__(self) -> None:
         if self.form == "list" and not self.envelope:
@@ -373,6 +375,21 @@ class Slot(FileContent):
     role: str
     keep: bool = False
     """A heading stays and the input follows it; a placeholder is replaced."""
+
+    @property
+    def is_image_part(self) -> bool:
+        """Whether an image stands here between two texts, put there by a recipe: the mark means nothing to a judge."""
+        return self.mark == image_part_mark(self.role)
+
+
+def image_part_mark(role: str) -> str:
+    """What stands in a template for an image between two texts."""
+    return f"<picture: {role}>"
+
+
+def text_part_mark(role: str) -> str:
+    """What stands in a template for a text of the edit between two texts of the prompt."""
+    return f"<input: {role}>"
 
 
 @dataclass(frozen=True)
@@ -460,6 +477,8 @@ class Rubric(FileContent):
         if len(set(beside)) < len(beside):
             raise ValueError(f"keys of the answer must differ: {beside}")
         self._check_form(beside)
+        self._check_keys(beside)
+        self._check_parts()
         if (rule := self.consistency) and rule.factor not in keys:
             raise ValueError(f"consistency names the factor {rule.factor!r}, which the rubric does not have")
         scores = (rule.pass_score, rule.fail_score) if rule else ()
@@ -490,6 +509,26 @@ class Rubric(FileContent):
                 parts = name.split(".")
                 if "" in parts or any(".".join(parts[:n]) in names for n in range(1, len(parts))):
                     raise ValueError(f"path {name!r:.80}: expected keys with dots between them, none of them a score")
+
+    def _check_keys(self, beside: list[str]) -> None:
+        """Refuse an order of keys that the answer does not have."""
+        answer = self.answer
+        names = {part for name in beside for part in (name.split(".") if answer.form == "nested" else [name])}
+        if answer.form in ("entries", "scores"):
+            names |= {factor.key for factor in self.factors}
+        if answer.form == "entries":
+            names |= {answer.score_key, answer.reason_key}
+        for key in answer.keys:
+            if key not in names or answer.keys.count(key) > 1:
+                raise ValueError(f"keys list {key!r:.80}; expected keys of the answer, each once")
+
+    def _check_parts(self) -> None:
+        """Refuse a template with a part that the rubric does not show: its mark would reach the judge."""
+        for slot in self.template.slots if self.template else ():
+            if slot.is_image_part and slot.role not in self.images:
+                raise ValueError(f"template: {slot.mark} stands for an image that `images` does not list")
+            if slot.mark == text_part_mark(slot.role) and slot.role not in self.texts:
+                raise ValueError(f"template: {slot.mark} stands for a text that `texts` does not list")
 
     def _check_asking(self) -> None:
         if self.when:

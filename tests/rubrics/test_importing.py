@@ -19,7 +19,7 @@ from editjudge.edit import Edit
 from editjudge.errors import RubricError
 from editjudge.rubrics import example_json as examples
 from editjudge.rubrics import files
-from editjudge.rubrics.answer import envelope
+from editjudge.rubrics.answer import answer_schema, answer_shape, envelope
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.example_json import values_of
 from editjudge.rubrics.importing import Hints, Imported, import_prompt, ranges_in, word_limits_in
@@ -160,13 +160,13 @@ STRANGERS = {name: stranger_of(case) for name, case in CASES.items()}
 
 every_stranger = pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
 
-OPTIONS = {
+OPTIONS: dict[str, str | tuple[str, ...]] = {
     "images": "--image",
     "texts": "--text",
     "factors": "--factor",
     "scale": "--scale",
     "words": "--words",
-    "answer": "--example",
+    "answer": ("--example", "--line"),
 }
 
 
@@ -319,6 +319,107 @@ def test_every_inference_is_told_with_its_source() -> None:
         "free text: reason (from JSON example)",
         "words: 1 to 9 (from text)",
     )
+
+
+# --- what the prompt itself answers ---------------------------------------------------------------------------
+
+REFUSED_ANSWERS: dict[str, tuple[str, Hints]] = {
+    "a score off the scale that was said": ('Score it. {"score": 8, "why": "..."}', Hints(scale=FIVE)),
+    "a list off the scale that was said": ('{"score": [5, 10]}', Hints(factors=("a", "b"), scale=FIVE)),
+    "a score off the scale in a second example": (
+        '{"score": <1-5>, "why": "..."} {"score": 9, "why": "All is there."}',
+        Hints(scale=FIVE),
+    ),
+    "an example like the one that was chosen": ('{"a": 1} {"score": <1-5>} {"score": 7}', Hints(example=2, scale=FIVE)),
+    "a decimal": ('{"score": 3.5}', Hints(scale=FIVE)),
+    "a number in quotation marks": ('{"score": "4", "why": "..."}', Hints(factors=("score",), scale=FIVE)),
+    "a score out of a total": ('{"score": "8/10"}', Hints(factors=("score",), scale=TEN)),
+    "lines with a total": ("Output format:\nFit: X/5\nFinish: X/5", Hints(lines=("Fit", "Finish"), scale=FIVE)),
+    "a line by way of example": ("Such as\n**Fit:** 7\nOutput format:\nFit: X", Hints(scale=FIVE)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_ANSWERS.values(), ids=REFUSED_ANSWERS)
+def test_a_contract_that_refuses_what_its_own_prompt_answers_is_not_made(case: tuple[str, Hints]) -> None:
+    text, hints = case
+    result = import_prompt(INPUTS + text, "mine", hints)
+    assert abouts(result) == ["answer"]
+    assert "would be refused" in result.asks[0].why
+
+
+def test_a_prompt_that_answers_within_its_scale_is_imported() -> None:
+    text = INPUTS + "Such as\n**Fit:** 4\nOutput format:\nFit: X"
+    assert done(import_prompt(text, "mine", Hints(scale=FIVE))).answer.form == "lines"
+
+
+def listing(shown: str) -> str:
+    return f'{INPUTS}From 0 to 10 a score each, so that score = [score1, score2]. {{"score": {shown}, "why": "..."}}'
+
+
+@pytest.mark.parametrize("shown", ["[...]", ""], ids=["dots", "nothing"])
+def test_several_scores_that_the_text_names_are_never_one_integer(shown: str) -> None:
+    result = import_prompt(listing(shown), "mine", Hints(factors=("score",), scale=TEN))
+    assert abouts(result) == ["factors"]
+    assert "2 scores" in result.asks[0].why
+
+
+@pytest.mark.parametrize("shown", ["[score1, score2]", "[5, 10]"], ids=["names", "numbers"])
+def test_several_scores_that_the_example_shows_are_never_one_integer(shown: str) -> None:
+    with pytest.raises(RubricError, match='"score" has 2 scores'):
+        import_prompt(listing(shown), "mine", Hints(factors=("score",), scale=TEN))
+
+
+def test_a_list_of_one_score_is_a_list() -> None:
+    rubric = done(import_prompt(INPUTS + 'From 0 to 10. {"score": [...]}', "mine", Hints(factors=("score",))))
+    assert (rubric.answer.form, rubric.answer.envelope) == ("list", "score")
+    assert isinstance(check(rubric, '{"score": [7]}'), Verdict)
+
+
+def test_scores_with_a_reason_each_keep_each_its_own() -> None:
+    text = (
+        INPUTS
+        + """Score from 1 to 5.
+    {
+    "deed_score": X,
+    "deed_reasoning": 1. What differs 2. What was wanted
+    "sense_score": X,
+    "sense_reasoning": 1. What follows 2. What is shown
+    }"""
+    )
+    rubric = files.parse(files.dump(done(import_prompt(text, "mine"))))
+    answer = {"deed_score": 2, "deed_reasoning": "No.", "sense_score": 5, "sense_reasoning": "Yes."}
+    outcome = check(rubric, json.dumps(answer))
+    assert isinstance(outcome, Verdict)
+    assert outcome.scores == {"deed_score": 2, "sense_score": 5}
+    assert outcome.justifications == {"deed_score": "No.", "sense_score": "Yes."}
+    assert list(answer_schema(rubric)["properties"]) == list(answer)
+
+
+ORDERS = [
+    '{"score": <1-5>, "why": "..."}',
+    '{"why": "...", "score": <1-5>}',
+    '{"score": [a, b], "why": "..."}',
+    '{"fit": {"score": <1-5>, "why": "..."}, "finish": {"score": <1-5>, "why": "..."}}',
+    '{"fit": {"why": "...", "score": <1-5>}, "image_id": "<id>"}',
+    '{"fit": <1-5>, "notes": "...", "finish": <1-5>, "summary": "..."}',
+    '{"a": {"fit": <1-5>, "light": <1-5>}, "notes": "...", "b": {"fit": <1-5>, "light": <1-5>}}',
+]
+
+
+@pytest.mark.parametrize("shown", ORDERS)
+def test_schema_and_envelope_have_the_keys_in_the_order_of_the_prompt(shown: str) -> None:
+    hints = Hints(factors=("a", "b"), scale=FIVE) if "[a, b]" in shown else None
+    rubric = files.parse(files.dump(done(import_prompt(INPUTS + shown, "mine", hints))))
+    expected = re.findall(r'"(\w+)":', shown)
+
+    def keys(schema: Any) -> list[str]:
+        return [key for name, inner in schema.get("properties", {}).items() for key in (name, *keys(inner))]
+
+    assert keys(answer_schema(rubric)) == expected
+    scores = {factor.key: 4 for factor in rubric.factors}
+    document = json.dumps(envelope(rubric, "7", scores, {}, {}))
+    assert re.findall(r'"(\w+)":', document) == expected
+    assert re.findall(r'"(\w+)":', answer_shape(rubric, "7")) == expected
 
 
 # --- what the importing person says ---------------------------------------------------------------------------

@@ -80,3 +80,29 @@ def test_decimals_are_never_taken_for_integers() -> None:
     rubric = import_prompt(text, "x", Hints(scale=Scale(range=(0, 1), step=0.5))).rubric
     assert rubric
     assert rubric.factors[0].scale.steps == (0, 0.5, 1)
+
+
+HEADED = """Grade {edited_image}. Output format:
+1. Deed:
+## Score: [ a number ]
+2. Light:
+## Score: [ a number ]
+"""
+
+
+def test_a_label_below_several_headings_is_never_one_score() -> None:
+    hints = Hints(lines=("Score",), scale=(1, 2, 3))
+    assert options_asked_for(HEADED, hints)["answer"].startswith("--add-format")
+    assert import_prompt(HEADED.partition("2.")[0], "x", hints).rubric
+
+
+def test_lines_that_give_each_score_by_way_of_example_are_one_line() -> None:
+    text = "Grade {edited_image}. Output format: one line, either\n\nScore: 0\n\nor\n\nScore: 1\n"
+    rubric = import_prompt(text, "x", Hints(lines=("Score",), scale=(0, 1))).rubric
+    assert rubric
+    assert [factor.key for factor in rubric.factors] == ["Score"]
+
+
+def test_lines_below_other_words_about_a_form_get_no_second_form_unasked() -> None:
+    text = "Grade {edited_image} from 1 to 5. Use the format below:\n\nDeed Score (1-5): X\nLight Score (1-5): Y\n"
+    assert options_asked_for(text, Hints(factors=("deed", "light"), scale=(1, 2, 3)))["answer"].startswith("--line")

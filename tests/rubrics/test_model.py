@@ -321,6 +321,7 @@ READ_BY_A_JUDGE: dict[type, dict[str, Rubric]] = {
         "words": answer_with(words=(5, 10)),
         "reason": answer_with(reason="why"),
         "sections": answer_with(sections=("JSON",)),
+        "keys": answer_with(keys=("score", "justification")),
     },
     Consistency: {
         "section": consistency_with(section="JSON"),
