@@ -94,8 +94,15 @@ class Question:
         return "\n\n".join([*([self.system] if self.system else []), *parts])
 
 
+def layout_of(rubric: Rubric, layout: Layout) -> Layout:
+    """The layout in which a rubric is asked: a prompt with image parts says itself where its images stand."""
+    slots = rubric.template.slots if rubric.template else ()
+    return "published" if any(slot.is_image_part for slot in slots) else layout
+
+
 def ask(rubric: Rubric, edit: Edit, digests: Mapping[str, str], layout: Layout = "images-first") -> Question:
     """The question for one edit; `digests` are those of its pictures by role."""
+    layout = layout_of(rubric, layout)
     name = identifier(rubric, edit, digests) if rubric.answer.id_key else None
     if rubric.template:
         parts = _merged(_published_prompt(rubric, rubric.template, edit, name, layout), "\n\n")
@@ -275,6 +282,7 @@ def _published_prompt(
     rubric: Rubric, template: Template, edit: Edit, name: str | None, layout: Layout
 ) -> Iterator[Part]:
     inline = _inline(template, rubric.images) if layout == "published" else set()
+    inline |= {slot.role for slot in template.slots if slot.is_image_part}
     for role in rubric.images:
         if role not in inline:
             yield from _shown(edit, role)
@@ -313,16 +321,18 @@ def _beside(rubric: Rubric, edit: Edit, name: str | None) -> str:
 def _filled(template: Template, rubric: Rubric, edit: Edit, inline: set[str]) -> Iterator[Part]:
     """The prompt with its slots filled, each exactly once: what is put in is never looked at again.
 
-    A picture is shown once, and so is a text below a heading; further marks for it stay as they are written.
+    A picture is shown once, and so is a text below a heading; further marks for it stay as they are written, but for
+    image parts, each of which is shown.
     """
     done: set[str] = set()
     for piece in pieces(template):
         if isinstance(piece, str):
             yield TextPart(piece)
         elif piece.role in rubric.images:
-            if piece.keep or piece.role not in inline - done:
+            shown = piece.is_image_part or piece.role in inline - done
+            if piece.keep or not shown:
                 yield TextPart(piece.mark)
-            if piece.role in inline - done:
+            if shown:
                 yield from _shown(edit, piece.role, labels=not piece.keep)
             done.add(piece.role)
         elif piece.role not in rubric.texts or (piece.keep and piece.role in done):

@@ -25,7 +25,8 @@ published score is computed. Reading it against the user's own checkout gives a 
 
 A part of a prompt is the name of a text, `{picture: edited}` or `{input: question}` where an input goes between two
 texts, or `{text: "..."}` for separators. A slot with a list (`"<image>": [input, edited]`) fills the mark's occurrences
-one after the other. Every other key of a rubric is that of a rubric file.
+one after the other. Images are shown where they stand, in every layout. Every other key of a rubric is that of a rubric
+file.
 
 A checkout is never executed. Python files are parsed, not imported: a text is a constant, an entry of a dictionary or
 what a function returns, put together only of other constants. Whatever is not as expected is an error with its line.
@@ -36,6 +37,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
+import re
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +46,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from editjudge.errors import RubricError, near_miss
-from editjudge.rubrics.model import FileContent
+from editjudge.rubrics.model import FileContent, image_part_mark, text_part_mark
 from editjudge.rubrics.strict_yaml import Lines, parse_yaml, read_text, validated
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -102,8 +104,9 @@ class RecipeRubric:
 
     name: str
     prompt: tuple[str | PromptPart, ...]
-    join: str = ""
-    """What the repository's own code puts between the parts."""
+    join: str | None = None
+    """What the repository's own code puts between the parts, those of the system message too. Without it: nothing
+    between the parts of the prompt, and an empty line between those of the system message."""
     slots: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     """Mark to input; each mark must be in the text."""
     braces: Literal["literal", "format"] = "literal"
@@ -199,14 +202,15 @@ def _built(rubric: RecipeRubric, texts: Mapping[str, str], recipe: Recipe) -> di
             raise RubricError(f"{where}: the text of `{name}` is not in that of {files}, and was expected there")
         text = text.replace(unwanted, "")
     for mark, roles in rubric.slots.items():
-        text, more = _numbered(text, mark, roles, f"{where}: {files}")
+        text, more = _with_slots(text, mark, roles, rubric, f"{where}: {files}")
         slots += more
     template: dict[str, Any] = {"text": text, "slots": slots}
     if rubric.braces != "literal":
         template["braces"] = rubric.braces
     if rubric.adds_answer_format:
         template["adds_answer_format"] = True
-    system = {"system": "\n\n".join(_named(texts, name, where) for name in rubric.system)} if rubric.system else {}
+    joint = "\n\n" if rubric.join is None else rubric.join
+    system = {"system": joint.join(_named(texts, name, where) for name in rubric.system)} if rubric.system else {}
     return {"name": rubric.name, **rubric.rest, **system, "template": template}
 
 
@@ -225,23 +229,35 @@ def _assembled(rubric: RecipeRubric, texts: Mapping[str, str], where: str) -> tu
             parts.append(part.text)
         else:
             role = part.picture or part.input
-            # Braces inside, lest str.format takes it for a field of the text.
-            mark = f"<{'picture' if part.picture else 'input'}: {role}>"
+            # No braces, lest str.format takes it for a field of the text.
+            mark = image_part_mark(role) if part.picture else text_part_mark(role)
             slots.append({"mark": mark, "role": role})
             parts.append(mark)
-    return rubric.join.join(parts), slots
+    return (rubric.join or "").join(parts), slots
 
 
-def _numbered(text: str, mark: str, roles: str | Sequence[str], where: str) -> tuple[str, list[dict[str, Any]]]:
-    """A mark that stands for several inputs becomes one mark for each."""
+def _with_slots(
+    text: str, mark: str, roles: str | Sequence[str], rubric: RecipeRubric, where: str
+) -> tuple[str, list[dict[str, Any]]]:
+    """The text with the places of one mark, and the slots for them: an image becomes an image part, and a mark that
+    stands for several inputs becomes one mark for each."""
+    images = rubric.rest.get("images", ())
+    pieces = _around_mark(text, mark, rubric.braces)
     if isinstance(roles, str):
-        return text, [{"mark": mark, "role": roles}]
-    pieces = text.split(mark)
+        own = image_part_mark(roles) if roles in images else mark
+        return own.join(pieces), [{"mark": own, "role": roles}]
     if len(pieces) - 1 != len(roles):
         raise RubricError(f"{where}: {mark!r} stands {len(pieces) - 1} times, and was expected {len(roles)} times")
-    marks = [f"<picture: {role}>" for role in roles]
+    marks = [image_part_mark(role) if role in images else text_part_mark(role) for role in roles]
     joined = pieces[0] + "".join(own + piece for own, piece in zip(marks, pieces[1:], strict=True))
     return joined, [{"mark": own, "role": role} for own, role in zip(marks, roles, strict=True)]
+
+
+def _around_mark(text: str, mark: str, braces: str) -> list[str]:
+    """What stands between the places of a mark; under `braces: format` doubled braces are no place of one."""
+    if braces == "format" and mark.startswith("{"):
+        return re.split(rf"(?<!\{{){re.escape(mark)}(?!\}})", text)
+    return text.split(mark)
 
 
 # --- reading a checkout ---------------------------------------------------------------------------------------

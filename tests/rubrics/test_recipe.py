@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from editjudge.edit import Edit
 from editjudge.errors import RubricError
 from editjudge.rubrics import recipe
 from editjudge.rubrics.contract import check
 from editjudge.rubrics.files import parse_any
+from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.prompt import LAYOUTS, ImagePart, Layout, TextPart, ask
 from editjudge.rubrics.recipe import import_checkout, load_recipe, read_recipe, recipe_names
 from editjudge.rubrics.sets import RubricSet
 from editjudge.rubrics.strict_yaml import dump_plain
 from editjudge.rubrics.verdict import Verdict
+from editjudge.run.plan import QuestionSettings
 
 RECIPE = r"""
 name: mybench
@@ -90,18 +95,82 @@ def test_a_checkout_becomes_a_set_that_keeps_its_words(tmp_path: Path, checkout:
     assert isinstance(imported, RubricSet)
     deed, looks = imported.rubrics
     assert deed.template
-    assert deed.template.text == (
-        'Before: <before> Say {"score": [a, b], "why": ""}\nAsked for: \n<input: instruction>\n<picture: edited>'
-    )
+    parts = ["Asked for: ", "<input: instruction>", "<picture: edited>"]
+    rules = 'Before: <picture: input> Say {"score": [a, b], "why": ""}'
+    assert deed.template.text == "\n".join([rules, *parts])
     assert deed.system == "You look closely."
     assert {slot.mark: slot.role for slot in deed.template.slots} == {
-        "<before>": "input",
+        "<picture: input>": "input",
         "<input: instruction>": "instruction",
         "<picture: edited>": "edited",
     }
     assert looks.template
     assert looks.template.text == 'One <picture: input>, two <picture: edited>. {"pretty": 0}'
     assert imported.contract()["scores"] == ["overall"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_image_of_a_recipe_is_sent_as_an_image_where_it_stands(
+    tmp_path: Path, checkout: Path, layout: Layout
+) -> None:
+    data = import_checkout(read_recipe(recipe_file(tmp_path)), checkout)
+    imported = parse_any(dump_plain(data), "mybench")
+    assert isinstance(imported, RubricSet)
+    edit = Edit("7", instruction="Paint the gate green.")
+    for rubric in imported.rubrics:
+        question = ask(rubric, edit, {"input": "d1", "edited": "d2"}, layout)
+        assert [part.role for part in question.parts if isinstance(part, ImagePart)] == ["input", "edited"]
+        assert isinstance(question.parts[0], TextPart), "words stand before the first image"
+        assert not re.search(r"<(?:picture|input|before)", str(question))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_image_part_that_stands_twice_or_out_of_order_is_sent_as_often_and_in_that_order(layout: Layout) -> None:
+    parts = ["edited", "input", "edited"]
+    slots = [{"mark": f"<picture: {role}>", "role": role} for role in ("input", "edited")]
+    text = "".join(f"See <picture: {role}>. " for role in parts)
+    content = {"name": "x", "images": ["input", "edited"], "template": {"text": text, "slots": slots}}
+    content |= {"factors": [{"key": "fit"}], "scale": {"values": [0, 1]}, "answer": {"form": "scores"}}
+    rubric = parse_any(dump_plain(content))
+    assert isinstance(rubric, Rubric)
+    question = ask(rubric, Edit("7"), {"input": "d1", "edited": "d2"}, layout)
+    assert [part.role for part in question.parts if isinstance(part, ImagePart)] == parts
+
+
+def test_both_layouts_of_a_prompt_with_image_parts_are_one_question_with_one_key(
+    tmp_path: Path, checkout: Path
+) -> None:
+    imported = parse_any(dump_plain(import_checkout(read_recipe(recipe_file(tmp_path)), checkout)))
+    assert isinstance(imported, RubricSet)
+    for rubric in imported.rubrics:
+        edit = Edit("7", instruction="Paint the gate green.")
+        one, other = (ask(rubric, edit, {"input": "d1", "edited": "d2"}, layout) for layout in LAYOUTS)
+        assert one == other
+        keys = {QuestionSettings((rubric,), layout=layout).key_forms[rubric.name].asking for layout in LAYOUTS}
+        assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("join", "system"), [('""', "You look closely.Sloppy. "), ('"|"', "You look closely.|Sloppy. ")]
+)
+def test_what_joins_the_parts_joins_those_of_the_system_message(
+    tmp_path: Path, checkout: Path, join: str, system: str
+) -> None:
+    text = RECIPE.replace("system: [who]", "system: [who, clause]").replace(r'join: "\n"', f"join: {join}")
+    imported = parse_any(dump_plain(import_checkout(read_recipe(recipe_file(tmp_path, text)), checkout)))
+    assert isinstance(imported, RubricSet)
+    assert imported.rubrics[0].system == system
+
+
+@pytest.mark.parametrize(
+    "change", [("{picture: edited}]", "{picture: mask}]"), ("{input: instruction}", "{input: wish}")]
+)
+def test_a_part_that_the_rubric_does_not_list_is_refused(
+    tmp_path: Path, checkout: Path, change: tuple[str, str]
+) -> None:
+    data = import_checkout(read_recipe(recipe_file(tmp_path, RECIPE.replace(*change))), checkout)
+    with pytest.raises(RubricError, match="does not list"):
+        parse_any(dump_plain(data))
 
 
 @pytest.mark.parametrize(
