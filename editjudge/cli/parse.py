@@ -32,13 +32,17 @@ def command(file: str, rubric: str, identifier: str | None, strict: bool, as_jso
     from editjudge.rubrics.files import load_one
     from editjudge.rubrics.verdict import Verdict
 
-    outcome = check(load_one(rubric), read_text(file, MAX_REPLY), identifier=identifier, strict=strict)
+    contract = load_one(rubric)
+    outcome = check(contract, read_text(file, MAX_REPLY), identifier=identifier, strict=strict)
     accepted = isinstance(outcome, Verdict)
     if as_json:
         emit(outcome.as_json())
     elif isinstance(outcome, Verdict):
-        for key, score in outcome.scores.items():
-            click.echo(f"{key}: {score}  {one_line(outcome.justifications.get(key, ''))}".rstrip())
+        abstained = {key: f"{word} (abstains)" for key, word in outcome.abstained.items()}
+        answers = {**outcome.scores, **outcome.choices, **abstained}
+        for key in (factor.key for factor in contract.factors if factor.key in answers):
+            reason = one_line(outcome.justifications.get(key, ""))
+            click.echo(f"{one_line(key)}: {one_line(str(answers[key]))}  {reason}".rstrip())
     else:
         click.echo(f"not accepted ({outcome.status})")
         for remark in outcome.reasons:

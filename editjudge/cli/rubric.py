@@ -159,12 +159,19 @@ def check(file: str, as_json: bool) -> None:
     from editjudge.rubrics.files import resolve
     from editjudge.rubrics.lint import lint
 
-    findings = [finding for rubric in resolve([file]) for finding in lint(rubric)]
+    findings = [(rubric.name, finding) for rubric in resolve([file]) for finding in lint(rubric)]
     if as_json:
-        emit({"findings": [{"code": f.code, "where": f.where, "message": f.message} for f in findings]})
+        emit(
+            {
+                "findings": [
+                    {"rubric": name, "code": f.code, "where": f.where, "message": f.message} for name, f in findings
+                ]
+            }
+        )
     else:
-        for finding in findings:
-            click.echo(f"{safe(file)}: {safe(finding.where)}: {finding.code}: {safe(finding.message)}")
+        for name, finding in findings:
+            place = f"{safe(file)}: {safe(name)}: {safe(finding.where)}"
+            click.echo(f"{place}: {finding.code}: {safe(finding.message)}")
         click.echo(f"{len(findings)} finding{'' if len(findings) == 1 else 's'}" if findings else "nothing found")
     sys.exit(1 if findings else 0)
 

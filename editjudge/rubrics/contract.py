@@ -64,7 +64,7 @@ def _check_json(reading: _ReplyReading, text: str) -> _ReplyReading:
     rubric = reading.rubric
     reply = scan(text, answer_keys(rubric))
     if reply.ends_in_thought or not reply.candidates:
-        raise _no_answer(reply, "the reply holds no JSON object with a key of the answer")
+        raise _no_answer(rubric, reply, "the reply holds no JSON object with a key of the answer")
     reading.take_object(answer_tree(rubric), reading.choose(reply.candidates))
     sections = _sections(rubric, reply)
     last = rubric.answer.sections[-1:]
@@ -82,14 +82,15 @@ def _check_text(reading: _ReplyReading, text: str) -> _ReplyReading:
     rubric = reading.rubric
     reply = scan(text, joint=CUT)
     if reply.ends_in_thought:
-        raise _no_answer(reply, "")
+        raise _no_answer(rubric, reply, "")
     if rubric.answer.form == "lines":
         labels = {rubric.label(factor): factor for factor in rubric.factors}
         headings = [factor.heading for factor in rubric.factors if factor.heading]
         own_labels = [factor.label or factor.key for factor in rubric.factors]
         lines = replies.read_lines(reply.before, own_labels, rubric.answer.texts, headings)
         if not lines.values:
-            raise _no_answer(reply, f'no line begins with "{next(iter(labels))}:" or another label of the answer')
+            why = f'no line begins with "{next(iter(labels))}:" or another label of the answer'
+            raise _no_answer(rubric, reply, why)
         reading.take_lines(lines, labels)
         if lines.prose and not headings:  # what stands below headings is prose that was asked for
             reading.violations.append(Remark("prose", "text stands around the lines that were asked for"))
@@ -99,11 +100,11 @@ def _check_text(reading: _ReplyReading, text: str) -> _ReplyReading:
         value = replies.value_of(reply.before.strip(replies.AROUND))
         reading.take_score(factor, value)
         if reading.reasons and _is_text(value):
-            raise _no_answer(reply, f"the reply is more or other than {factor.scale.words}")
+            raise _no_answer(rubric, reply, f"the reply is more or other than {factor.scale.words}")
         return reading
     marks = [choice for choice in factor.scale.choices if choice in reply.before]
     if not marks:
-        raise _no_answer(reply, f"the reply holds none of {factor.scale.words}")
+        raise _no_answer(rubric, reply, f"the reply holds none of {factor.scale.words}")
     if len(marks) > 1:
         raise _NoVerdict("ambiguous", f"the reply holds {' and '.join(marks)}, and one was asked for")
     reading.take_score(factor, marks[0])
@@ -139,16 +140,26 @@ _OPENING = 400
 """A refusal says so at once; later in a text the same words describe the pictures."""
 
 
-def _no_answer(reply: Scan, why: str) -> _NoVerdict:
+def _no_answer(rubric: Rubric, reply: Scan, why: str) -> _NoVerdict:
     """Of a reply without an answer: why there is none."""
     if reply.ends_in_thought:
         return _NoVerdict("truncated", "the reply ends inside its own reasoning", "truncated")
     text = reply.before.replace(CUT, "").strip()
     if not text:
         return _NoVerdict("empty", "the reply holds nothing but reasoning that was set aside")
-    if _DECLINES.search(text[:_OPENING]):
+    if _DECLINES.search(_without_options(rubric, text[:_OPENING])):
         return _NoVerdict("refusal", "the model declined to answer", "refused")
     return _NoVerdict("no_answer", why)
+
+
+def _without_options(rubric: Rubric, text: str) -> str:
+    """A text less the words that the question offers: who answers an offered "I cannot tell" declines nothing."""
+    for factor in rubric.factors:
+        for option in (*factor.scale.choices, *factor.scale.abstain):
+            core = option.strip("[]()<>\"'. ")
+            if _DECLINES.search(core):
+                text = re.sub(re.escape(core), "", text, flags=re.IGNORECASE)
+    return text
 
 
 def canonical(candidate: Candidate) -> str | None:
@@ -309,7 +320,8 @@ class _ReplyReading:
             if _is_text(value) and value in scale.choices:
                 self.choices[factor.key] = str(value)
                 return
-            message = f'the choice of "{factor.key}" is {_kind_in_words(value)}; expected {scale.words}'
+            kind = "none of the words offered" if _is_text(value) else _kind_in_words(value)
+            message = f'the choice of "{factor.key}" is {kind}; expected {scale.words}'
             self._refuse("choice_unknown", message, factor.key)
         elif (score := scale.read(value)) is not None:
             self.scores[factor.key] = score
@@ -318,6 +330,8 @@ class _ReplyReading:
             # 6.5 may be quoted; 6.0 names a score that would be accepted.
             quotable = _is_kind(value, "number") and float(str(value)) not in scale.values
             kind = str(value)[:40] if quotable else _kind_in_words(value)
+            if _is_text(value) and not self.rubric.answer.is_json:
+                kind = _text_in_words(str(value))
             self._refuse(code, f'the score of "{factor.key}" is {kind}; expected {scale.words}', factor.key)
 
     def compare_list(self, rule: Consistency, sections: Sequence[_Section]) -> None:
@@ -385,6 +399,18 @@ def _kind_in_words(value: object) -> str:
         case WrittenNumber() if not re.fullmatch(r"-?\d+", value):
             return "a decimal number"
     return "a string" if _is_text(value) else "a number"
+
+
+def _text_in_words(text: str) -> str:
+    """What stands in the place of a score where answers are no JSON; like the kinds above, it holds no number."""
+    if not text:
+        return "left out"
+    if _OUT_OF.search(text):
+        return "a fraction, or a score out of a total"
+    return "a number with something beside it" if re.search(r"\d", text) else "text that is no number"
+
+
+_OUT_OF = re.compile(r"\d\s*(?:/|out of|%)", re.IGNORECASE)
 
 
 # --- what stands around it ------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ class LintFinding:
 
 
 def lint(rubric: Rubric) -> list[LintFinding]:
-    """Everything that looks wrong, in the order of the file."""
-    return [
+    """Everything that looks wrong, once each, in the order of the file."""
+    findings = [
         *_scales(rubric),
         *_words(rubric),
         *_factors(rubric),
@@ -31,6 +31,7 @@ def lint(rubric: Rubric) -> list[LintFinding]:
         *_contradictions(rubric),
         *_example(rubric),
     ]
+    return list(dict.fromkeys(findings))
 
 
 def _texts(rubric: Rubric) -> Iterator[tuple[str, str]]:

@@ -199,3 +199,43 @@ def test_a_reply_in_another_script_is_shown_whatever_the_terminal_can_write() ->
 def test_a_line_break_in_a_reason_cannot_forge_a_line_of_output(parse: Call) -> None:
     reply = json.dumps({"reasoning": "fine\nalignment: 7", "effect_score": 1})
     assert parse("--rubric", "compliance", "-", stdin=reply).out.splitlines() == ["effect_score: 1  fine alignment: 7"]
+
+
+CHOOSING = """name: choosing
+images: [input, edited]
+scale: {choices: [A, B, I cannot tell], abstain: [N/A]}
+factors: [{key: first, definition: Which is sharper.}, {key: second, definition: Which is brighter.}]
+answer: {form: scores}
+"""
+ONE_WORD = """name: one_word
+images: [input, edited]
+scale: {choices: [A, B, I cannot tell]}
+factors: [{key: first, definition: Which is sharper.}]
+answer: {form: token}
+"""
+
+
+def rubric_file(folder: Path, text: str) -> Path:
+    path = folder / "rubric.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_an_accepted_choice_is_printed_and_so_is_an_abstention(parse: Call, tmp_path: Path) -> None:
+    path = rubric_file(tmp_path, CHOOSING)
+    done = parse("--rubric", path, "-", stdin='{"second": "N/A", "first": "B"}')
+    assert (done.code, done.out) == (0, "first: B\nsecond: N/A (abstains)\n")
+
+
+@pytest.mark.parametrize("reply", ["A.", "I cannot tell.", "i cannot tell", "My answer: I cannot tell!"])
+def test_who_answers_an_offered_option_with_more_around_it_declines_nothing(
+    parse: Call, tmp_path: Path, reply: str
+) -> None:
+    document = parse("--rubric", rubric_file(tmp_path, ONE_WORD), "--json", "-", stdin=reply).document
+    assert (document["status"], document["reasons"][0]["code"]) == ("invalid", "no_answer")
+
+
+def test_who_declines_beside_an_offered_option_still_declines(parse: Call, tmp_path: Path) -> None:
+    reply = "I cannot tell. I'm sorry, I can't help with pictures of people."
+    document = parse("--rubric", rubric_file(tmp_path, ONE_WORD), "--json", "-", stdin=reply).document
+    assert document["status"] == "refused"

@@ -188,13 +188,39 @@ def test_check_says_what_it_finds_and_where_and_exits_with_1(rubric: Call) -> No
     done = rubric("check", path)
     assert done.code == 1
     assert done.out.splitlines() == [
-        f"{path}: task: scale_contradicts: the text says 1 to 9, the scale is an integer from 1 to 3",
-        f"{path}: task: unfilled_placeholder: no input fills {{x}}",
+        f"{path}: mine: task: scale_contradicts: the text says 1 to 9, the scale is an integer from 1 to 3",
+        f"{path}: mine: task: unfilled_placeholder: no input fills {{x}}",
         "2 findings",
     ]
     found = rubric("check", path, "--json")
     assert found.code == 1
-    assert [list(one) for one in found.document["findings"]] == [["code", "where", "message"]] * 2
+    assert [list(one) for one in found.document["findings"]] == [["rubric", "code", "where", "message"]] * 2
+
+
+TWINS = """name: twins
+rubrics:
+  - name: left
+    images: [edited]
+    scale: {values: [1, 2, 3]}
+    factors: [{key: fit}]
+    answer: {form: scores}
+    template: {text: "Score {x} from 1 to 5. Again: score {x} from 1 to 5."}
+  - name: right
+    images: [edited]
+    scale: {values: [1, 2, 3]}
+    factors: [{key: fit}]
+    answer: {form: scores}
+    template: {text: "Score it from 1 to 5."}
+"""
+
+
+def test_check_says_each_finding_once_and_of_which_rubric_of_a_set(rubric: Call) -> None:
+    findings = rubric("check", written(TWINS), "--json").document["findings"]
+    assert [(one["rubric"], one["code"]) for one in findings] == [
+        ("left", "scale_contradicts"),
+        ("left", "unfilled_placeholder"),
+        ("right", "scale_contradicts"),
+    ]
 
 
 # --- import ---------------------------------------------------------------------------------------------------

@@ -159,6 +159,26 @@ def test_what_the_text_does_not_say_is_no_score(case: str) -> None:
     assert code in [reason.code for reason in outcome.reasons]
 
 
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("5/5", "a fraction"),
+        ("4 out of 5", "a fraction"),
+        ("80%", "a fraction"),
+        ("5 since it is red", "a number with something beside it"),
+        ("4.", "a number with something beside it"),
+        ("four", "text that is no number"),
+        ("", "left out"),
+    ],
+)
+def test_the_reason_says_what_stands_in_the_place_of_a_score_on_a_line(content: str, kind: str) -> None:
+    outcome = check(LINES, HEAD + content + TAIL)
+    assert isinstance(outcome, Failure)
+    message = outcome.reasons[0].message
+    assert f"is {kind}" in message
+    assert "string" not in message
+
+
 def test_endings_are_told_apart() -> None:
     assert check(TOKEN, "4", finish="length").status == "truncated"
     assert check(TOKEN, "<think>4").status == "truncated"
