@@ -240,7 +240,8 @@ def _import_recipe(word: str, checkout: Path, name: str | None, output: Path | N
     "scales",
     multiple=True,
     metavar="[KEY=]SCORES",
-    help="Legal scores: 1-5, or 5,3,1; decimals 0..10, in steps 0..1/0.5; of one factor: KEY=1-5.",
+    help='Legal scores: 1-5, or 5,3,1; decimals 0..10, in steps 0..1/0.5; with a word to abstain: "1-5 or N/A"; of one '
+    "factor: KEY=1-5.",
 )
 @click.option(
     "--image",
@@ -317,12 +318,18 @@ def import_(
 
 
 def _scores(text: str) -> tuple[int, ...] | Scale:
+    from dataclasses import replace
+
     from editjudge.rubrics.example_json import values_of
     from editjudge.rubrics.model import Scale
 
     expected = (
         f'--scale "{safe(text)}": expected a range such as 1-5, a list such as 5,3,1, or decimals such as 0..1/0.5'
     )
+    plain, _, word = text.partition(" or ")
+    if word and re.fullmatch(r"[^\W\d].*", word):
+        scale = _scores(plain)
+        return replace(scale if isinstance(scale, Scale) else Scale(scale), abstain=(word,))
     if match := re.fullmatch(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)(?:/(\d+(?:\.\d+)?))?", text):
         try:
             return Scale(range=(float(match[1]), float(match[2])), step=float(match[3]) if match[3] else None)

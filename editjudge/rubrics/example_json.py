@@ -114,6 +114,8 @@ def _members(tokens: list[str], at: int, depth: int) -> tuple[dict[str, Example]
             raise NotAnExample(f"{key[:40]} is not a quoted key")
         if key[1:-1] in members:
             raise NotAnExample(f"the key {key[:40]} stands twice")
+        if pattern("stand_in_key").fullmatch(key[1:-1]):
+            raise NotAnExample(f"the key {key[:40]} stands for others")
         members[key[1:-1]], at = _value(tokens, at + 2, depth + 1)
         if tokens[at : at + 1] == [","]:
             at += 1
@@ -194,6 +196,8 @@ def kind_of(key: str, value: Leaf | ExampleChoice) -> Kind:
         return "unclear" if value.quoted else "score"
     if re.search(r"\b(?:true|false|null|yes|no)\b", text, re.IGNORECASE) and len(text) < 24 and not value.quoted:
         return "neither"
+    if values_of(text) and re.search(r"\bnull\b", text, re.IGNORECASE):
+        return "neither"
     says_score, says_text = (
         bool(values_of(text) or pattern("says_score").search(text)),
         bool(pattern("says_text").search(text)),
@@ -231,6 +235,16 @@ def offers_words(value: Leaf | ExampleChoice) -> bool:
 def is_number(text: str) -> bool:
     """Whether a number is given, rather than described."""
     return bool(re.fullmatch(r"[-+]?\d+(?:\.\d+)?", text))
+
+
+def is_given(value: Leaf) -> bool:
+    """Whether an example gives what stands in the place of a score (4, "8/10", true, "Yes"), not a description."""
+    text = value.text
+    if values_of(text) or pattern("says_score").search(text.replace("_", " ")) or not re.search(r"\w", text):
+        return False
+    if pattern("given_score").fullmatch(text) or text in ("true", "false", "null"):
+        return True
+    return value.quoted and not _is_placeholder(text) and len(text) > 1
 
 
 def gives_numbers(example: Example) -> bool:
@@ -294,7 +308,18 @@ def _nested_shape(example: dict[str, Example]) -> ExampleShape | None:
     except ValueError:
         return None
     shape.factors = tuple(shape.paths)
+    _take_parallel_reasons(shape)
     return shape if shape.factors else None
+
+
+def _take_parallel_reasons(shape: ExampleShape) -> None:
+    """Give scores their reasons where both stand under the same keys of two objects: `score.fit` and `why.fit`."""
+    by_key = {text.rpartition(".")[2]: text for text in shape.texts}
+    parallel = {name: by_key.get(path.rpartition(".")[2], "") for name, (path, _) in shape.paths.items()}
+    own = [text for text in parallel.values() if text]
+    if len(own) == len(shape.texts) == len(shape.paths) == len({*own}):
+        shape.paths = {name: (path, parallel[name]) for name, (path, _) in shape.paths.items()}
+        shape.texts = ()
 
 
 def _objects(example: dict[str, Example], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -457,7 +457,7 @@ class _Importer:
     def _scale(self, key: str, described: str, named: set[tuple[int, ...]] | None = None) -> Values:
         """The scores of a factor; nothing, and a question, where example and text leave room for doubt."""
         if given := self.hints.scales.get(key) or self.hints.scale:
-            return given
+            return _with_abstention(given, described)
         stated = set(ranges_in(self.plain))
         if listed := _enumerated(self.plain):
             stated.add(listed)
@@ -478,10 +478,21 @@ class _Importer:
                 why = f"the text names only {_in_words(values)}, which may be a part of the scale"
             elif re.fullmatch(r"-?\d{1,4}", described) and int(described) not in values:
                 why = f'the example scores "{key}" {described}, the text names {_in_words(values)}'
+        own = _with_abstention(values, described)
+        if not why and not isinstance(own, Scale) and (mention := pattern("abstention").search(self._prose())):
+            why = f'the text says "{mention.group()}", which may be an answer'
+            self._ask("scale", why, f'--scale "1-5 or {mention.group()}" where it is one, --scale 1-5 where it is none')
+            return ()
         if why:
             self._ask("scale", why, _SCALE)
             return ()
-        return values
+        return own
+
+    def _prose(self) -> str:
+        """The text without its JSON examples."""
+        ends = [0, *(end for _, end, _ in self.blocks)]
+        starts = [*(start for start, _, _ in self.blocks), len(self.plain)]
+        return "\n".join(self.plain[end:start] for end, start in zip(ends, starts, strict=True))
 
     def _words(self, texts: tuple[str, ...] = ()) -> tuple[int, int] | None:
         if self.hints.words or self.hints.no_words:
@@ -528,6 +539,15 @@ def _described(example: Example) -> int:
     return bool(values_of(example.text))
 
 
+def _with_abstention(values: Values, described: str) -> Values:
+    """The scale of a factor, with the word by which its place in the example lets an answer abstain."""
+    abstention = pattern("abstention").search(described)
+    if not abstention or not values:
+        return values
+    scale = values if isinstance(values, Scale) else Scale(values)
+    return dataclasses.replace(scale, abstain=scale.abstain or (abstention.group(),))
+
+
 # --- what the prompt itself answers ---------------------------------------------------------------------------
 
 
@@ -542,8 +562,8 @@ def _answer_of(part: Any, example: Example) -> Any:
     if isinstance(part, AnswerObject) and isinstance(example, dict):
         return {key: _answer_of(part.members.get(key), value) for key, value in example.items()}
     if isinstance(part, list) and isinstance(example, ExampleChoice):
-        items = example.items if len(example.items) == len(part) else ("",) * len(part)
-        pairs = zip(part, items, strict=True)
+        items = example.items if any(map(examples.is_number, example.items)) else ("",) * len(part)
+        pairs = zip(itertools.cycle(part), items, strict=False)
         return [_score_of(leaf.factor, Leaf(item, quoted=False)) for leaf, item in pairs]
     if isinstance(part, AnswerLeaf) and part.factor and part.kind == "score":
         return _score_of(part.factor, example)
@@ -551,11 +571,10 @@ def _answer_of(part: Any, example: Example) -> Any:
 
 
 def _score_of(factor: Factor, example: Example) -> Any:
-    is_leaf = isinstance(example, Leaf) and not values_of(example.text)  # 0/1 is a choice, 8/10 an answer
-    if is_leaf and pattern("given_score").fullmatch(example.text):
-        is_bare = examples.is_number(example.text) and not example.quoted
-        return json.loads(example.text.lstrip("+")) if is_bare else example.text
-    return factor.scale.best
+    if not isinstance(example, Leaf) or not examples.is_given(example):
+        return factor.scale.best
+    is_literal = examples.is_number(example.text) or example.text in ("true", "false", "null")
+    return json.loads(example.text.lstrip("+")) if is_literal and not example.quoted else example.text
 
 
 def _line_contents(text: str, label: str) -> list[str]:

@@ -301,6 +301,11 @@ COMPLETE: dict[str, tuple[str, list[str], dict[str, Any]]] = {
         ["--scale", "5,3,1", "--scale", "b=0-2"],
         {"factors": [{"key": "a", "values": [5, 3, 1]}, {"key": "b", "values": [0, 1, 2]}]},
     ),
+    "a scale with a word to abstain": (
+        PROMPT + "Or N/A.",
+        ["--scale", "1-3 or N/A"],
+        {"factors": [{"key": "score", "values": [1, 2, 3], "abstain": ["N/A"]}]},
+    ),
     "texts": (
         PROMPT.replace("{instruction}", "the instruction"),
         ["--text", "instruction", "--text", "referring_expression"],

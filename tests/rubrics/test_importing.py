@@ -24,7 +24,7 @@ from editjudge.rubrics.contract import check
 from editjudge.rubrics.example_json import values_of
 from editjudge.rubrics.importing import Hints, Imported, import_prompt, ranges_in, word_limits_in
 from editjudge.rubrics.lint import lint
-from editjudge.rubrics.model import Rubric
+from editjudge.rubrics.model import Rubric, Scale
 from editjudge.rubrics.prompt import LAYOUTS, ImagePart, TextPart, ask
 from editjudge.rubrics.verdict import Failure, Verdict
 
@@ -333,6 +333,12 @@ REFUSED_ANSWERS: dict[str, tuple[str, Hints]] = {
     "an example like the one that was chosen": ('{"a": 1} {"score": <1-5>} {"score": 7}', Hints(example=2, scale=FIVE)),
     "a decimal": ('{"score": 3.5}', Hints(scale=FIVE)),
     "a number in quotation marks": ('{"score": "4", "why": "..."}', Hints(factors=("score",), scale=FIVE)),
+    "a boolean": ('{"met": true, "why": "..."}', Hints(factors=("met",), scale=(0, 1))),
+    "a word": ('{"met": "Yes", "why": "..."}', Hints(factors=("met",), scale=(0, 1))),
+    "a longer list in a second example": (
+        '{"score": [4, 5]} or {"score": [4, 5, 3]}',
+        Hints(factors=("a", "b"), scale=FIVE),
+    ),
     "a score out of a total": ('{"score": "8/10"}', Hints(factors=("score",), scale=TEN)),
     "lines with a total": ("Output format:\nFit: X/5\nFinish: X/5", Hints(lines=("Fit", "Finish"), scale=FIVE)),
     "a line by way of example": ("Such as\n**Fit:** 7\nOutput format:\nFit: X", Hints(scale=FIVE)),
@@ -393,6 +399,31 @@ def test_scores_with_a_reason_each_keep_each_its_own() -> None:
     assert outcome.scores == {"deed_score": 2, "sense_score": 5}
     assert outcome.justifications == {"deed_score": "No.", "sense_score": "Yes."}
     assert list(answer_schema(rubric)["properties"]) == list(answer)
+
+
+def test_reasons_that_stand_under_the_keys_of_the_scores_keep_each_its_own() -> None:
+    text = INPUTS + '{"why": {"fit": "...", "light": "..."}, "score": {"fit": <1-5>, "light": <1-5>}}'
+    rubric = done(import_prompt(text, "mine"))
+    outcome = check(rubric, '{"why": {"fit": "No.", "light": "Yes."}, "score": {"fit": 1, "light": 5}}')
+    assert isinstance(outcome, Verdict)
+    assert outcome.justifications == {"score_fit": "No.", "score_light": "Yes."}
+
+
+def test_a_score_that_may_be_left_open_abstains() -> None:
+    rubric = done(import_prompt(INPUTS + '{"fit": <1-5>, "lettering": <1-5 or "N/A">}', "mine"))
+    outcome = check(rubric, '{"fit": 4, "lettering": "N/A"}')
+    assert isinstance(outcome, Verdict)
+    assert (outcome.scores, outcome.abstained) == ({"fit": 4}, {"lettering": "N/A"})
+    assert isinstance(check(rubric, '{"fit": "N/A", "lettering": 4}'), Failure)
+
+
+def test_a_word_for_what_does_not_apply_that_prose_mentions_is_asked_about() -> None:
+    text = INPUTS + '{"lettering": <1-5>} Use N/A where there is no lettering.'
+    result = import_prompt(text, "mine")
+    assert abouts(result) == ["scale"]
+    assert "or N/A" in result.asks[0].option
+    scale = Scale(FIVE, abstain=("N/A",))
+    assert done(import_prompt(text, "mine", Hints(scale=scale))).factors[0].scale == scale
 
 
 ORDERS = [
