@@ -104,7 +104,7 @@ class Scale(FileContent):
             raise ValueError("boolean: its values are 0 and 1")
         if self.range is not None:
             self._check_range(self.range)
-        if stray := sorted(label for label in self.labels if not self.accepts(label)):
+        if stray := sorted(label for label in self.labels if not self.has(label)):
             raise ValueError(f"labels for {stray}, which are not on the scale: {self.words}")
 
     def _check_range(self, ends: tuple[Number | None, Number | None]) -> None:
@@ -164,6 +164,14 @@ class Scale(FileContent):
     def accepts(self, value: object) -> bool:
         """Whether this is a legal score; a bool or a string never is, nor 6.0 where integers are asked for."""
         return self.read(value) is not None
+
+    def has(self, score: Number) -> bool:
+        """Whether a number is one of the scores, however an answer says it: 1 is, where answers say true."""
+        return score in self.values if self.boolean else self.accepts(score)
+
+    def in_answer(self, score: Number) -> str:
+        """A score as an answer says it."""
+        return str(bool(score)).lower() if self.boolean else str(score)
 
     def read(self, value: object) -> Number | None:
         """The score that a value of strict JSON stands for, or None: nothing is rounded to fit.
@@ -294,7 +302,7 @@ class Factor(FileContent):
 
     def __post_init__(self) -> None:
         for anchor in self.anchors:
-            if stray := sorted(score for score in anchor.scores if not self.scale.accepts(score)):
+            if stray := sorted(score for score in anchor.scores if not self.scale.has(score)):
                 raise ValueError(f"anchors for {stray}, which are not on the scale: {self.scale.words}")
 
 
@@ -482,7 +490,7 @@ class Rubric(FileContent):
         if (rule := self.consistency) and rule.factor not in keys:
             raise ValueError(f"consistency names the factor {rule.factor!r}, which the rubric does not have")
         scores = (rule.pass_score, rule.fail_score) if rule else ()
-        if rule and not all(map(self.factor(rule.factor).scale.accepts, scores)):
+        if rule and not all(map(self.factor(rule.factor).scale.has, scores)):
             raise ValueError(f"consistency gives {rule.factor!r} a score that is not on its scale")
 
     def label(self, factor: Factor) -> str:

@@ -28,7 +28,8 @@ the order in which prompts are usually written."""
 LAYOUTS: tuple[Layout, ...] = ("images-first", "published")
 
 RENDERING = 1
-"""Part of every task's key: raised when this module comes to word a question differently for the same rubric."""
+"""Part of every task's key: raised when this module comes to word a question differently for the same rubric. Where
+that concerns a few rubrics, `rewordings` raises it for them."""
 
 _OUTPUT_LABEL = "Edited image {}: the picture after the edit, as one editing model returned it."
 _LABELS = {
@@ -92,6 +93,12 @@ class Question:
         """For people: pictures shown as [image: role]."""
         parts = (p.text if isinstance(p, TextPart) else f"[image: {p.role}]" for p in self.parts)
         return "\n\n".join([*([self.system] if self.system else []), *parts])
+
+
+def rewordings(rubric: Rubric) -> int:
+    """How often this rubric's questions came to be worded differently while RENDERING stayed; keys hold the sum."""
+    says_booleans = any(factor.scale.boolean for factor in rubric.factors)
+    return 1 if says_booleans and not rubric.template else 0
 
 
 def layout_of(rubric: Rubric, layout: Layout) -> Layout:
@@ -210,13 +217,13 @@ def _factor(factor: Factor) -> Iterator[str]:
     if factor.excludes:
         yield f"Not part of this factor: {factor.excludes}"
     for anchor in factor.anchors:
-        scores = " or ".join(", ".join(map(str, anchor.scores)).rsplit(", ", 1))
+        scores = " or ".join(", ".join(map(factor.scale.in_answer, anchor.scores)).rsplit(", ", 1))
         yield from _titled(f"Score {scores} when:", anchor.when)
 
 
 def _scale(scale: Scale) -> str:
     ordered = [value for value in scale.values or sorted(scale.labels) if value in scale.labels]
-    return f"{scale.words}." + "".join(f"\n{value} = {scale.labels[value]}" for value in ordered)
+    return f"{scale.words}." + "".join(f"\n{scale.in_answer(value)} = {scale.labels[value]}" for value in ordered)
 
 
 _NAME = "\0name\0"
@@ -270,6 +277,10 @@ def _number_rule(rubric: Rubric) -> str:
     )
     if rubric.chooses:
         return "Each choice is one of the quoted words, exactly as it is spelt here, in quotation marks."
+    if all(scale.boolean for scale in scales):
+        return f"Scores are true or false, without quotation marks.{also}"
+    if any(scale.boolean for scale in scales):
+        also = f" Where true or false is asked for, it stands without quotation marks.{also}"
     if all(scale.values for scale in scales):
         return f"Scores are bare integers: no decimals, no quotation marks.{also}"
     return f"Scores are bare numbers without quotation marks, and bare integers where an integer is asked for.{also}"

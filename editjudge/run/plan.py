@@ -26,7 +26,7 @@ from editjudge.media.image import is_url, name_of, plan
 from editjudge.orders import ORDERS, read_choice
 from editjudge.rubrics.conditions import applies
 from editjudge.rubrics.model import EACH, EARLIER, Rubric
-from editjudge.rubrics.prompt import RENDERING, Layout, layout_of
+from editjudge.rubrics.prompt import RENDERING, Layout, layout_of, rewordings
 from editjudge.rubrics.sets import stages
 from editjudge.rubrics.verdict import Remark
 from editjudge.run.feed import claim_tasks, item_of, unexpected
@@ -158,7 +158,8 @@ class _KeyForm(NamedTuple):
 
 
 def _asking_json(rubric: Rubric, layout: Layout, between: str = "") -> str:
-    return f'"layout":"{layout_of(rubric, layout)}",{between}"rendering":{RENDERING},"rubric":"{rubric.hash}"'
+    layout = layout_of(rubric, layout)
+    return f'"layout":"{layout}",{between}"rendering":{RENDERING + rewordings(rubric)},"rubric":"{rubric.hash}"'
 
 
 def nothing_to_ask(about: str) -> ManifestError:

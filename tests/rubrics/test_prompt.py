@@ -250,6 +250,18 @@ def test_factors_on_different_scales_each_have_theirs() -> None:
     assert '"a": {' in text and "<0 or 1>" in text and "<an integer from 1 to 3>" in text
 
 
+def test_true_and_false_are_never_asked_for_as_integers() -> None:
+    yes_no = Scale((0, 1), {1: "as asked"}, boolean=True)
+    met = Factor("met", yes_no, anchors=(Anchor((1,), ("All of it is there.",)),))
+    alone = dataclasses.replace(MINIMAL, factors=(met,))
+    text = text_of(ask(alone, EDIT, DIGESTS))
+    assert "Score true when:" in text and "true = as asked" in text
+    assert "integer" not in text
+    mixed = dataclasses.replace(MINIMAL, factors=(met, Factor("fit", Scale((1, 2, 3)))))
+    assert "Where true or false is asked for" in text_of(ask(mixed, EDIT, DIGESTS))
+    assert [prompt.rewordings(rubric) for rubric in (alone, mixed, MINIMAL)] == [1, 1, 0]
+
+
 # --- a stranger's words ---------------------------------------------------------------------------------------
 
 HOSTILE = [
