@@ -293,19 +293,23 @@ def shape_of(example: dict[str, Example], named: Collection[str] = ()) -> Exampl
     try:
         return _even_shape(example, named)
     except Unclear as unclear:
-        nested = _nested_shape(example) if unclear.about == "answer" else None
+        nested = _nested_shape(example, named) if unclear.about == "answer" else None
         if nested is None:
             raise
         return nested
 
 
-def _nested_shape(example: dict[str, Example]) -> ExampleShape | None:
+class _NotNested(ValueError):
+    """A value that a nested answer cannot hold."""
+
+
+def _nested_shape(example: dict[str, Example], named: Collection[str]) -> ExampleShape | None:
     """Scores at several levels, or beside other keys, each with a path; None where a value may be something else."""
     shape = ExampleShape(form="nested")
     try:
         for path, entry in _objects(example, ()):
-            _take_object(shape, path, entry)
-    except ValueError:
+            _take_object(shape, path, entry, named)
+    except _NotNested:
         return None
     shape.factors = tuple(shape.paths)
     _take_parallel_reasons(shape)
@@ -330,13 +334,15 @@ def _objects(example: dict[str, Example], path: tuple[str, ...]) -> Iterator[tup
             yield from _objects(value, (*path, key))
 
 
-def _take_object(shape: ExampleShape, path: tuple[str, ...], entry: dict[str, Any]) -> None:
+def _take_object(shape: ExampleShape, path: tuple[str, ...], entry: dict[str, Any], named: Collection[str]) -> None:
     if not path and (key := next(filter(_ID_KEY.fullmatch, entry), None)):
         shape.id_key = key
     kinds = {key: kind_of(key, value) for key, value in entry.items() if key != shape.id_key or path}
+    if "neither" in kinds.values() or any("." in key for key in (*path, *kinds)):
+        raise _NotNested("a value is neither a score nor a text, or its path cannot be written")
+    for key in (key for key, kind in kinds.items() if kind == "unclear"):
+        kinds[key] = _decided(key, entry[key], named)
     scores, texts = ([key for key, kind in kinds.items() if kind == wanted] for wanted in ("score", "text"))
-    if len(scores) + len(texts) < len(kinds) or any("." in key for key in (*path, *kinds)):
-        raise ValueError("a value is neither a score nor a text, or its path cannot be written")
     # The only score of an object is named by what leads there, and the only text beside it is its reason.
     alone = len(scores) == 1 and path != ()
     own_reason = ".".join((*path, texts[0])) if alone and len(texts) == 1 else ""
@@ -344,7 +350,7 @@ def _take_object(shape: ExampleShape, path: tuple[str, ...], entry: dict[str, An
     for score in scores:
         name = "_".join(path if alone and pattern("score_key").search(score) else (*path, score))
         if name in shape.paths:
-            raise ValueError("two scores would have one name")
+            raise _NotNested("two scores would have one name")
         shape.paths[name] = (".".join((*path, score)), own_reason)
         shape.described[name] = entry[score].text
 

@@ -427,7 +427,9 @@ class _Importer:
     def _factor_keys(self, shape: ExampleShape) -> tuple[str, ...]:
         named = self.hints.factors
         if shape.form != "list":
-            if named and set(named) != set(shape.factors):
+            in_example = {*shape.factors, *(_last_key(shape, key) for key in shape.factors)}
+            covers = all(key in named or _last_key(shape, key) in named for key in shape.factors)
+            if named and not (covers and {*named} <= in_example):
                 raise RubricError(f"--factor {', '.join(named)}: the JSON example has {', '.join(shape.factors)}")
             return shape.factors
         if not named:
@@ -479,7 +481,7 @@ class _Importer:
             elif re.fullmatch(r"-?\d{1,4}", described) and int(described) not in values:
                 why = f'the example scores "{key}" {described}, the text names {_in_words(values)}'
         own = _with_abstention(values, described)
-        if not why and not isinstance(own, Scale) and (mention := pattern("abstention").search(self._prose())):
+        if not why and not isinstance(own, Scale) and (mention := self._open_abstention()):
             why = f'the text says "{mention.group()}", which may be an answer'
             self._ask("scale", why, f'--scale "1-5 or {mention.group()}" where it is one, --scale 1-5 where it is none')
             return ()
@@ -488,11 +490,10 @@ class _Importer:
             return ()
         return own
 
-    def _prose(self) -> str:
-        """The text without its JSON examples."""
-        ends = [0, *(end for _, end, _ in self.blocks)]
-        starts = [*(start for start, _, _ in self.blocks), len(self.plain)]
-        return "\n".join(self.plain[end:start] for end, start in zip(ends, starts, strict=True))
+    def _open_abstention(self) -> re.Match[str] | None:
+        """A word for what does not apply that the text mentions, where no JSON example says of which score."""
+        in_examples = any(pattern("abstention").search(self.plain, start, end) for start, end, _ in self.blocks)
+        return None if in_examples else pattern("abstention").search(self.plain)
 
     def _words(self, texts: tuple[str, ...] = ()) -> tuple[int, int] | None:
         if self.hints.words or self.hints.no_words:
@@ -546,6 +547,12 @@ def _with_abstention(values: Values, described: str) -> Values:
         return values
     scale = values if isinstance(values, Scale) else Scale(values)
     return dataclasses.replace(scale, abstain=scale.abstain or (abstention.group(),))
+
+
+def _last_key(shape: ExampleShape, factor: str) -> str:
+    """The key under which a factor's score stands, whatever leads there."""
+    path, _ = shape.paths.get(factor, (factor, ""))
+    return path.rpartition(".")[2]
 
 
 # --- what the prompt itself answers ---------------------------------------------------------------------------

@@ -247,6 +247,25 @@ def test_scores_that_stand_at_several_places_make_a_nested_answer(case: tuple[st
     assert isinstance(outcome, Verdict) and outcome.scores == scores
 
 
+UNCLEAR_NESTED = (
+    '{"left": {"fit": <1-5>, "said": "<freely>"}, "right": {"fit": <1-5>, "said": "<freely>"}, "all": <1-5>}'
+)
+
+
+def test_a_nested_answer_with_a_value_that_may_be_either_is_asked_about_by_its_key() -> None:
+    result = import_prompt(INPUTS + UNCLEAR_NESTED, "mine")
+    assert abouts(result) == ["factors"]
+    assert '"said"' in result.asks[0].why
+    rubric = done(import_prompt(INPUTS + UNCLEAR_NESTED, "mine", Hints(factors=("fit", "all"))))
+    assert {factor.key: factor.path for factor in rubric.factors} == {
+        "all": "all",
+        "left_fit": "left.fit",
+        "right_fit": "right.fit",
+    }
+    with pytest.raises(RubricError, match="the JSON example has"):
+        import_prompt(INPUTS + UNCLEAR_NESTED, "mine", Hints(factors=("fit",)))
+
+
 def test_a_nested_answer_with_a_value_that_is_no_score_and_no_text_is_asked_about() -> None:
     text = INPUTS + '{"fit": {"score": <1-5>, "faults": ["..."]}, "finish": <1-5>}'
     assert abouts(import_prompt(text, "mine")) == ["answer"]
