@@ -229,7 +229,11 @@ def _kind_of_key(key: str) -> Kind:
 
 def offers_words(value: Leaf | ExampleChoice) -> bool:
     """Whether words to choose from stand in the place of a value, such as "pass | fail" or "yes or no"."""
-    return bool(pattern("offered_words").fullmatch(value.text.strip("<>[]() ")))
+    text = value.text.strip("<>[]() ")
+    if pattern("yes_or_no").fullmatch(text):
+        return True
+    options = [option.strip("\"' ") for option in text.split("|")]
+    return len(options) > 1 and all(map(pattern("offered_word").fullmatch, options))
 
 
 def is_number(text: str) -> bool:

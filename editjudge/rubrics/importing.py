@@ -6,6 +6,7 @@ What can be read off the text is inferred and said; what cannot is asked for by 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -460,12 +461,10 @@ class _Importer:
         """The scores of a factor; nothing, and a question, where example and text leave room for doubt."""
         if given := self.hints.scales.get(key) or self.hints.scale:
             return _with_abstention(given, described)
-        stated = set(ranges_in(self.plain))
-        if listed := _enumerated(self.plain):
-            stated.add(listed)
+        stated = self._stated
         values = values_of(described)
         why = ""
-        if decimals := _decimals(self.plain) or re.search(r"float|decimal|\d\.\d", described, re.IGNORECASE):
+        if decimals := self._decimals or re.search(r"float|decimal|\d\.\d", described, re.IGNORECASE):
             mention = decimals if isinstance(decimals, str) else described
             why = f'the prompt speaks of decimals ("{mention}"); say which ones count'
         elif values:
@@ -475,20 +474,31 @@ class _Importer:
         elif len(stated) != 1:
             why = "the text names " + (" and ".join(map(_in_words, sorted(stated))) or "no range of scores")
         else:
-            values = stated.pop()
+            (values,) = stated
             if values[0] > 1:
                 why = f"the text names only {_in_words(values)}, which may be a part of the scale"
             elif re.fullmatch(r"-?\d{1,4}", described) and int(described) not in values:
                 why = f'the example scores "{key}" {described}, the text names {_in_words(values)}'
         own = _with_abstention(values, described)
-        if not why and not isinstance(own, Scale) and (mention := self._open_abstention()):
-            why = f'the text says "{mention.group()}", which may be an answer'
-            self._ask("scale", why, f'--scale "1-5 or {mention.group()}" where it is one, --scale 1-5 where it is none')
-            return ()
+        option = _SCALE
+        if not why and not isinstance(own, Scale) and (abstention := self._open_abstention()):
+            word = abstention.group()
+            why = f'the text says "{word}", which may be an answer'
+            option = f'--scale "1-5 or {word}" where it is one, --scale 1-5 where it is none'
         if why:
-            self._ask("scale", why, _SCALE)
+            self._ask("scale", why, option)
             return ()
         return own
+
+    @functools.cached_property
+    def _stated(self) -> frozenset[tuple[int, ...]]:
+        """The scales that the text states in words, or line by line."""
+        listed = _enumerated(self.plain)
+        return frozenset([*ranges_in(self.plain), *([listed] if listed else [])])
+
+    @functools.cached_property
+    def _decimals(self) -> str:
+        return _decimals(self.plain)
 
     def _open_abstention(self) -> re.Match[str] | None:
         """A word for what does not apply that the text mentions, where no JSON example says of which score."""

@@ -129,7 +129,7 @@ def test_an_image_part_that_stands_twice_or_out_of_order_is_sent_as_often_and_in
     parts = ["edited", "input", "edited"]
     slots = [{"mark": f"<picture: {role}>", "role": role} for role in ("input", "edited")]
     text = "".join(f"See <picture: {role}>. " for role in parts)
-    content = {"name": "x", "images": ["input", "edited"], "template": {"text": text, "slots": slots}}
+    content: dict[str, Any] = {"name": "x", "images": ["input", "edited"], "template": {"text": text, "slots": slots}}
     content |= {"factors": [{"key": "fit"}], "scale": {"values": [0, 1]}, "answer": {"form": "scores"}}
     rubric = parse_any(dump_plain(content))
     assert isinstance(rubric, Rubric)
