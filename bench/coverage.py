@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from editjudge.stats.permutation import ALPHA, InvertedTest, sign_flip
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import binom
@@ -27,7 +28,6 @@ from editjudge.stats.columns import Scores
 from editjudge.stats.compare import agreeing_interval
 from editjudge.stats.concordance import Pairs, estimate, intervals
 from editjudge.stats.gate import gate
-from editjudge.stats.permutation import ALPHA, InvertedTest, sign_flip
 from editjudge.stats.preference import bradley_terry
 from editjudge.stats.summary import rank
 

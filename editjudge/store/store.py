@@ -578,7 +578,7 @@ class Store:
 
         An output that was missing was not unread: what people said of it is not about a picture made later."""
         if not any(self._has_unread(table.c.content) for table in (ratings, edit_annotations)):
-            return
+            return None
         before = {item.item: item for item in stored}
         moves: dict[str, str] = {}
         for item in new:
