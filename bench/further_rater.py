@@ -81,7 +81,8 @@ class Family:
         """Return the truth of every edit, image by image."""
         share = 0.5 if self.size > 1 else 0.0
         between = np.repeat(rng.normal(size=images), self.size)
-        return np.sqrt(share) * between + np.sqrt(1 - share) * rng.normal(size=images * self.size)
+        truths: Floats = np.sqrt(share) * between + np.sqrt(1 - share) * rng.normal(size=images * self.size)
+        return truths
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,8 @@ def simulate(family: Family, raters: int, runs: int, *, draws: int = DRAWS, seed
         holds = ci.lo <= truth <= ci.hi
         difference_holds = against.ci.lo <= judge_truth - truth <= against.ci.hi
         found.append((left_out, estimate, holds, difference_holds))
-    means = np.mean(np.array(found, float), axis=0).tolist()
-    return Cell(truth, *means, given=len(found) / runs)
+    left_out_mean, estimate_mean, coverage, difference_coverage = np.mean(np.array(found, float), axis=0).tolist()
+    return Cell(truth, left_out_mean, estimate_mean, coverage, difference_coverage, len(found) / runs)
 
 
 def _truths(family: Family, raters: int, rng: np.random.Generator) -> tuple[float, float]:

@@ -320,7 +320,8 @@ class _Sums:
             "pairable_squares": squares * pairable,
             "spread": spread,
         }
-        return cls(groups, {name: np.bincount(group, weights=v, minlength=groups) for name, v in each.items()})
+        sums = {name: np.bincount(group, weights=v, minlength=groups).astype(float) for name, v in each.items()}
+        return cls(groups, sums)
 
     def draws(self, name: str, draws: int) -> Floats:
         """Return a figure in every draw of source images."""

@@ -19,13 +19,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from itertools import count, groupby, islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
 import editjudge
 from editjudge.canonical import json_hash
-from editjudge.edit import UNREAD, Content, is_unread
+from editjudge.edit import Content, is_unread
 from editjudge.errors import StoreError, StoreMoved, UsageError, near_miss
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Exchange, Judgement, Task, Usage
 from editjudge.rubrics.model import Rubric
@@ -503,9 +503,7 @@ class Store:
             tasks: [(_id(run), position, *task) for position, task in new_tasks],
             digests: list(_digest_rows(learnt)),
         }
-        moves: dict[str, str] = {}
-        if new_edits and stored_edits:
-            moves = self._read_at_last(_id(run), map(_decoded_item, stored_edits), [item for _, item in new_edits])
+        moves = _read_at_last(map(_decoded_item, stored_edits), [item for _, item in new_edits])
         self._insert_together(rows, changed_run=_id(run) if new_edits or new_tasks else None, moves=moves)
         wanted = {task.key for task in planned}
         return {row[_TASK_KEY]: row[-1] for row in stored_tasks if row[-1] and row[_TASK_KEY] in wanted}
@@ -532,7 +530,7 @@ class Store:
         self,
         rows: Mapping[sa.Table, Sequence[tuple[Any, ...]]],
         changed_run: int | None = None,
-        moves: Mapping[str, str] | None = None,
+        moves: Mapping[str, _Move] | None = None,
     ) -> None:
         """Insert or refresh rows in one transaction. The summary of a run goes with what it summed up, and ratings move
         from one content to another with their edits."""
@@ -543,15 +541,34 @@ class Store:
                 self._bulk_inserts[table].execute(connection, some)
             if changed_run is not None:
                 connection.execute(_FORGET_SUMMARY, {"run": changed_run})
-            if moves:
-                lock_ratings(connection)
-                for old in _present(connection, ratings.c.content, moves):
-                    _move_ratings(connection, self._dialect, old, moves[old])
-                for old in _present(connection, edit_annotations.c.content, moves):
-                    _move_annotation(connection, self._dialect, old, moves[old])
+            if moves and changed_run is not None:
+                self._move_opinions(connection, changed_run, moves)
 
         if encoded:
             self._transact(work)
+
+    def _move_opinions(self, connection: sa.Connection, run_id: int, moves: Mapping[str, _Move]) -> None:
+        """Move ratings and notes of edits whose images nobody had read to the edits as they are now.
+
+        An output that was missing was not unread: what people said of it is not about an image made later. The lock
+        comes before the look, so that no rating is written to the old content in between."""
+        lock_ratings(connection)
+        rated = _present(connection, ratings.c.content, moves)
+        noted = _present(connection, edit_annotations.c.content, moves)
+        if not rated and not noted:
+            return
+        about = {moves[old].item for old in (*rated, *noted)}
+        query = sa.select(tasks.c.item).join(judgements, _SAME_KEY).distinct()
+        query = query.where(tasks.c.run_id == run_id, judgements.c.status == "missing_output")
+        missing: set[str] = set()
+        for some in _chunks(sorted(about), _IN):
+            missing.update(connection.scalars(query.where(tasks.c.item.in_(some))))
+        for old in rated:
+            if moves[old].item not in missing:
+                _move_ratings(connection, self._dialect, old, moves[old].content)
+        for old in noted:
+            if moves[old].item not in missing:
+                _move_annotation(connection, self._dialect, old, moves[old].content)
 
     def append(self, run: RunRecord | int, rows: Sequence[Item] | Sequence[Task]) -> None:
         """Keep edits or tasks after all that the run has; those that it has stay at their positions, so that a run
@@ -572,31 +589,6 @@ class Store:
             connection.execute(_FORGET_SUMMARY, {"run": _id(run)})
 
         self._transact(work)
-
-    def _read_at_last(self, run_id: int, stored: Iterable[Item], new: Iterable[Item]) -> dict[str, str]:
-        """Contents of edits whose images nobody had read, each with that of the same edit now that somebody did.
-
-        An output that was missing was not unread: what people said of it is not about a picture made later."""
-        if not any(self._has_unread(table.c.content) for table in (ratings, edit_annotations)):
-            return None
-        before = {item.item: item for item in stored}
-        moves: dict[str, str] = {}
-        for item in new:
-            earlier = before.get(item.item)
-            if earlier is not None and is_unread(key := Content.of(earlier).key()):
-                moves[key] = Content.of(item).key()
-        if not moves:
-            return {}
-        query = sa.select(tasks.c.item).join(judgements, _SAME_KEY)
-        query = query.where(tasks.c.run_id == run_id, judgements.c.status == "missing_output")
-        for (item,) in self._read_among(query, tasks.c.item, before):
-            moves.pop(Content.of(before[item]).key(), None)
-        return {old: content for old, content in sorted(moves.items()) if old != content}
-
-    def _has_unread(self, content: sa.Column[str]) -> bool:
-        """Whether people said something of an edit that nobody has read: in most runs nobody did."""
-        after = UNREAD[:-1] + chr(ord(UNREAD[-1]) + 1)
-        return bool(self._read(sa.select(content).where(content >= UNREAD, content < after).limit(1)))
 
     def items(self, run: RunRecord | int, item: str | Collection[str] | None = None) -> Iterator[Item]:
         """The edits of a run in order, or those of these ids."""
@@ -984,6 +976,28 @@ def lock_ratings(connection: sa.Connection) -> None:
     look to the rating. SQLite has one writer in any case."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("LOCK TABLE ratings IN SHARE ROW EXCLUSIVE MODE"))
+
+
+class _Move(NamedTuple):
+    """An edit whose images were read at last, and its content since then."""
+
+    item: str
+    content: str
+
+
+def _read_at_last(stored: Iterable[Item], new: Sequence[Item]) -> dict[str, _Move]:
+    """Return the contents of edits whose images nobody had read, each with the edit as it is now."""
+    before = {item.item: item for item in stored} if new else {}
+    moves: dict[str, _Move] = {}
+    for item in new:
+        earlier = before.get(item.item)
+        if earlier is None:
+            continue
+        old = Content.of(earlier).key()
+        content = Content.of(item).key()
+        if is_unread(old) and old != content:
+            moves[old] = _Move(item.item, content)
+    return moves
 
 
 def _present(connection: sa.Connection, column: sa.Column[Any], values: Iterable[str]) -> list[str]:

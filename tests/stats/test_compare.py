@@ -18,8 +18,8 @@ from .made import clustered, scores_of, valid_json
 SEVEN = {"f": range(1, 8)}
 
 
-def two(a: list[float | None], b: list[float | None], group: list[int] | None = None) -> tuple[Scores, Scores]:
-    def side(name: str, values: list[float | None]) -> Scores:
+def two(a: Sequence[float | None], b: Sequence[float | None], group: list[int] | None = None) -> tuple[Scores, Scores]:
+    def side(name: str, values: Sequence[float | None]) -> Scores:
         n = range(len(values))
         return Scores.of([f"{name}{i}" for i in n], ["f"] * len(values), values, group=group or n, pair=n)
 

@@ -117,7 +117,7 @@ def test_a_study_of_some_positions_gives_out_no_other_edit_and_can_be_closed(sto
 
 def test_what_was_noted_of_an_edit_before_it_was_read_stays_with_it(store: Store, run: RunRecord) -> None:
     read = item("4", "hen")
-    unread = read._replace(images={role: entry | {"digest": None} for role, entry in read.images.items()})
+    unread = read._replace(images={role: {**entry, "digest": None} for role, entry in read.images.items()})
     store.add_items(run, [unread], 3)
     annotate(store, unread, ["odd"], "Look again.")
     store.add_items(run, [read], 3)
