@@ -77,7 +77,7 @@ def command(
 
     means = measure(judged, by, width=width)
     if form is None:
-        show([*judged.unjudged(), *conclusions(means.compared), *judged.lead()], tables(means))
+        show([*judged.unjudged(), *judged.lead(), *conclusions(means.compared)], tables(means))
         return
     if is_page:
         with open_store(store_place, readonly=True) as store:

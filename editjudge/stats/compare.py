@@ -187,8 +187,9 @@ def _undetectable(clusters: Clusters, alpha: float) -> str:
     if clusters.effective == 0:
         return f"all {images} source images differ by the same amount, so nothing shows how much others would"
     if clusters.effective < ENOUGH:
-        few = f"{clusters.effective:.1f} of {images} source images"
-        return f"the spread rests on about {few}; it takes {ENOUGH:g} to tell a detectable difference"
+        enough = math.ceil(images * ENOUGH / clusters.effective)
+        few = f"the spread of {images} source images rests on about {clusters.effective:.1f} of them"
+        return f"{few}: about {enough:,} like these would do without the guaranteed bound"
     return "a guaranteed bound has no detectable difference"
 
 

@@ -13,22 +13,24 @@ __all__ = ["call"]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    return made(tmp_path / "s.db")
+    return made(tmp_path / "s.db", Spec(edits=60))
 
 
 def test_models_are_paired_by_edit_and_the_verdict_is_in_words(call: Call, store: Path) -> None:
     done = call("compare", "r", "--store", store)
     assert done.code == 0 and done.widest <= 100
-    assert done.out.startswith("poor scores lower than good on overall by 1.5 [1.3, 2.7], alignment by ")
-    assert "a good; b poor; edits 24" in done.out
+    assert done.out.startswith("poor scores lower than good on overall by 1.")
+    assert "(95 % CI, n = 60)" in " ".join(done.out.split()) and "a good; b poor; edits 60" in done.out
 
 
 def test_the_document_names_both_sides_and_all_figures(call: Call, store: Path) -> None:
     document = call("compare", "r", "--a", "poor", "--b", "good", "--store", store, "--json").document
     assert (document["run"], document["by"], len(document["comparisons"])) == ("r", "model", 4)
-    first, *_, overall = document["comparisons"]
-    assert overall["factor"] == "overall" and overall["p_holm"] == overall["p"], "it is no part of the family"
-    assert (first["within"], first["a"], first["b"], first["n"]) == ("openai/m", "poor", "good", 24)
+    overall, first, *_ = document["comparisons"]
+    assert (overall["factor"], overall["family"], overall["declared"]) == ("overall", "primary", False)
+    assert overall["p_holm"] == overall["p"] and overall["method"] == "studentised" and overall["level"] == 0.95
+    assert {one["family"] for one in document["comparisons"][1:]} == {"exploratory"}
+    assert (first["within"], first["a"], first["b"], first["n"]) == ("openai/m", "poor", "good", 60)
     assert first["ci"][0] < first["difference"] < first["ci"][1] and first["difference"] > 0
     assert first["p_holm"] >= first["p"] > 0
     assert {"wins", "ties", "losses", "effect", "detectable", "p_wilcoxon", "verdict"} <= set(first)
@@ -39,14 +41,14 @@ def test_the_document_names_both_sides_and_all_figures(call: Call, store: Path) 
 def test_no_evidence_is_said_to_be_no_evidence(call: Call, tmp_path: Path) -> None:
     store = made(tmp_path / "s.db", Spec(models=("one", "two")))
     done = call("compare", "r", "--store", store)
-    assert done.out.startswith("one and two: no evidence of a difference on overall (no MDE), alignment (no MDE)")
+    assert done.out.startswith("one and two: no evidence of a difference on overall; n = 24; only 0 of 12 source")
 
 
 def test_what_is_corrected_and_what_is_not_is_said(call: Call, store: Path) -> None:
     told = " ".join(call("compare", "r", "--store", store).out.split())
-    assert "Holm-corrected for all 3 that are compared here; overall stands apart" in told
-    assert "a CI excludes 0 where p < .05" in told
-    assert "at 80 % power, after the correction" in told
+    assert "Holm-corrected within each rubric; exploratory: the primary scores decide" in told
+    assert "CI and MDE at 95 %" in told and "a CI excludes 0 where p < .05" in told
+    assert "found with 80 % power" in told
     assert (
         "d: the difference over its standard deviation" in told
         and "w/t/l: wins, ties, losses: edits on which b scores higher" in told
@@ -55,9 +57,37 @@ def test_what_is_corrected_and_what_is_not_is_said(call: Call, store: Path) -> N
     assert "orrect" not in one
 
 
-def test_the_correction_counts_every_table(call: Call, tmp_path: Path) -> None:
-    store = made(tmp_path / "s.db", Spec(judges=("openai/m", "anthropic/c")))
-    assert " ".join(call("compare", "r", "--store", store).out.split()).count("for all 6 that are compared") == 2
+def test_a_panel_decides_by_its_mean_unless_a_judge_is_named(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(judges=("openai/m", "anthropic/c"), edits=60))
+    panel = call("compare", "r", "--store", store, "--json").document["comparisons"]
+    assert {one["within"] for one in panel} == {"panel"} and len(panel) == 4
+    alone = call("compare", "r", "--judge", "anthropic/c", "--store", store, "--json").document["comparisons"]
+    assert {one["within"] for one in alone} == {"anthropic/c"}
+    other = call("compare", "r", "--judge", "openai/m", "--store", store, "--json").document["comparisons"]
+    mean = (alone[0]["difference"] + other[0]["difference"]) / 2
+    assert panel[0]["difference"] == pytest.approx(mean)
+    done = call("compare", "r", "--judge", "anthropic/d", "--store", store)
+    assert done.code == 2 and "anthropic/c" in done.err
+
+
+def test_primary_scores_are_those_declared_else_those_chosen(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(edits=60, spec={"primary": ["alignment"]}))
+    declared = call("compare", "r", "--store", store, "--json").document["comparisons"]
+    assert [(one["factor"], one["declared"]) for one in declared if one["family"] == "primary"] == [("alignment", True)]
+    assert "declared before the run" in " ".join(call("compare", "r", "--store", store).out.split())
+    chosen = call("compare", "r", "--primary", "plausibility", "--store", store, "--json").document["comparisons"]
+    assert [(one["factor"], one["declared"]) for one in chosen if one["family"] == "primary"] == [
+        ("plausibility", False)
+    ]
+    assert call("compare", "r", "--primary", "plausable", "--store", store).code == 2
+
+
+def test_guaranteed_bounds_are_called_so(call: Call, store: Path) -> None:
+    usual = call("compare", "r", "--store", store, "--json").document["comparisons"][0]
+    bound = call("compare", "r", "--guaranteed", "--store", store, "--json").document["comparisons"][0]
+    assert (usual["method"], bound["method"]) == ("studentised", "guaranteed")
+    assert bound["detectable"] is None and bound["detectable_reason"]
+    assert "guaranteed" in call("compare", "r", "--guaranteed", "--store", store).out
 
 
 def test_a_narrow_terminal_loses_both_means_or_none(call: Call, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,8 +104,10 @@ def test_every_pair_is_compared_and_corrected_together(call: Call, tmp_path: Pat
     store = made(tmp_path / "s.db", Spec(models=("good", "poor", "third")))
     document = call("compare", "r", "--store", store, "--json").document
     assert len({(c["a"], c["b"]) for c in document["comparisons"]}) == 3
-    least = min(document["comparisons"], key=lambda c: float(c["p"]))
-    assert least["p_holm"] == pytest.approx(min(1.0, least["p"] * 9))
+    for family, tests in (("primary", 3), ("exploratory", 9)):
+        members = [c for c in document["comparisons"] if c["family"] == family]
+        least = min(members, key=lambda c: float(c["p"]))
+        assert len(members) == tests and least["p_holm"] == pytest.approx(min(1.0, least["p"] * tests))
     one = call("compare", "r", "--a", "third", "--store", store, "--json").document
     assert {(c["a"], c["b"]) for c in one["comparisons"]} == {("third", "good"), ("third", "poor")}
     assert call("compare", "r", "--store", store).widest <= 100
@@ -96,7 +128,7 @@ def test_judges_and_rubrics_are_compared_on_the_same_edits(call: Call, tmp_path:
         ("reference", "openai/m", "anthropic/c", 48),
     }
     rubrics = call("compare", "r", "--by", "rubric", "--store", store, "--json").document["comparisons"]
-    assert {c["factor"] for c in rubrics} == {"alignment", "completeness", "plausibility"}
+    assert {c["factor"] for c in rubrics} == {"alignment", "completeness", "plausibility", "fidelity"}
     assert {(c["within"], c["a"], c["b"]) for c in rubrics} == {
         ("openai/m", "fidelity", "reference"),
         ("anthropic/c", "fidelity", "reference"),

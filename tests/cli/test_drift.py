@@ -17,8 +17,8 @@ def harsher(model: str, n: int, judge: str, factor: str, repeat: int) -> int:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    store = made(tmp_path / "s.db", Spec("then"))
-    return made(store, Spec("now", salt="later", server_model="m-2", spec={"layout": "published"}), harsher)
+    store = made(tmp_path / "s.db", Spec("then", edits=100))
+    return made(store, Spec("now", edits=100, salt="later", server_model="m-2", spec={"layout": "published"}), harsher)
 
 
 def test_what_changed_is_told_before_what_moved(call: Call, store: Path) -> None:
@@ -38,11 +38,11 @@ def test_the_document_has_each_judge_and_factor(call: Call, store: Path) -> None
 
 
 def test_answers_that_were_not_asked_twice_are_called_out(call: Call, store: Path) -> None:
-    made(store, Spec("again"))
+    made(store, Spec("again", edits=100))
     done = call("drift", "again", "--against", "then", "--store", store)
     told = " ".join(done.out.split())
     assert "nothing recorded about the judging changed" in told
-    assert "48 of 48 judgements are the same stored answers in both runs: they were not asked again" in told
+    assert "200 of 200 judgements are the same stored answers in both runs: they were not asked again" in told
     assert "no evidence of drift in 3 factors" in told
 
 
@@ -57,7 +57,7 @@ def test_a_changed_rubric_is_called_out(call: Call, store: Path, tmp_path: Path)
 
 
 def test_the_earlier_run_may_lie_in_another_store(call: Call, store: Path, tmp_path: Path) -> None:
-    other = made(tmp_path / "other.db", Spec("then"))
+    other = made(tmp_path / "other.db", Spec("then", edits=100))
     done = call("drift", "now", "--against", "then", "--against-store", other, "--store", store)
     assert done.code == 0 and "moved beyond noise: alignment" in done.out
 
@@ -65,7 +65,7 @@ def test_the_earlier_run_may_lie_in_another_store(call: Call, store: Path, tmp_p
 def test_runs_of_other_edits_or_judges_cannot_be_compared_and_say_so(call: Call, store: Path) -> None:
     made(store, Spec("elsewhere", models=("third",)))
     done = call("drift", "elsewhere", "--against", "then", "--store", store)
-    assert (done.code, done.out) == (1, "") and "no edit is in both runs: 24 edits of elsewhere and 48 of" in done.err
+    assert (done.code, done.out) == (1, "") and "no edit is in both runs: 24 edits of elsewhere and 200 of" in done.err
     made(store, Spec("two", judges=("a/b", "c/d")))
     done = call("drift", "two", "--against", "then", "--store", store)
     assert done.code == 2 and "no judge is in both runs" in done.err

@@ -136,7 +136,7 @@ def test_two_runs_are_compared_side_by_side(tmp_path: Path, store: Path) -> None
     assert by_factor["alignment"]["difference"] == 3 and by_factor["alignment"]["a"] == "old"
     assert by_factor["overall"]["p_holm"] == by_factor["overall"]["p"]
     told = " ".join(editjudge("compare", "old", "new", "--store", store).out.split())
-    assert re.match(r"new scores higher than old on overall by 3\.0 \[[\d.]+, [\d.]+\], alignment by 3\.0 \[", told)
+    assert re.match(r"new scores higher than old on overall by 3\.00 \[[\d.]+, [\d.]+\] \(95 % CI, n = 12\)", told)
 
 
 def test_models_that_both_runs_have_are_paired_with_themselves(tmp_path: Path, store: Path) -> None:

@@ -67,7 +67,7 @@ def test_compare_answers_what_the_verb_prints(call: Call, store: Path) -> None:
     assert len(frame) == 4 and {"factor", "b - a", "b - a_lo"} <= set(frame.columns)
     counts = [(one["wins"], one["ties"], one["losses"]) for one in document["comparisons"]]
     assert counts == list(zip(frame["wins"], frame["ties"], frame["losses"], strict=True))
-    assert "good scores higher than poor on overall by " in repr(result)
+    assert "poor and good: no evidence of a difference on overall" in repr(result), "of 12 source images"
     assert "<table" in result._repr_html_()
     with pytest.raises(UsageError, match="weather"):
         ej.open("r", store=store).compare(by="weather")  # type: ignore[arg-type]
