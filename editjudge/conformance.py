@@ -15,7 +15,6 @@ import functools
 import io
 import itertools
 import json
-import pickle
 import sys
 import time
 import urllib.error
@@ -27,6 +26,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
+from editjudge import pickled
 from editjudge.errors import InputError
 
 PATIENCE = 60.0
@@ -392,7 +392,7 @@ def what_is_not_json_is_refused(server: Server) -> None:
 def a_pickle_is_refused(server: Server) -> None:
     """A pickle is 415, also one of a request that would be taken as JSON; called JSON it is not read either."""
     for value in (None, {"edits": [edit(0)]}):
-        data = pickle.dumps(value)
+        data = pickled.dumps(value)
         for kind in ("application/octet-stream", "application/x-pickle"):
             server.refusal(server.call("/v1/reward", data, kind), 415)
         server.refusal(server.call("/v1/reward", data), 400, 415, 422)

@@ -24,8 +24,10 @@ _SECRET_WORDS = frozenset(
     | {"auth", "authorization", "bearer", "jwt", "cookie", "cookies"}
 )
 _SECRET_ENDS = frozenset({"key", "token", "pass", "headers", "header"})
-_HARMLESS_BEFORE = frozenset({"cache", "primary", "sort", "foreign", "group", "public"} | {"eos", "bos", "pad", "unk"})
-_HARMLESS_BEFORE |= frozenset({"stop", "special", "mask", "image", "end", "start"})
+_HARMLESS_BEFORE = frozenset(
+    {"cache", "primary", "sort", "foreign", "group", "public"}
+    | {"eos", "bos", "pad", "unk", "stop", "special", "mask", "image", "end", "start"}
+)
 """Words before `key` and `token` that make a name of something else: prompt_cache_key, eos_token."""
 
 _SIGNED_WITH = re.compile(

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from hypothesis import HealthCheck, settings
 from postgres import postgres
 
 __all__ = ["postgres"]
+
+# Hypothesis takes a busy machine for a slow test: neither says anything about the code.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # By default httpx waits 5 seconds, which is too short on a machine that does other things too.
 for _wait in ("connect", "read", "write", "pool"):

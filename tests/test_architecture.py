@@ -76,7 +76,7 @@ MAY_IMPORT = {
         *("api", "edit", "errors", "judgement", "judges", "measured", "media", "pickled", "rubrics", "run", "stats"),
         *("store", "web"),
     },
-    "conformance": {"errors", "web"},
+    "conformance": {"errors", "pickled", "web"},
     "pickled": set(),
     "testing": {"integrations"},
     "inspection": {"integrations"},

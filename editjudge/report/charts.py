@@ -61,7 +61,7 @@ class DotChart:
         return [dots[name] for name in self.series if name in dots]
 
     def text(self, dot: Dot) -> str:
-        return figure_text(dot.value, dot.ci, sign=self.low < 0, digits=in_line(dot.ci for dot in self.dots))
+        return figure_text(dot.value, dot.ci, sign=self.low < 0, digits=max(2, in_line(dot.ci for dot in self.dots)))
 
     def percent(self, value: float) -> float:
         """Where a value lies on the axis."""

@@ -531,8 +531,8 @@ def _notes(shifts: Sequence[Difference], correction: str = "") -> list[str]:
 
 
 def _own_notes(d: Difference) -> tuple[str, ...]:
-    limit = (d.detectable_reason,) if d.detectable_reason and d.detectable_reason not in d.notes else ()
-    return (*d.notes, *limit)
+    says_more = d.n > 0 and d.detectable_reason is not None and d.detectable_reason not in d.notes
+    return (*d.notes, str(d.detectable_reason)) if says_more else d.notes
 
 
 # --- drift ----------------------------------------------------------------------------------------------------

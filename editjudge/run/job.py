@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -383,6 +384,7 @@ async def execute(job: Job, store: RunPlace | Callable[[], RunPlace], options: R
     leaves no file behind.
     """
     if options.cluster:
+        _need_cluster()
         from editjudge.cluster.driver import execute as execute_on
 
         return await execute_on(options.cluster, job, store, options)
@@ -511,6 +513,13 @@ def _leave(store: Store, run: RunRecord) -> bool:
     else:
         store.remove_run(run)
     return has_answers
+
+
+def _need_cluster() -> None:
+    """Raise `UsageError` that names the extra if Ray or what it needs is missing."""
+    missing = [name for name in ("numpy", "pyarrow", "ray") if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"--engine ray needs an extra ({', '.join(missing)}): pip install 'editjudge[ray]'")
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

@@ -169,7 +169,7 @@ def ceiling(
         loo_spearman=number(loo["spearman"]),
         loo_pearson=number(loo["pearson"]),
         further_rater=further.figures,
-        ci=_limits(further, strata, _Sums.of(item.codes, x, codes, further.groups), draws),
+        ci=_limits(further, strata, _RatingSums.of(item.codes, x, codes, further.groups), draws),
         top=float(np.mean(x == x.max())) if len(x) else None,
         floor=float(np.mean(x == x.min())) if len(x) else None,
         rater_quality=quality,
@@ -276,7 +276,7 @@ def _harmonic_mean(counts: Ints) -> float:
     return len(counts) / float(np.sum(1 / counts))
 
 
-def _limits(further: RaterDraws, strata: list[Pairs], sums: _Sums, draws: int) -> dict[str, Interval]:
+def _limits(further: RaterDraws, strata: list[Pairs], sums: _RatingSums, draws: int) -> dict[str, Interval]:
     """Return the intervals of what was observed among people."""
     if further.left_out:
         drawn = {name: interval(values, int(further.carried)) for name, values in further.left_out.items()}
@@ -293,14 +293,14 @@ def _limits(further: RaterDraws, strata: list[Pairs], sums: _Sums, draws: int) -
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class _RatingSums:
     """All that alpha (interval) and ICC(1) depend on: sums over items, here for each source image."""
 
     groups: int
     columns: Mapping[str, Floats]
 
     @classmethod
-    def of(cls, item: NDArray[Any], x: Floats, group: Ints, groups: int) -> _Sums:
+    def of(cls, item: NDArray[Any], x: Floats, group: Ints, groups: int) -> _RatingSums:
         """Return the sums; `group` is the code of the source image of each item."""
         counts = np.bincount(item, minlength=len(group)).astype(float)
         off = x - x.mean() if len(x) else x
