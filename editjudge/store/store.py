@@ -25,7 +25,7 @@ import sqlalchemy as sa
 
 import editjudge
 from editjudge.canonical import json_hash
-from editjudge.edit import Content, is_unread
+from editjudge.edit import UNREAD, Content, is_unread
 from editjudge.errors import StoreError, StoreMoved, UsageError, near_miss
 from editjudge.judgement import DONE, EMPTY_ROW, FIELDS, PER_FACTOR, Exchange, Judgement, Task, Usage
 from editjudge.rubrics.model import Rubric
@@ -503,7 +503,9 @@ class Store:
             tasks: [(_id(run), position, *task) for position, task in new_tasks],
             digests: list(_digest_rows(learnt)),
         }
-        moves = _read_at_last(map(_decoded_item, stored_edits), [item for _, item in new_edits])
+        moves: Callable[[], dict[str, _Move]] | None = None
+        if new_edits and stored_edits:
+            moves = functools.partial(_read_at_last, stored_edits, [item for _, item in new_edits])
         self._insert_together(rows, changed_run=_id(run) if new_edits or new_tasks else None, moves=moves)
         wanted = {task.key for task in planned}
         return {row[_TASK_KEY]: row[-1] for row in stored_tasks if row[-1] and row[_TASK_KEY] in wanted}
@@ -530,7 +532,7 @@ class Store:
         self,
         rows: Mapping[sa.Table, Sequence[tuple[Any, ...]]],
         changed_run: int | None = None,
-        moves: Mapping[str, _Move] | None = None,
+        moves: Callable[[], dict[str, _Move]] | None = None,
     ) -> None:
         """Insert or refresh rows in one transaction. The summary of a run goes with what it summed up, and ratings move
         from one content to another with their edits."""
@@ -541,22 +543,25 @@ class Store:
                 self._bulk_inserts[table].execute(connection, some)
             if changed_run is not None:
                 connection.execute(_FORGET_SUMMARY, {"run": changed_run})
-            if moves and changed_run is not None:
+            if moves is not None and changed_run is not None:
                 self._move_opinions(connection, changed_run, moves)
 
         if encoded:
             self._transact(work)
 
-    def _move_opinions(self, connection: sa.Connection, run_id: int, moves: Mapping[str, _Move]) -> None:
+    def _move_opinions(
+        self, connection: sa.Connection, run_id: int, find_moves: Callable[[], dict[str, _Move]]
+    ) -> None:
         """Move ratings and notes of edits whose images nobody had read to the edits as they are now.
 
         An output that was missing was not unread: what people said of it is not about an image made later. The lock
         comes before the look, so that no rating is written to the old content in between."""
         lock_ratings(connection)
+        if not any(_has_unread(connection, table.c.content) for table in (ratings, edit_annotations)):
+            return
+        moves = find_moves()
         rated = _present(connection, ratings.c.content, moves)
         noted = _present(connection, edit_annotations.c.content, moves)
-        if not rated and not noted:
-            return
         about = {moves[old].item for old in (*rated, *noted)}
         query = sa.select(tasks.c.item).join(judgements, _SAME_KEY).distinct()
         query = query.where(tasks.c.run_id == run_id, judgements.c.status == "missing_output")
@@ -985,9 +990,16 @@ class _Move(NamedTuple):
     content: str
 
 
-def _read_at_last(stored: Iterable[Item], new: Sequence[Item]) -> dict[str, _Move]:
+def _has_unread(connection: sa.Connection, content: sa.Column[str]) -> bool:
+    """Whether people said something of an edit that nobody has read: in most runs nobody did."""
+    after = UNREAD[:-1] + chr(ord(UNREAD[-1]) + 1)
+    query = sa.select(content).where(content >= UNREAD, content < after).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def _read_at_last(stored: Iterable[Any], new: Sequence[Item]) -> dict[str, _Move]:
     """Return the contents of edits whose images nobody had read, each with the edit as it is now."""
-    before = {item.item: item for item in stored} if new else {}
+    before = {item.item: item for item in map(_decoded_item, stored)}
     moves: dict[str, _Move] = {}
     for item in new:
         earlier = before.get(item.item)
