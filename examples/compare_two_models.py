@@ -17,7 +17,7 @@ import editjudge as ej
 run = ej.run(manifest, rubrics="quality", judges="measured", models=["clean", "sloppy"], store=desk / "editjudge.db")
 print(run)
 
-# %% The answer first, then each factor with its 95 % CI and Holm-corrected p.
+# %% The answer first, then primary scores and factors with their CI and Holm-corrected p.
 comparison = run.compare("clean", "sloppy")
 print(comparison)
 

@@ -124,10 +124,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, st
     return desk
 
 
-def follow(script: str, desk: Path, environment: dict[str, str]) -> None:
+def follow(script: str, desk: Path, environment: dict[str, str]) -> str:
+    """Run a script, and return what it prints."""
     words = ["bash", "-euxc", script]
     done = subprocess.run(words, cwd=desk, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
 
 
 # --- from a page to a script ----------------------------------------------------------------------------------
@@ -234,6 +236,14 @@ def test_every_snippet_of_a_page_runs_from_top_to_bottom(
     desk = tmp_path / "desk"
     shutil.copytree(prepared, desk)
     follow(script.replace(PORT, str(unused_port)), desk, environment)
+
+
+def test_the_first_comparison_prints_what_its_page_shows(environment: dict[str, str], tmp_path: Path) -> None:
+    page = ROOT / "docs" / "first-comparison.md"
+    script = "\n".join(RULES[language](text) for language, text in FENCE.findall(page.read_text("utf-8")))
+    printed = follow(script, tmp_path, environment).splitlines()
+    for text in blocks(page, "text"):
+        assert [line for line in text.splitlines() if line not in printed] == []
 
 
 @pytest.fixture

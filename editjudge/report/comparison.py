@@ -372,7 +372,7 @@ FOREST_PAIRS = 6
 
 
 def forests(comparisons: Sequence[ComparisonReport]) -> Iterator[tuple[str, DotChart]]:
-    """A forest plot for each judge: every paired difference that has a 95 % CI, on one axis around zero."""
+    """A forest plot for each judge: every paired difference that has a CI, on one axis around zero."""
     for context in dict.fromkeys(one.within for one in comparisons):
         here = [_marked(one) for one in comparisons if one.within == context and one.difference.ci is not None]
         pairs = list(dict.fromkeys((d.a, d.b) for d in here))[:FOREST_PAIRS]

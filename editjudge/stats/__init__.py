@@ -12,7 +12,8 @@ active       next_games              which pairs of models to ask about next
 calibration  calibrate, powered_mean a judge's scale onto people's; few ratings and many scores
 gate, drift  gate, drift             pass / fail / not enough evidence; the same edits at another time
 bootstrap, concordance               draws of whole groups, and figures of paired columns in every draw
-permutation  sign_flips, holm ...    p-values and their correction
+inference    infer, mean_interval    p, interval and detectable difference of a mean, from one distribution
+correction   holm, wilcoxon          p-values corrected together; a test by ranks
 spread       crossed ...             variance within cells and between rows and columns
 statistic    Statistic, Interval     what comes out
 

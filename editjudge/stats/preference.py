@@ -43,7 +43,7 @@ class Accuracy(Statistic):
     accuracy: float | None
     """Three ways (A, B, tie) over the pairs that the judge answered."""
     ci: Interval | None
-    """Clopper-Pearson's at the effective number of source images; Gaffke's bound where images are right in part."""
+    """Clopper-Pearson's where each source image is wholly right or wrong; else that of a mean."""
     ci_reason: str | None
     strict: float | None
     """The same over all pairs, an answer that failed counting as wrong."""
