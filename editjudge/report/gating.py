@@ -235,5 +235,5 @@ def _notes(result: Gate) -> list[str]:
         near = ", ".join(c.rule for c in waiting if not c.needed)
         parts = [f"source images that would decide: {more}"] if more else []
         parts += [f"inconclusive at any practical number: {near}"] if near else []
-        notes.append(f"{len(waiting)} checks are inconclusive, their CI contains the limit; {'; '.join(parts)}")
+        notes.append(f"{len(waiting)} checks are inconclusive; {'; '.join(parts)}")
     return notes

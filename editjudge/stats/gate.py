@@ -274,6 +274,16 @@ class _Decided:
         return finite(self.inference.one_sided(self.alpha))
 
     @property
+    def deciding(self) -> Interval | None:
+        """The interval that has to leave out the limit, on whichever side of it the mean is."""
+        if self.ci is None or self.inference is None:
+            return None
+        worse = (
+            self.clusters.mean > self.sample.limit if self.sample.falling else self.clusters.mean < self.sample.limit
+        )
+        return finite(self.inference.one_sided(self.alpha_fail)) if worse else self.ci
+
+    @property
     def outcome(self) -> Outcome:
         sample = self.sample
         if sample.identical:
@@ -297,6 +307,7 @@ def _check(decided: _Decided, at_ends: Sequence[_Decided], *, guaranteed: bool) 
     sample = decided.sample
     mean = decided.mean
     ci = decided.ci
+    deciding = decided.deciding
     outcome = decided.outcome
     reason = IDENTICAL if sample.identical else reason_for_none(decided.clusters, sample.ends, guaranteed=guaranteed)
     if reason is None and ci is None:
@@ -330,10 +341,10 @@ def _check(decided: _Decided, at_ends: Sequence[_Decided], *, guaranteed: bool) 
         bounds,
         unknown,
         overturnable,
-        _needed(sample, ci) if ci and outcome == UNSURE else None,
+        _needed(sample, deciding) if deciding and outcome == UNSURE else None,
         "",
     )
-    return replace(check, reason=_reason(check, sample))
+    return replace(check, reason=_reason(check, sample, decided.alpha_fail))
 
 
 def _needed(one: _Sample, ci: Interval) -> int | None:
@@ -350,7 +361,7 @@ def _needed(one: _Sample, ci: Interval) -> int | None:
     return math.ceil(len(one.group.labels) * times) if times <= MOST_TIMES else None
 
 
-def _reason(check: GateCheck, one: _Sample) -> str:
+def _reason(check: GateCheck, one: _Sample, alpha_fail: float) -> str:
     limit, sides = one.limit, ("above", "below") if one.falling else ("below", "above")
     mean, ci, outcome, needed = check.estimate, check.ci, check.outcome, check.needed
     lost = _lost(check)
@@ -366,6 +377,10 @@ def _reason(check: GateCheck, one: _Sample) -> str:
         MET: f"wholly at or {sides[1]} {limit:g}",
         UNSURE: f"which contains {limit:g}: {more}",
     }
+    if outcome == UNSURE and not ci.lo <= limit <= ci.hi:
+        where[UNSURE] = (
+            f"{where[FAIL]}, but not at the {100 * alpha_fail:.3g} % at which one of several checks fails: {more}"
+        )
     return f"{mean:.3f} over {check.n} scores, interval [{ci.lo:.3f}, {ci.hi:.3f}], {where[outcome]}{lost}"
 
 

@@ -257,3 +257,18 @@ def test_checks_that_have_to_pass_together_are_not_corrected_and_a_failure_is() 
     edge = (by_name["f0"].ci or (0, 0))[1] + 0.01
     assert gate(scores.where(factor="f0"), {"f0": edge}).outcome == "fail"
     assert gate(scores, dict.fromkeys(names, 4) | {"f0": edge}).outcome == "not enough evidence"
+
+
+def test_a_check_that_is_worse_alone_but_not_among_several_asks_for_more_images_than_there_are() -> None:
+    names = list("abcd")
+    item = np.repeat(np.arange(60), 4)
+    factor = np.tile(names, 60)
+    gaps = np.random.default_rng(0).normal(-0.5, 0.9, (60, 4))
+    before = Scores.of(item, factor, np.full(240, 4.0))
+    after = Scores.of(item, factor, (4 + gaps).ravel())
+    found = gate(after, baseline=before, max_drop=0.3, scales=dict.fromkeys(names, range(1, 8)))
+    undecided = [check for check in found.checks if check.outcome == "not enough evidence"]
+    (worse,) = [check for check in undecided if check.ci is not None and check.ci.hi < -0.3]
+    assert worse.needed is not None
+    assert worse.needed > 60
+    assert "contains" not in worse.reason
