@@ -7,6 +7,7 @@ import pytest
 
 from bench import coverage
 from bench.coverage import Drawn, Sample
+from editjudge.report.panel import panel_mean
 from editjudge.stats.columns import Scores
 from editjudge.stats.compare import compare
 
@@ -73,7 +74,7 @@ def test_a_gate_fails_a_large_drop_and_passes_none() -> None:
 def test_a_panel_has_the_mean_of_its_judges_on_every_edit() -> None:
     judges = [np.array([[1.0], [2.0]]), np.array([[3.0], [6.0]])]
     table = coverage.judged_table(judges, np.array([0, 1]))
-    panel = coverage.panel_mean(table)
+    panel = panel_mean(table)
     assert panel.score.tolist() == [2.0, 4.0]
     assert panel.group.present() == ("0", "1")
 
