@@ -13,7 +13,7 @@ from editjudge.stats.statistic import Interval, figure_text
 SERIES = 8
 """Models or judges that one chart tells apart, by colour and by shape."""
 THIN = 6
-"""A mean of fewer edits is drawn faint: no paired test of so few can reach p < .05 (2 / 2**5 = .0625)."""
+"""A mean of fewer edits is drawn faint: no comparison of so few source images can reach p < .05."""
 
 
 def draw(chart: Chart) -> str:
