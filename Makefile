@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-torch lint types check browser bench soak lock sbom audit clean
+.PHONY: demo test test-torch lint types check browser bench house soak lock sbom audit clean
 
 # Every file that is installed is in a lock with its hash; the project itself comes last, built by the locked hatchling.
 # Where the lock has no wheel for a machine (an unusual one, or a newer Python), LOCK=no installs by name.
@@ -101,6 +101,10 @@ soak: $(VENV)/.fuzz
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench.peers.install
 	$(BIN)/python -m bench.benchmarks $(SECTIONS)
+
+# How the package reads, in figures, beside the lowest so far; tests/test_house.py lets none of them grow.
+house: $(VENV)/.dev
+	@$(BIN)/python -m bench.house
 
 # Newest versions that fit pyproject.toml, for all platforms and Python 3.11 on; uv asks the index for every file's hash.
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
