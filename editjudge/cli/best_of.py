@@ -4,83 +4,67 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from editjudge.cli.output import safe
-from editjudge.cli.run import watched
 from editjudge.errors import ManifestError, UsageError
 
 if TYPE_CHECKING:
     from editjudge.edit import Edit
-    from editjudge.run.best_of import GroupRanking, Method, Pair, Verdicts
-    from editjudge.run.job import Job, Outcome, RunOptions
+    from editjudge.run.best_of import GroupRanking
+    from editjudge.run.job import Job
     from editjudge.store.store import Store
 
 _LISTED = 20
 """Groups that people are shown; `--json` has all."""
 
 
-class _Stopped(Exception):
-    """A round that did not end: interrupted, out of budget, or failed."""
-
-
 class BestOf:
-    """Asks round by round, all under one run; asking again goes on, since answers are known by their keys."""
+    """The pairs of a manifest's candidates as a job of their own, and the ranking that its answers give."""
 
-    def __init__(self, method: Method, job: Job, opener: Callable[[], Store], run_options: RunOptions) -> None:
+    def __init__(self, job: Job, opener: Callable[[], Store]) -> None:
         if single := [rubric.name for rubric in job.load_rubrics() if not rubric.pairwise]:
             raise UsageError(f"--best-of asks about pairs, and {', '.join(single)} about one edit; leave out --rubric")
-        self._method, self._job, self._options = method, job, run_options
+        from editjudge.run.best_of import all_pairs
+
         self._edits, self._groups = _candidates(job)
-        self._store, self._quiet = opener(), False
-        self._rows: dict[str, dict[str, Any]] = {}
-        self._outcome: Outcome | None = None
-        self._questions = 0
+        self._pairs = {pair: f"{pair[0]}|{pair[1]}" for pair in all_pairs(self._groups)}
         self._rankings: list[GroupRanking] = []
+        # Paths were confined when the manifest was read.
+        self.job = dataclasses.replace(
+            job, rows=self._rows(), best_of="all", allow_outside=True, models=(), limit=None, columns=()
+        )
+        self.store = opener()
 
-    def watched(self, *, quiet: bool) -> Outcome | None:
-        """The outcome of the last round, or of the one that did not end; None where that was stopped at once."""
-        from editjudge.run.best_of import play
-
-        self._quiet = quiet
-        with suppress(_Stopped):
-            self._rankings = play(self._groups, self._method, self._ask)
-        return self._outcome
-
-    def _ask(self, pairs: Iterable[Pair]) -> Verdicts:
+    def _rows(self) -> list[dict[str, Any]]:
         from editjudge.manifest.pairs import pair_row
+
+        rows = []
+        for a, b in self._pairs:
+            row = pair_row(self._edits[a], self._edits[b])
+            rows.append({name: str(value) if isinstance(value, PathLike) else value for name, value in row.items()})
+        return rows
+
+    def rank(self, run_id: int) -> None:
+        """Read the answers of a finished run and rank the candidates by them."""
         from editjudge.orders import majority
+        from editjudge.run.best_of import rank
         from editjudge.store.pairs import answers_about, ranking_factor
 
-        ids = {pair: f"{pair[0]}|{pair[1]}" for pair in pairs}
-        for (a, b), name in ids.items():
-            row = pair_row(self._edits[a], self._edits[b])
-            self._rows[name] = {
-                key: str(value) if hasattr(value, "__fspath__") else value for key, value in row.items()
-            }
-        # With the rounds before, which would else have left the manifest. Paths were confined when it was read.
-        rows = list(self._rows.values())
-        job = dataclasses.replace(
-            self._job, rows=rows, best_of=self._method, allow_outside=True, models=(), limit=None, columns=()
-        )
-        self._outcome = outcome = watched(job, self._store, self._options, quiet=self._quiet)
-        if outcome is None or outcome.ending != "finished":
-            raise _Stopped
-        self._questions += len(ids)
-        answers = answers_about(self._store, self._store.find_run(outcome.run_id), list(ids.values()))
-        verdicts: Verdicts = {
-            pair: majority(one.decision(ranking_factor([one])).verdict for one in answers.get(name, ()))
-            for pair, name in ids.items()
+        answers = answers_about(self.store, self.store.find_run(run_id), list(self._pairs.values()))
+        verdicts = {
+            pair: majority(answer.decision(ranking_factor([answer])).verdict for answer in answers.get(name, ()))
+            for pair, name in self._pairs.items()
         }
-        return verdicts
+        self._rankings = rank(self._groups, verdicts)
 
     def as_json(self) -> dict[str, Any]:
         groups = [ranking.as_json() for ranking in self._rankings]
-        return {"best_of": {"method": self._method, "questions": self._questions, "groups": groups}}
+        return {"best_of": {"method": self.job.best_of, "questions": len(self._pairs), "groups": groups}}
 
     def tell(self) -> None:
         for ranking in self._rankings[:_LISTED]:

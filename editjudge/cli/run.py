@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from editjudge.run.job import Job, Outcome, RunOptions
     from editjudge.run.summary import FailureReason, Summary
     from editjudge.store.sink import RunPlace
-    from editjudge.store.store import Store
 
 EXIT = {"finished": 0, "failed": 1, "budget": 4, "interrupted": 130}
 TOO_MANY_FAILED = 3
@@ -50,11 +49,11 @@ TOO_MANY_FAILED = 3
 )
 @click.option(
     "--best-of",
-    type=click.Choice(["all", "knockout"]),
+    metavar="[all]",
     is_flag=False,
     flag_value="all",
-    help="Rank edits of the same input and instruction by comparing two at a time: all pairs (the default), or "
-    "knockout, with fewer questions. Rubric: preference, or another for pairs.",
+    help="Rank edits of the same input and instruction by comparing every two of them. Rubric: preference, or another "
+    "for pairs.",
 )
 @click.option("--name", help="Name of the run. Default: made from its contents.")
 @click.option(
@@ -102,7 +101,7 @@ TOO_MANY_FAILED = 3
 def command(
     rubrics: tuple[str, ...],
     judges: tuple[str, ...],
-    best_of: Any,
+    best_of: str | None,
     store_place: str,
     engine: str,
     ray_address: str | None,
@@ -121,6 +120,10 @@ def command(
     from editjudge.judges.registry import default_rubrics
     from editjudge.run.job import Cluster, Job, RunOptions, is_new
 
+    if best_of not in (None, "all"):
+        raise UsageError(
+            f'--best-of "{best_of}" is not offered; use --best-of all, which compares every two candidates'
+        )
     judges = default_judge(judges)
     rubrics = rubrics or (("preference",) if best_of else default_rubrics(judges, given["options"]))
     run_options = RunOptions(
@@ -133,21 +136,18 @@ def command(
     if job.where and is_new(store_place):
         raise UsageError(f"--where {job.where[0]}: {store_place} is no store yet, so there is no earlier run")
     if best_of and (dry_run or run_options.batch or engine == "ray"):
-        raise UsageError("--best-of asks round by round: it takes neither --dry-run, --batch nor --engine ray")
+        raise UsageError("--best-of takes neither --dry-run, --batch nor --engine ray")
     if dry_run:
         _dry_run(job, store_place, run_options, as_json)
         return
     with ExitStack() as stack:
-        opener = partial(_opened, stack, run_options, store_place)
-        ranking = None
         if best_of:
             from editjudge.cli.best_of import BestOf
 
-            def store() -> Store:
-                return stack.enter_context(open_store(store_place))
-
-            ranking = BestOf(best_of, job, store, run_options)
-        sys.exit(conduct(job, opener, run_options, max_failures, as_json, quiet, ranking))
+            ranking = BestOf(job, lambda: stack.enter_context(open_store(store_place)))
+            sys.exit(conduct(ranking.job, ranking.store, run_options, max_failures, as_json, quiet, ranking))
+        opener = partial(_opened, stack, run_options, store_place)
+        sys.exit(conduct(job, opener, run_options, max_failures, as_json, quiet))
 
 
 def _opened(stack: ExitStack, run_options: RunOptions, place: str) -> RunPlace:
@@ -172,12 +172,14 @@ def conduct(
     """Run with progress and a summary; the exit code."""
     started = time.monotonic()
     quiet = quiet or (as_json and not sys.stderr.isatty())
-    outcome = best_of.watched(quiet=quiet) if best_of else watched(job, store, run_options, quiet=quiet)
+    outcome = watched(job, store, run_options, quiet=quiet)
     if outcome is None:
         if as_json:
             emit({"ending": "interrupted", "error": "stopped at once"})
         return EXIT["interrupted"]
     ranked = best_of if outcome.ending == "finished" else None
+    if ranked:
+        ranked.rank(outcome.run_id)
     _tell_outcome(outcome, time.monotonic() - started, as_json, ranked.as_json() if ranked else {})
     if ranked and not as_json:
         ranked.tell()

@@ -119,7 +119,7 @@ def again(run: str, max_failures: float, quiet: bool, store_place: str, as_json:
         if "asked_for" not in spec:
             raise UsageError(f"{name} was asked over HTTP: it has no manifest to judge again")
         if "best_of" in spec:
-            raise UsageError(f"{name} is a tournament: resume it with the same `editjudge run --best-of` command")
+            raise UsageError(f"{name} ranks candidates: go on with `editjudge run --best-of all` and its other options")
         job = Job.from_spec(spec)
         now = {rubric.name: rubric.hash for rubric in job.load_rubrics()}
         if now != spec["rubrics"]:

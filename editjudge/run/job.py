@@ -73,7 +73,7 @@ class Job:
     order: Order = "both"
     """In which pairs are shown: both ways, or as the manifest names them alone."""
     best_of: str | None = None
-    """Of a run whose pairs are those of a tournament: its method."""
+    """Set to "all" for a run of all pairs that `--best-of` made of a manifest."""
     models: tuple[str, ...] = ()
     """Only edits of these; all where none is named."""
     limit: int | None = None
