@@ -1,4 +1,4 @@
-"""What reviewers say of edits (tags and a note), and the views of a run's table that they save.
+"""Tags and a note of edits, from reviewers.
 
 An edit is its input, output and instruction, as for ratings: a tag belongs to every run that has that very edit.
 """
@@ -15,13 +15,11 @@ from editjudge.edit import Content
 from editjudge.errors import UsageError
 from editjudge.store.records import Item, RunRecord
 from editjudge.store.rows import as_json, escaped
-from editjudge.store.schema import edit_annotations, items, upsert, views
+from editjudge.store.schema import edit_annotations, items, upsert
 from editjudge.store.store import Store
 
 TAG, TAGS, NOTE = 40, 12, 4_000
 """Most letters of a tag, tags of an edit, and letters of a note."""
-VIEW, VIEWS = 60, 100
-"""Most letters of a view's name, and views of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,32 +84,3 @@ def tag_rows(store: Store, run: RunRecord, tag: str) -> Iterator[tuple[int]]:
 
 
 _ANNOTATED = items.join(edit_annotations, edit_annotations.c.content == items.c.content)
-
-
-@dataclass(frozen=True, slots=True)
-class SavedView:
-    name: str
-    query: str
-
-
-def views_of(store: Store, run: RunRecord | int) -> list[SavedView]:
-    number = run if isinstance(run, int) else run.id
-    query = sa.select(views.c.name, views.c.query).where(views.c.run_id == number).order_by(views.c.name)
-    return [SavedView(*row) for row in store._read(query)]
-
-
-def save_view(store: Store, run: RunRecord, name: str, query: str) -> None:
-    """Keep a filter of a run's table under a name; the one of the same name is replaced."""
-    name = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:VIEW]
-    if not name:
-        raise UsageError("a saved view needs a name")
-    names = {view.name for view in views_of(store, run)}
-    if name not in names and len(names) >= VIEWS:
-        raise UsageError(f"this run has {VIEWS} saved views, which is the limit: delete one first")
-    row = {"run_id": run.id, "name": name, "query": query, "created": time.time()}
-    store._transact(lambda connection: connection.execute(upsert(store._dialect, views, ("query", "created")), row))
-
-
-def remove_view(store: Store, run: RunRecord, name: str) -> None:
-    mine = (views.c.run_id == run.id) & (views.c.name == name)
-    store._transact(lambda connection: connection.execute(sa.delete(views).where(mine)))

@@ -9,7 +9,7 @@
     rubrics                          by hash; `judgements.rubric_hash` says which was asked
     ratings                          people's scores of an edit, by `items.content`, rater, factor and rubric
     annotations                      tags and a note on an edit, by `items.content`
-    views                            saved filters of a run's table
+    views                            saved filters of a run's table, no longer written or read
     studies ──< assignments, answers, invitations
     batches ──< batch_lines          handed in to a provider; claims: which process asks which key
     digests                          of picture files; meta: the version of the schema, and which runs are outlined
@@ -270,7 +270,7 @@ studies = sa.Table(  # of people who rate: which edits, by which rubrics, by how
     sa.Column("seed", sa.BigInteger, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("models", JsonText),  # only edits of these; NULL: of all
-    sa.Column("query", EscapedText),  # only edits that match it, as in views; NULL: all
+    sa.Column("query", EscapedText),  # only edits that match it, as in the address of a table; NULL: all
     sa.Column("closed", sa.Double),  # when it ended
     sqlite_autoincrement=True,
 )
@@ -317,7 +317,7 @@ edit_annotations = sa.Table(  # what reviewers say of an edit
     sa.Column("updated", sa.Double, nullable=False),
 )
 
-views = sa.Table(  # saved filters and orders of a run's table
+views = sa.Table(  # no longer written or read; rows of older stores stay until their run is removed
     "views",
     metadata,
     sa.Column("run_id", sa.ForeignKey("runs.id"), primary_key=True),

@@ -24,7 +24,6 @@ from editjudge.rubrics.files import PAIRWISE, SETS, resolve
 from editjudge.rubrics.model import Factor, Rubric
 from editjudge.rubrics.sets import check_unconditional
 from editjudge.run.picture_sources import picture_of
-from editjudge.store.annotations import views_of
 from editjudge.store.browse import count_edits
 from editjudge.store.invitations import NAME, clean_name, invite, invited, list_invitations, revoke
 from editjudge.store.ratings import csv_lines, read_choices, read_scoped
@@ -215,7 +214,7 @@ class _RatingPages:
             "study.html", status, runs=runs, run=run,
             rubrics=list(dict.fromkeys((*SETS, *PAIRWISE, *own))), given=given, problem=problem,
             models=[model for model in models if model] if len(models) > 1 else [],
-            query=query, views=views_of(self._store, run) if run else [],
+            query=query,
             no_controls="" if _can_make_controls() else _EXTRA,
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ from editjudge.errors import ImageError, UsageError
 from editjudge.judgement import DONE
 from editjudge.run.contradicting import contradicted_verdicts
 from editjudge.store import browse
-from editjudge.store.annotations import NOTE, annotate, annotations_of, remove_view, save_view, views_of
+from editjudge.store.annotations import NOTE, annotate, annotations_of
 from editjudge.store.export import harmless
 from editjudge.store.pairs import answers_about, pair_factors, ranking_factor
 from editjudge.store.records import Item, RunRecord
@@ -51,7 +51,6 @@ def routes(site: Site, browser: Browser) -> list[BaseRoute]:
         Route("/", pages.runs),
         Route("/compare", pages.compare),
         Route("/runs/{run:number}", pages.table),
-        Route("/runs/{run:number}/views", with_fields(pages.views), methods=["POST"]),
         Route("/runs/{run:number}/export.csv", pages.export_csv),
         Route("/runs/{run:number}/export.jsonl", pages.export_jsonl),
         Route("/runs/{run:number}/report", pages.report),
@@ -130,21 +129,7 @@ class _Pages:
             rubrics=rubrics, statuses=ALL_STATUSES, judges=run.spec.get("judges", []), done=DONE,
             pairs=answers_about(self._store, run, [row.item.item for row in page.rows]),
             pairwise=bool(pair_factors(self._store, run)), ranking_factor=ranking_factor,
-            views=views_of(self._store, run),
         )  # fmt: skip
-
-    def views(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Save the filters and the order of a table under a name, or delete such a view."""
-        run = self._run(request.path_params["run"])
-        query = Query.parse(fields.get("query", ""))
-        try:
-            if "delete" in fields:
-                remove_view(self._store, run, fields["delete"])
-            else:
-                save_view(self._store, run, fields.get("name", ""), query.address(page=None))
-        except UsageError as error:
-            raise HTTPException(400, str(error)) from None
-        return RedirectResponse(f"/runs/{run.id}{query.address()}", 303)
 
     def export_csv(self, request: Request) -> Response:
         """The edits of a table's filter, in its order."""

@@ -1,8 +1,10 @@
-"""Tags, notes and saved views: bounded, exported, and there again after an import."""
+"""Tags and notes: bounded, exported, and there again after an import."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,14 +15,10 @@ from editjudge.store.annotations import (
     NOTE,
     TAG,
     Annotation,
-    SavedView,
     annotate,
     annotations_of,
-    remove_view,
-    save_view,
     tag_rows,
     tags_of,
-    views_of,
 )
 from editjudge.store.export import export_jsonl
 from editjudge.store.import_run import check_run, import_run
@@ -91,17 +89,23 @@ def test_items_of_an_export_carry_them_and_an_import_brings_them_back(
         check_run(tmp_path / "out")
 
 
-def test_a_view_is_kept_by_name_replaced_and_removed_with_its_run(store: Store, run: RunRecord) -> None:
-    save_view(store, run, " worst\n first ", "?sort=alignment")
-    save_view(store, run, "worst first", "?sort=-alignment")
-    save_view(store, run, "failed", "?status=failed")
-    assert views_of(store, run) == [SavedView("failed", "?status=failed"), SavedView("worst first", "?sort=-alignment")]
-    remove_view(store, run, "failed")
-    assert [view.name for view in views_of(store, run)] == ["worst first"]
-    with pytest.raises(UsageError, match="name"):
-        save_view(store, run, " \t", "?")
-    store.remove_run(run)
-    assert views_of(store, run.id) == []
+def test_views_that_an_older_version_saved_stay_until_their_run_is_removed(tmp_path: Path) -> None:
+    place = tmp_path / "s.db"
+    with Store.open(place) as store:
+        saved = store.open_run("pilot", {"judges": []})
+    row = (saved.id, "worst first", "?sort=alignment", 1.0)
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute("INSERT INTO views (run_id, name, query, created) VALUES (?, ?, ?, ?)", row)
+    with Store.open(place) as store:
+        store.open_run("another", {"judges": []})
+        assert saved_views(place) == [row]
+        store.remove_run(saved)
+    assert saved_views(place) == []
+
+
+def saved_views(place: Path) -> list[tuple[int, str, str, float]]:
+    with closing(sqlite3.connect(place)) as database:
+        return database.execute("SELECT run_id, name, query, created FROM views").fetchall()
 
 
 def test_a_study_of_some_positions_gives_out_no_other_edit_and_can_be_closed(store: Store, run: RunRecord) -> None:

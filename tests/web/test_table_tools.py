@@ -1,4 +1,4 @@
-"""What a table and an edit's page let reviewers do: filter as they type, save views, tag, export, and look further."""
+"""What a table and an edit's page let reviewers do: filter as they type, tag, export, and look further."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from editjudge.report.comparison import compare_tables, conclusions, differences
 from editjudge.report.run_data import load
-from editjudge.store.annotations import annotations_of, views_of
+from editjudge.store.annotations import annotations_of
 from editjudge.web.pairing import PairTest
 from web.served import Served
 
@@ -60,17 +60,19 @@ def test_the_grid_has_large_pictures(page: Page, sample: Served) -> None:
     expect(page.locator("#viewer[data-ready]")).to_be_visible()
 
 
-def test_a_view_is_saved_opened_and_deleted(page: Page, sample: Served) -> None:
-    page.goto(f"{sample.url}/runs/1?model=quill-xl")
-    page.locator(".views summary").click()
-    page.get_by_label("Save these filters").fill("quill <only>")
-    page.get_by_role("button", name="Save view").click()
+def test_a_view_is_an_address_and_is_not_saved(page: Page, sample: Served) -> None:
     page.goto(f"{sample.url}/runs/1")
-    page.get_by_role("link", name="quill <only>").click()
-    expect(page).to_have_url(f"{sample.url}/runs/1?model=quill-xl")
-    page.get_by_role("button", name="Delete the view quill <only>").click()
-    expect(page.get_by_role("link", name="quill <only>")).to_have_count(0)
-    assert views_of(sample.store, 1) == []
+    page.locator("select[name=model]").select_option("quill-xl")
+    page.locator("select[name=sort]").select_option("-position")
+    expect(page).to_have_url(f"{sample.url}/runs/1?model=quill-xl&sort=-position")
+    expect(page.locator(".edits tbody tr")).to_have_count(6)
+    rows = page.locator(".edits tbody th a").all_inner_texts()
+    page.goto("about:blank")
+    page.goto(f"{sample.url}/runs/1?model=quill-xl&sort=-position")
+    assert page.locator(".edits tbody th a").all_inner_texts() == rows == [f"quill-xl/{n}" for n in (5, 4, 3, 2, 1, 0)]
+    expect(page.get_by_text("Saved views")).to_have_count(0)
+    saved = httpx.post(f"{sample.url}/runs/1/views", data={"name": "x"}, headers={"origin": sample.url})
+    assert saved.status_code == 404
 
 
 def test_tags_and_a_note_are_kept_shown_as_text_filtered_by_and_exported(page: Page, sample: Served) -> None:
@@ -98,7 +100,7 @@ def test_tags_and_a_note_are_kept_shown_as_text_filtered_by_and_exported(page: P
 def test_annotations_are_bounded_and_another_sites_page_cannot_write_them(sample: Served) -> None:
     long = httpx.post(sample.url + FIRST, data={"tags": "x" * 41, "note": ""}, headers={"origin": sample.url})
     assert long.status_code == 400 and "limit" in long.text
-    for path in (FIRST, "/runs/1/views", "/rate/1/close"):
+    for path in (FIRST, "/rate/1/close"):
         answer = httpx.post(
             sample.url + path, data={"tags": "x", "name": "x"}, headers={"origin": "http://evil.example"}
         )
@@ -166,7 +168,7 @@ def test_a_phone_shows_each_row_as_a_card_with_named_scores(page: Page, sample: 
     score = page.locator(".edits tbody td.score:not(.unscored)").first
     assert score.evaluate("cell => getComputedStyle(cell, '::before').content") == '"overall"'
     page.get_by_text("Filter and sort").click()
-    page.get_by_label("Sort by").select_option("overall, lowest first")
+    page.locator("select[name=sort]").select_option("overall, lowest first")
     expect(page).to_have_url(f"{sample.url}/runs/1?sort=overall")
 
 

@@ -48,7 +48,6 @@ async function apply() {
     if (mine !== latest) return; // another key was pressed meanwhile
     document.getElementById("results").replaceWith(fresh);
     history.replaceState(null, "", address);
-    for (const field of document.querySelectorAll(".views input[name=query]")) field.value = fresh.dataset.query;
     if (fresh.dataset.ready === "false") timer = setTimeout(apply, 1000);
   } catch {
     location.assign(address); // the server says itself what is wrong
