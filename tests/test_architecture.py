@@ -192,6 +192,12 @@ def test_a_class_name_has_one_meaning() -> None:
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
+def test_templates_are_set_up_in_one_module() -> None:
+    """Escaping and the refusal of missing values are decided once, for reports and for the browser."""
+    making = [path for path in PACKAGE.rglob("*.py") if re.search(r"jinja2\.Environment\(", path.read_text("utf-8"))]
+    assert [str(path.relative_to(PACKAGE)) for path in making] == ["report/templating.py"]
+
+
 def test_json_is_hashed_in_one_place() -> None:
     """Two spellings of one value are two hashes: whoever writes one by hand makes keys that nobody else finds."""
     hashing = [

@@ -6,6 +6,7 @@ import base64
 import functools
 import hashlib
 import unicodedata
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def render(template: str, **values: Any) -> str:
     """A page. Its content security policy allows its own stylesheet and inline pictures, and nothing else."""
     style = stylesheet()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return _environment().get_template(template).render(style=Markup(style), style_digest=digest, **values)  # noqa: S704  (our own file)
+    return _templates().get_template(template).render(style=Markup(style), style_digest=digest, **values)  # noqa: S704  (our own file)
 
 
 def stylesheet() -> str:
@@ -30,30 +31,39 @@ def stylesheet() -> str:
 
 def render_macro(template: str, macro: str, *values: Any) -> str:
     """One macro of a template, such as a table or a chart."""
-    rendered: str = getattr(_environment().get_template(template).module, macro)(*values)
+    rendered: str = getattr(_templates().get_template(template).module, macro)(*values)
     return rendered
 
 
-@functools.cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_FOLDER),
+def environment(
+    folder: Path, text: Callable[[str], str], filters: Mapping[str, Callable[..., Any]]
+) -> jinja2.Environment:
+    """Return the templates of a folder: values are escaped, texts go through `text`, a missing value is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=lambda value: text(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
+    made.filters.update(filters)
+    return made
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    filters: dict[str, Callable[..., Any]] = {
         "clipped": clipped,
         "short": short,
         "px": pixels,
         "webp": webp_url,
         "capitalised": capitalised,
     }
-    environment.globals["ROWS"] = ROWS
-    return environment
+    made = environment(_FOLDER, visible, filters)
+    made.globals["ROWS"] = ROWS
+    return made
 
 
 def visible(text: str) -> str:

@@ -70,7 +70,7 @@ async def _docs(request: Request, describe: Callable[[Request], Awaitable[Respon
 
 def _error(request: Request, status: int, words: str, headers: dict[str, str] | None = None) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
-        return JSONResponse({"error": wording.whole(words)}, status, headers)
+        return JSONResponse({"error": wording.encodable(words)}, status, headers)
     site: Site = request.app.state.site
     home = not guard.is_join_path(request.url.path)
     return HTMLResponse(site.page("error.html", status=status, words=words, home=home), status, headers)

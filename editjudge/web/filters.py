@@ -13,9 +13,9 @@ from editjudge.rubrics.model import Anchor, Factor
 __all__ = ["day", "edit_url", "legend", "number", "pretty", "scale_ends", "score", "titled"]
 
 
-def whole(value: Any) -> Any:
-    """Text that has a UTF-8: half a surrogate pair, which a reply or an id may hold, has none."""
-    return value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value
+def encodable(text: str) -> str:
+    """Return text that has a UTF-8: half a surrogate pair, which a reply or an id may hold, has none."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def edit_url(item: str, run: int, what: str = "edits") -> str:

@@ -90,17 +90,10 @@ class Site:
 
 @functools.cache
 def _templates() -> jinja2.Environment:
-    import jinja2
+    from editjudge.report.templating import environment
+    from editjudge.web import filters
 
-    from editjudge.web import filters as wording
-
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=wording.whole,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    # Invisible characters stay: a form has to send back the very text that it shows.
+    return environment(
+        FOLDER / "templates", filters.encodable, {name: getattr(filters, name) for name in filters.__all__}
     )
-    made.filters |= {name: getattr(wording, name) for name in wording.__all__}
-    return made
