@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from editjudge.stats.permutation import ALPHA, InvertedTest, sign_flip
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr, stdtrit
 from scipy.stats import binom

@@ -84,7 +84,6 @@ def made_up(judgements: int) -> Scores:
         group=column(np.repeat(group, FACTORS), groups, "group"),
         pair=column(np.repeat(edit, FACTORS), edits, "edit"),
         repeat=np.zeros(n, np.int32),
-        answer=np.zeros(n, np.uint64),
     )
 
 
@@ -167,7 +166,6 @@ def million_ratings(draws: int) -> tuple[int, float]:
         group=column(np.arange(n) // 50, n // 50 + 1, "group"),
         pair=item,
         repeat=np.zeros(n, np.int32),
-        answer=np.zeros(n, np.uint64),
     )
     seconds, _ = timed(lambda: agree(ratings, scores, draws=draws))
     return len(ratings), seconds
