@@ -330,16 +330,17 @@ class EditQuestions:
         return text
 
     def _informed(self, rubric: Rubric, view: _AskedEdit, repeats: range) -> Iterator[tuple[range, _AskedEdit]]:
-        """With the answers to the earlier question. A repeat is told of the same repeat of it; one whose answers are
-        not there yet is left out."""
+        """With the answers to the earlier question. A question is told of an answer of its own repeat of the run:
+        samples take turns where one rubric has more of them. One whose answers are not there yet is left out."""
         earlier = self._settings.named(rubric.after)
         if earlier.name not in self._earlier:
             self._earlier[earlier.name] = self._of(earlier)
         same_list = bool(rubric.for_each) and rubric.for_each == earlier.for_each
         works = [w for w in self._earlier[earlier.name] if not same_list or w.task.variant in ("", view.variant)]
-        count = self._settings.repeats * earlier.samples
         for repeat in repeats:
-            mine = [work for work in works if work.task.repeat == repeat % count]
+            of_run, sample = divmod(repeat, rubric.samples)
+            told_of = of_run * earlier.samples + sample % earlier.samples
+            mine = [work for work in works if work.task.repeat == told_of]
             judgements = [self._answers(work) for work in mine]
             if mine and None not in judgements:
                 yield range(repeat, repeat + 1), _telling(view, earlier, [j for j in judgements if j])

@@ -120,6 +120,36 @@ def test_a_later_question_is_told_the_earlier_answer_and_its_key_says_so(
     assert keys[0] == keys[1] != keys[2]
 
 
+@pytest.mark.parametrize(
+    ("earlier", "later", "told_of"),
+    [(2, 1, [0, 2]), (1, 3, [0, 0, 0, 1, 1, 1]), (2, 2, [0, 1, 2, 3]), (2, 3, [0, 1, 0, 2, 3, 2])],
+)
+def test_a_later_question_is_told_of_its_own_repeat_of_the_run(
+    tmp_path: Path, earlier: int, later: int, told_of: list[int]
+) -> None:
+    # One answer to the earlier question is on record, so that only what is told of it can be asked.
+    text = SET.replace("samples: 2", f"samples: {earlier}")
+    text = text.replace("after: light", f"after: light\n    samples: {later}")
+    (tmp_path / "pair.yaml").write_text(text)
+    path = edits(tmp_path, 1)
+    manifest = write_manifest(tmp_path, [row | {"edit_type": "add"} for row in rows_of(path)])
+    for answered in range(2 * earlier):
+        light = {"item": "e0", "rubric": "light", "reply": '{"why": "A lamp.", "light": 2}', "repeat": answered}
+        verdict = {"item": "e0", "rubric": "verdict", "reply": '{"passes": 1}'}
+        verdicts = [verdict | {"repeat": number} for number in range(2 * later)]
+        replies = tmp_path / f"{answered}.jsonl"
+        replies.write_text("".join(f"{json.dumps(line)}\n" for line in (light, *verdicts)))
+        done = run(
+            manifest,
+            tmp_path / "s.db",
+            rubrics=(f"{tmp_path}/pair.yaml",),
+            judges=(f"replay:{replies}",),
+            repeats=2,
+        )
+        told = {row["repeat"] for row in done.rows if row["rubric"] == "verdict" and row["status"] == "ok"}
+        assert told == {number for number, of in enumerate(told_of) if of == answered}
+
+
 def test_a_system_message_is_sent(tmp_path: Path, rubrics: Path, manifest: Path) -> None:
     with server(as_asked) as sent:
         run(manifest, tmp_path / "s.db", rubrics=(str(rubrics),))
