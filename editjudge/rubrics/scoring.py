@@ -20,6 +20,9 @@ from `FAILED` on are the caller's own kinds of failure."""
 REASONS = ("ok", "not_asked", "abstained", "abstained", "undefined")
 """What people call the codes below `FAILED`."""
 
+NO_ELEMENT = object()
+"""Stands for the field of an element that does not exist, which is something else than an element without a label."""
+
 Floats = NDArray[np.float64]
 Codes = NDArray[np.uint8]
 
@@ -59,7 +62,8 @@ class Rows:
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Of the manifest: values as it has them."""
     elements: Mapping[Ref, NDArray[Any]] = field(default_factory=dict)
-    """Of a rubric asked for each element of a list, by its name and a field of the elements: values, edits x places."""
+    """Of a rubric asked for each element of a list, by its name and a field of the elements: values, edits x places;
+    `NO_ELEMENT` where the edit's list has no such place."""
 
 
 def evaluate(term: Term, rows: Rows) -> Cells:
@@ -179,13 +183,17 @@ def _compared(term: Term, rows: Rows) -> Cells:
 
 def _held_against(sign: str, term: Term, cells: Cells, labels: NDArray[Any]) -> Cells:
     """Whether each answer is the edit's label. What has no label was not asked; with a label that is none of the
-    choices there is no right answer."""
+    choices there is no right answer. A question that failed for want of a list has no element, and stays a failure."""
     places = np.full(labels.shape, np.nan)
+    unlabelled = np.zeros(labels.shape, bool)
     for at, label in np.ndenumerate(labels):
+        if label is NO_ELEMENT:
+            continue
+        unlabelled[at] = word_of(label) == ""
         place = place_among(label, term.choices)
         places[at] = np.nan if place is None else place
     codes = np.where(np.isnan(places), np.maximum(cells.codes, UNDEFINED), cells.codes)
-    codes = np.where((_words(labels) == "") | (cells.codes == NOT_ASKED), NOT_ASKED, codes)
+    codes = np.where(unlabelled | (cells.codes == NOT_ASKED), NOT_ASKED, codes)
     return Cells.of((cells.values == places) == (sign == "=="), codes)
 
 
@@ -307,7 +315,13 @@ def _sum(values: Floats) -> Any:
 
 
 def _geomean(values: Floats, count: Any) -> Any:
-    return np.where((values < 0).any(axis=1), np.nan, np.prod(values, axis=1) ** (1 / count))
+    product = np.prod(values, axis=1)
+    plain = product ** (1 / count)
+    # The product of a long list leaves the range of numbers, its root does not.
+    by_logarithms = np.exp(np.log(values).sum(axis=1) / count)
+    out_of_range = ~np.isfinite(product) | (product < np.finfo(float).tiny)
+    roots = np.where(out_of_range, by_logarithms, plain)
+    return np.where((values < 0).any(axis=1), np.nan, roots)
 
 
 _REDUCTIONS: Mapping[str, tuple[float, Callable[[Floats, Any], Any]]] = {

@@ -15,7 +15,18 @@ from editjudge.orders import ORDERS, read_choice
 from editjudge.rubrics.formula import Formula, Member, Ref
 from editjudge.rubrics.formula import formulas as parse_formulas
 from editjudge.rubrics.model import Scale
-from editjudge.rubrics.scoring import ABSTAINED, FAILED, NOT_ASKED, OK, REASONS, Cells, Rows, evaluate, something_asked
+from editjudge.rubrics.scoring import (
+    ABSTAINED,
+    FAILED,
+    NO_ELEMENT,
+    NOT_ASKED,
+    OK,
+    REASONS,
+    Cells,
+    Rows,
+    evaluate,
+    something_asked,
+)
 from editjudge.store.records import PENDING
 from editjudge.values import column, listed
 
@@ -167,7 +178,7 @@ def _word_places(words: Sequence[str]) -> dict[str, float]:
 def _labels(elements: Sequence[Mapping[Ref, Sequence[Any]]], ref: Ref, cells: Mapping[Ref, Cells]) -> Any:
     """A field of the elements, as wide as the values of the rubric that was asked about them."""
     width = next(values.codes.shape[1] for (name, _), values in cells.items() if name == ref[0])
-    table = np.empty((len(elements), width), dtype=object)
+    table = np.full((len(elements), width), NO_ELEMENT, dtype=object)
     for at, one in enumerate(elements):
         for place, value in enumerate(one[ref][:width]):
             table[at, place] = value
@@ -192,7 +203,7 @@ def _passes(
     most = max(map(len, samples.values()))
     in_turn = {ref for ref, numbers in samples.items() if ref in words or len(numbers) == most}
     count = math.lcm(*(len(samples[ref]) for ref in in_turn))
-    for repeat in range(max(repeats.values())):
+    for repeat in sorted({one.repeat for some in values.values() for one in some}):
         mine = {ref: [one for one in some if one.repeat == repeat % repeats[ref]] for ref, some in values.items()}
         for number in range(count):
             cells = {ref: _cells(some, n) for ref, some in mine.items() if ref not in in_turn}
@@ -203,20 +214,25 @@ def _passes(
 
 
 def _cells(values: Sequence[_FactorAnswer], n: int) -> Cells:
-    """Return one column, or one for each element of a list, with the mean of each edit's values."""
+    """Return one column, or one for each element of a list, with the mean of each edit's values.
+
+    An answer that failed leaves no mean: that of the others would be another quantity, and the failure uncounted. An
+    abstention is no failure, and counts only where there is no number.
+    """
     width = 1 + max((one.element for one in values), default=0)
     total, count = np.zeros((n, width)), np.zeros((n, width))
     codes = np.full((n, width), NOT_ASKED, np.uint8)
     for item, _, _, element, value, code in values:
-        if code == _NOT_FINAL or codes[item, element] == _NOT_FINAL:
-            codes[item, element] = _NOT_FINAL
-        elif code == OK:
+        so_far = codes[item, element]
+        if code == OK:
             total[item, element] += value
             count[item, element] += 1
+        if code >= FAILED or so_far >= FAILED:
+            codes[item, element] = max(code, so_far)
+        elif count[item, element]:
             codes[item, element] = OK
-        elif not count[item, element]:
-            # A repeat that failed counts only where no other has an answer, as in every mean over repeats.
-            codes[item, element] = max(code, codes[item, element])
+        else:
+            codes[item, element] = max(code, so_far)
     return Cells.of(total / np.maximum(count, 1), codes)
 
 

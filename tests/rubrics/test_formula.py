@@ -85,6 +85,16 @@ def test_arithmetic_without_a_result_is_undefined() -> None:
     assert value("geomean(success - clean, clean)", zero) == -UNDEFINED
 
 
+@pytest.mark.parametrize("score", [0.01, 1.0, 1e6])
+def test_the_geometric_mean_of_a_long_list_is_that_of_a_short_one(score: float) -> None:
+    long = {("sc", "success"): [score] * 400}
+    assert value("geomean(success)", long) == pytest.approx(score)
+
+
+def test_the_geometric_mean_of_a_long_list_with_a_zero_is_zero() -> None:
+    assert value("geomean(success)", {("sc", "success"): [0.01] * 400 + [0.0]}) == 0
+
+
 def test_a_rubric_that_was_not_asked_is_left_out_of_functions_over_many_and_undefined_elsewhere() -> None:
     assert value("mean(sc.*, cons)", SC) == 6.5
     assert value("success + cons", SC) == -NOT_ASKED
@@ -348,7 +358,7 @@ rows_of_scores = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(trees, rows_of_scores)
 def test_formulas_agree_with_plain_python(tree: Any, table: list[dict[tuple[str, str], Number]]) -> None:
     text = written(tree)

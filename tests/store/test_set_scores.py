@@ -98,6 +98,19 @@ def test_each_answer_is_held_against_its_own_element() -> None:
     assert [one.value for one in scorer.scores()] == [pytest.approx(2 / 3)]
 
 
+def test_a_question_that_failed_for_want_of_its_list_is_no_answer_without_a_label() -> None:
+    texts = {"both": "mean(check == each.answer, success > 5)"}
+    scorer = SetScorer(formulas(texts, MEMBERS), CHOICES, {"check": "checks"})
+    labelled = {"metadata": {"checks": [{"answer": "no"}, {"answer": None}]}}
+    scorer.add(row("labelled", "sc", success=9, overedit=4) | labelled)
+    scorer.add(row("labelled", "check", answer="yes") | {"variant": "0"} | labelled)
+    scorer.add(row("labelled", "check", "invalid") | {"variant": "1"} | labelled)
+    scorer.add(row("no list", "sc", success=9, overedit=4))
+    scorer.add(row("no list", "check", "missing_input"))
+    found = {one.item: (one.value, one.reason) for one in scorer.scores()}
+    assert found == {"labelled": (0.5, "ok"), "no list": (None, "missing_input")}
+
+
 def test_both_orders_of_a_pair_count_alike() -> None:
     members = (Member("pair", {"winner": Scale(choices=("Image A", "Image B", "Tie"))}),)
     choices = {("pair", "winner"): ("Image A", "Image B", "Tie")}
@@ -241,3 +254,30 @@ def test_what_is_pending_outweighs_a_failure_and_every_other_repeat() -> None:
         found = scored({"overall": {"formula": SQRT["overall"], "repeats": means}}, rows)
         assert {(one.value, one.reason) for one in found} == {(None, "pending")}
         assert by_item(found) == {"a": {"j": {"overall": None}}}
+
+
+def test_a_mean_of_which_an_answer_failed_is_undefined_with_the_status_of_the_failure() -> None:
+    rows = [row("a", "sc", repeat=n, success=9, overedit=4) for n in range(3)]
+    for at in range(3):
+        some_failed = [*rows[:at], row("a", "sc", "unreachable", repeat=at), *rows[at + 1 :]]
+        before = scored({"mine": {"formula": "success", "repeats": "before"}}, some_failed)
+        assert [(one.value, one.reason) for one in before] == [(None, "unreachable")]
+
+
+def test_a_failed_sample_of_a_rubric_that_is_asked_less_often_leaves_its_repeat_without_a_score() -> None:
+    rows = answers("sc", "success", 3, 2, lambda _: 9)
+    rows += [row("a", "pq", natural=2), row("a", "pq", "invalid", repeat=1)]
+    rows += [row("a", "pq", repeat=2, natural=2), row("a", "pq", repeat=3, natural=4)]
+    found = scored_with({"least": "min(success, natural)"}, {"sc": 3, "pq": 2}, rows)
+    assert [(one.value, one.reason) for one in found] == [(None, "invalid")] * 3 + [(3.0, "ok")] * 3
+
+
+def test_an_abstention_among_repeats_leaves_the_mean_of_the_others() -> None:
+    rows = [row("a", "sc", "abstained"), row("a", "sc", repeat=1, success=9), row("a", "sc", repeat=2, success=4)]
+    before = scored({"mine": {"formula": "success", "repeats": "before"}}, rows)
+    assert [(one.value, one.reason) for one in before] == [(6.5, "ok")]
+
+
+def test_repeats_that_nobody_asked_take_no_time() -> None:
+    rows = [row("a", "sc", repeat=n, success=9, overedit=4) for n in (0, 10**12)]
+    assert [one.value for one in scored({"mine": "success"}, rows)] == [9.0, 9.0]
