@@ -9,7 +9,7 @@ import click
 
 from editjudge.cli.options import NewFile, open_store, run_argument, store_option
 from editjudge.cli.output import json_option, safe, tell
-from editjudge.cli.reading import as_option, load_pair_run, load_run, names_folder, of_option, show
+from editjudge.cli.reading import as_option, guaranteed_option, load_pair_run, load_run, names_folder, of_option, show
 from editjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ FORMS = ("html", "fragment", "md", "latex", "csv", "json")
     help="Also report how many edits or repeats would narrow the CI of a mean to this width.",
 )
 @as_option
+@guaranteed_option
 @of_option
 @store_option
 @json_option
@@ -45,6 +46,7 @@ def command(
     by: tuple[str, ...],
     width: float | None,
     called: tuple[str, ...],
+    guaranteed: bool,
     of: Of,
     store_place: str,
     as_json: bool,
@@ -75,7 +77,7 @@ def command(
     from editjudge.report.forms import rendered
     from editjudge.report.summary import document, measure, tables
 
-    means = measure(judged, by, width=width)
+    means = measure(judged, by, width=width, guaranteed=guaranteed)
     if form is None:
         show([*judged.unjudged(), *judged.lead(), *conclusions(means.compared)], tables(means))
         return

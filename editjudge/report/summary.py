@@ -51,6 +51,8 @@ class SummaryReport:
     noise: Sequence[Noise]
     width: float | None
     """The width of interval that somebody wishes for."""
+    guaranteed: bool = False
+    """Whether intervals allow for any score that was not seen."""
 
     @cached_property
     def own(self) -> frozenset[str]:
@@ -66,15 +68,17 @@ class SummaryReport:
     def compared(self) -> Sequence[ComparisonReport]:
         """Models pair by pair, as `compare` does it; only where a report shows it, since it takes a while."""
         models = self.judged.scores.model.present()
-        return differences(self.judged) if 1 < len(models) <= COMPARED else ()
+        return differences(self.judged, guaranteed=self.guaranteed) if 1 < len(models) <= COMPARED else ()
 
 
-def measure(judged: RunData, by: Sequence[str] = (), *, width: float | None = None) -> SummaryReport:
-    """All figures of a run; `by` names columns to slice by beside the edit type."""
+def measure(
+    judged: RunData, by: Sequence[str] = (), *, width: float | None = None, guaranteed: bool = False
+) -> SummaryReport:
+    """Compute all figures of a run; `by` names columns to slice by beside the edit type."""
     scores = judged.scores
     every, added = judged.with_aggregates()
     scales = judged.all_scales()
-    cells = summarise(every, scales=scales)
+    cells = summarise(every, scales=scales, guaranteed=guaranteed)
     names = {one.name for wanted in added.values() for one in wanted} | judged.set_scores
     sliced = [name for name in dict.fromkeys(["edit_type", *by]) if len(scores.slices[name].present()) > 1]
     few = {f: scale for f, scale in judged.scales.items() if len(scale) <= FEW_VALUES and f not in judged.continuous}
@@ -83,14 +87,17 @@ def measure(judged: RunData, by: Sequence[str] = (), *, width: float | None = No
     return SummaryReport(
         judged,
         [cell for cell in cells if cell.factor not in names],
-        {name: summarise(every, by=name, scales=scales) for name in sliced},
+        {name: summarise(every, by=name, scales=scales, guaranteed=guaranteed) for name in sliced},
         [cell for cell in cells if cell.factor in names],
         list(dict.fromkeys([*_formulas(judged), *(one.formula for wanted in added.values() for one in wanted)])),
         pass_rates(scores, {f: best for f, best in rules.items() if f in present}),
-        rank(every, falling=judged.falling, scales=scales) if len(scores.model.present()) > 1 else [],
+        rank(every, falling=judged.falling, scales=scales, guaranteed=guaranteed)
+        if len(scores.model.present()) > 1
+        else [],
         _headlines(cells, added, judged.set_scores),
         noise(scores) if int(scores.repeat.max(initial=0)) or len(scores.judge.present()) > 1 else [],
         width,
+        guaranteed,
     )
 
 

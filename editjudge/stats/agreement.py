@@ -99,6 +99,8 @@ class JudgeAgreement(Statistic):
     """The share of items less than half a step of the people's scale apart."""
     within_one: float | None
     ci: Mapping[str, Interval | None]
+    method: Mapping[str, str]
+    """How each interval was made: `percentile` for correlations, expanded bootstrap percentiles over images."""
     ci_reason: Mapping[str, str]
     """Why a figure has no interval."""
     bounds: FailureBounds | None
@@ -249,6 +251,7 @@ def _agreement(
         against_further_rater=standing(pairs, items, further, draws=draws),
         **figures,
         ci={name: one.ci for name, one in limits.items()},
+        method={name: one.method for name, one in limits.items() if one.ci is not None and one.method is not None},
         ci_reason={name: one.reason for name, one in limits.items() if one.reason},
         bounds=bounds,
         bounds_exact=exact and stepped and not weight.any(),
@@ -268,7 +271,9 @@ def _intervals(pairs: Pairs, ratings: Ratings | None, ends: Ends | None, *, draw
     """Shares and errors are means on a scale with known ends; the other figures are drawn."""
     drawn = ("spearman", "kendall", "pearson", "qwk")
     ci = intervals([pairs], int(pairs.group.max(initial=-1)) + 1, drawn, draws=draws)
-    limits = {name: Limits(ci.get(name), None if name in ci else why_none([pairs])) for name in drawn}
+    limits = {}
+    for name in drawn:
+        limits[name] = Limits(ci[name], None, "percentile") if name in ci else Limits(None, why_none([pairs]))
     rated = ratings.score if ratings is not None else np.zeros(0)
     same = ends is not None and len(rated) and ends[0] <= rated.min() and rated.max() <= ends[1]
     scale = ends if same else None

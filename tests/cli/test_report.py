@@ -273,3 +273,14 @@ def test_names_of_strangers_never_reach_the_terminal_as_commands(call: Call, tmp
     for form in ([], ["--format", "md"], ["--format", "latex"], ["--format", "csv"], ["--json"]):
         out = call("report", "r", "--store", store, *form).out
         assert not set(out) & set("\x1b\x07") or form == ["--format", "csv"]
+
+
+def test_guaranteed_intervals_are_as_wide_as_any_unseen_score_allows(call: Call, tmp_path: Path) -> None:
+    store = made(tmp_path / "s.db", Spec(edits=60, per_group=1))
+    usual = call("report", "r", "--store", store, "--json").document
+    bound = call("report", "r", "--guaranteed", "--store", store, "--json").document
+    assert {cell["method"] for cell in usual["factors"]} == {"studentised"}
+    assert {cell["method"] for cell in bound["factors"]} == {"guaranteed"}
+    for mine, theirs in zip(usual["factors"], bound["factors"], strict=True):
+        assert theirs["ci"][1] - theirs["ci"][0] > mine["ci"][1] - mine["ci"][0]
+    assert {one["method"] for one in bound["comparisons"]} == {"guaranteed"}
