@@ -233,7 +233,7 @@ def test_the_walk_names_every_module_that_a_run_calls_for_each_edit(tmp_path: Pa
     passed = {module for (module, name), count in many.items() if count - few[module, name] >= 4}
     assert {"manifest.reader", "run.plan", "judges.chat", "rubrics.contract", "store.store"} <= passed
     assert passed <= {*MODULE.findall(walk_of("One edit"))}
-    assert len(passed - ANYBODY) < 30
+    assert len(passed - ANYBODY) <= 30
 
 
 def calls_of_a_run(folder: Path, count: int) -> Counter[tuple[str, str]]:

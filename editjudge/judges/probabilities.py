@@ -81,8 +81,8 @@ def _read(key: str, values: dict[Number, float], min_mass: float, result: ScoreP
         result.mass[key] = min(mass, 1.0)
 
 
-_END = re.compile(rb"(?:\s|<[^<>\s]*+>|\[[^][\s]*+\])*+")
-"""Space, and marks such as </s> and <|im_end|>."""
+_END = re.compile(rb"(?:[\s`]|<[^<>\s]*+>|\[[^][\s]*+\])*+")
+"""Space, marks such as </s> and <|im_end|>, and the end of a code fence, which llama.cpp takes off a reply."""
 
 
 def _offset(reply: Reply) -> int | str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from editjudge.edit import Content
+from editjudge.edit import Content, is_unread
 from editjudge.errors import UsageError
 from editjudge.store.export import harmless
 from editjudge.store.records import Item, RunRecord
@@ -51,13 +51,18 @@ def contents_of(store: Store, named: Iterable[str]) -> dict[str, str]:
 
 
 def _contents_by_id(connection: sa.Connection, named: Iterable[str]) -> dict[str, set[str]]:
-    """What the edits of these ids are, in whatever run; ids that no run has are left out."""
+    """Return the contents of the edits of these ids, in whatever run; ids that no run has are left out.
+
+    An edit that a run has not read yet is no other edit than one of the same id that a run has read.
+    """
     contents: dict[str, set[str]] = {}
     numbers = connection.scalars(sa.select(runs.c.id)).all()  # the index begins with the run
     query = sa.select(items.c.item, items.c.content).where(items.c.run_id.in_(numbers)).distinct()
     for some in _chunks(named, _IN):
         for item, content in connection.execute(query.where(items.c.item.in_(some))):
             contents.setdefault(item, set()).add(content)
+    for item, known in contents.items():
+        contents[item] = {content for content in known if not is_unread(content)} or known
     return contents
 
 
@@ -103,11 +108,19 @@ def add_scoped(store: Store, rows: Iterable[ScopedRow]) -> int:
 
 
 def _bound(connection: sa.Connection, rows: Sequence[ScopedRow]) -> list[ScopedRow]:
-    """The rows, those known by id with the content of the one edit that has it, if there is one by now."""
-    unbound = sorted({row[0] for row in rows if row[4] == BY_ID + row[0]})
-    contents = _contents_by_id(connection, unbound)
-    known = {BY_ID + item: next(iter(those)) for item, those in contents.items() if len(those) == 1}
-    return [(*row[:4], known.get(row[4], row[4]), row[5]) for row in rows]
+    """Return the rows; of an edit known by its id alone, or not read, with its content if there is one by now.
+
+    An unread edit that some run still has keeps its rating until that run reads it.
+    """
+    unread = {row[4] for row in rows if is_unread(row[4])}
+    query = sa.select(items.c.content).where(items.c.content.in_(sorted(unread))).distinct()
+    gone = unread - set(connection.scalars(query)) if unread else set()
+    unbound = [row for row in rows if row[4] == BY_ID + row[0] or row[4] in gone]
+    contents = _contents_by_id(connection, sorted({row[0] for row in unbound}))
+    known = {item: next(iter(those)) for item, those in contents.items() if len(those) == 1}
+    moved = {row[4]: known[row[0]] for row in unbound if row[0] in known}
+    bound: list[ScopedRow] = [(*row[:4], moved.get(row[4], row[4]), row[5]) for row in rows]
+    return bound
 
 
 def add_choices(store: Store, choices: Mapping[tuple[str, str, str, str], str]) -> None:

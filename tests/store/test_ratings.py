@@ -262,3 +262,14 @@ def test_doubled_ratings_of_an_older_store_are_joined_where_it_is_sure_what_they
     with Store.open(place) as store:
         left = {(content, rater) for _, rater, _, _, content, _ in read_scoped(store)}
         assert left == {(row[0], row[2]) for row in rows[1:]}
+
+
+def test_an_edit_that_another_run_has_not_read_yet_makes_its_id_no_other_edit(store: Store) -> None:
+    read = Item("1", instruction="Paint it.", images={"edited": {"source": "/a/b.png", "digest": "d"}})
+    unread = read._replace(images={"edited": {"source": "/a/b.png", "digest": None}})
+    run_of(store, "first", read)
+    second = run_of(store, "second", unread)
+    add_ratings(store, [("1", "ann", "alignment", 5)])
+    store.add_items(second, [read])
+    add_ratings(store, [("1", "ann", "alignment", 6)])
+    assert [row[:4] for row in read_ratings(store)] == [("1", "ann", "alignment", 6)]
