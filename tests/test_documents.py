@@ -108,6 +108,7 @@ def environment() -> Iterator[dict[str, str]]:
     """Where every provider is our stub, and nothing of this machine's settings is left."""
     with serve_in_thread() as stub:
         ours = {name: value for name, value in os.environ.items() if not name.startswith("EDITJUDGE_")}
+        ours.pop("COLUMNS", None)  # a table is as wide as its page shows it
         ours |= {"PATH": f"{Path(sys.executable).parent}:{ours['PATH']}", "NO_COLOR": "1", "HF_HUB_OFFLINE": "1"}
         ours |= {"OPENAI_BASE_URL": f"{stub.url}/v1", "OPENAI_API_KEY": "sk-none", "VLLM_BASE_URL": f"{stub.url}/v1"}
         yield ours | {"GOOGLE_GEMINI_BASE_URL": stub.url, "GOOGLE_API_KEY": "none"}
@@ -243,7 +244,7 @@ def test_the_first_comparison_prints_what_its_page_shows(environment: dict[str, 
     script = "\n".join(RULES[language](text) for language, text in FENCE.findall(page.read_text("utf-8")))
     printed = follow(script, tmp_path, environment).splitlines()
     for text in blocks(page, "text"):
-        assert [line for line in text.splitlines() if line not in printed] == []
+        assert [line for line in text.splitlines() if line not in printed] == [], "\n".join(printed)
 
 
 @pytest.fixture
