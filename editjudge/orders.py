@@ -64,7 +64,7 @@ def majority(answers: Iterable[str | None]) -> Choice | None:
 
 
 def _choice(answer: str | None) -> Choice | None:
-    """What a stored answer counts as."""
+    """Return the status that a stored answer counts as."""
     if answer is None:
         return None
     if answer in _COUNTED:

@@ -58,7 +58,7 @@ def score_probabilities(
 
 
 def _places(rubric: Rubric, text: str, scores: Mapping[str, float]) -> dict[str, int]:
-    """Where the number of each score begins; one that does not read as the score is left out."""
+    """Return where the number of each score begins; one that does not read as the score is left out."""
     spans = score_places(rubric, text)
     places: dict[str, int] = {}
     for factor in rubric.factors:

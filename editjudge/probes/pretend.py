@@ -42,7 +42,7 @@ class DemoSource:
     picture: Picture
     thing: str
     mask: Mask
-    """Where the thing is."""
+    """Mask of the thing."""
     colour: str
 
     @property

@@ -20,7 +20,7 @@ _GROUNDS = ("grass", "gravel", "brick")
 _HUES = (30.0, 60.0, 95.0, 145.0, 268.0, 315.0)
 _CHROMA = 38.0
 _SLOTS = (0.2, 0.5, 0.8)
-"""Where things stand, as shares of the width."""
+"""Positions of the things, as shares of the width."""
 
 
 def _round(down: Floats) -> Floats:
@@ -77,7 +77,7 @@ class PlacedThing:
 class StillLife:
     picture: Picture
     masks: Mapping[str, Mask]
-    """Where each thing can be seen."""
+    """Mask of the visible part of each thing."""
 
 
 def still_life(number: int, seed: int = 0) -> StillLife:

@@ -131,7 +131,7 @@ class RunData:
         return sums
 
     def unjudged(self) -> list[str]:
-        """What no judge looked at although it could turn the conclusion: it comes before every conclusion."""
+        """Return the line that names what no judge looked at; it comes before every conclusion."""
         line = unread(self.scores.slices[SPEC].present())
         return [line] if line else []
 

@@ -208,7 +208,7 @@ class Formula:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """What the edits say that an answer is held against."""
+        """Return the columns of edits that answers are compared with."""
         pairs = [(a, b) for a, b in self._compared_pairs() if b.op in ("each", "column") and a.choices]
         return tuple(
             dict.fromkeys(

@@ -323,7 +323,7 @@ CUT = "\0"
 """Stands where a thought was taken out, so that what stood on both sides of it is never read as one."""
 
 AROUND = " \t\r\n" + CUT
-"""What may stand around an answer that is the whole reply."""
+"""Characters allowed around an answer that is the whole reply."""
 _BREAK = re.compile(r"\r\n|\n|\r")
 _FENCE_LINE = re.compile(r"[ \t]*(?:`{3,}|~{3,})[\w+-]*[ \t]*")
 _LIST_MARK = re.compile(r"(?:[-*+\u2022]|#{1,6}|\d{1,2}[.)])[ \t]+")

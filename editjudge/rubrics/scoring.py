@@ -60,7 +60,7 @@ class Rows:
     factors: Mapping[Ref, Cells]
     """A factor that is not there was not asked."""
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Of the manifest: values as it has them."""
+    """Values of the manifest's columns, as the manifest has them."""
     elements: Mapping[Ref, NDArray[Any]] = field(default_factory=dict)
     """Of a rubric asked for each element of a list, by its name and a field of the elements: values, edits x places;
     `NO_ELEMENT` where the edit's list has no such place."""

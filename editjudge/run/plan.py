@@ -652,7 +652,7 @@ class Planner:
         self.stages, self.questions = len(settings.stages), settings.questions
         self._outlining = outlining
         self._positions: dict[tuple[str, int], int] = {}
-        """Of each judge and stage, where the next task goes."""
+        """Position of the next task, by judge and stage."""
         self._done: dict[str, str] = {}
         """Statuses of planned tasks that are done already. What is done stays so: it is not looked up again."""
         self._elsewhere: dict[str, Work] = {}

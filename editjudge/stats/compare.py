@@ -69,7 +69,7 @@ class Difference(Statistic):
     level: float
     """Confidence of `ci` and `detectable`: 95 %, or what Holm's correction leaves."""
     method: Method | None
-    """Where p, `ci`, `detectable` and verdict come from; None where there are none."""
+    """Source of p, `ci`, `detectable` and verdict; None if there are none."""
     effective: float
     """Source images that carry the spread of the differences (see `inference.Clusters.effective`)."""
     p: float | None

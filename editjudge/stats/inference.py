@@ -426,7 +426,7 @@ def _within(ends: Ends | None, low: float, high: float) -> Interval:
 
 
 def _without_rounding(residuals: NDArray[Any], values: Floats) -> Floats:
-    """What rounding leaves of equal values is no spread."""
+    """Set residuals to 0 that only rounding keeps apart from it."""
     largest = float(np.max(np.abs(values), initial=0.0))
     cleaned: Floats = np.where(np.abs(residuals) > 1e-9 * max(largest, 1e-300), residuals, 0.0)
     return cleaned

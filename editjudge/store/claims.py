@@ -83,7 +83,7 @@ class Claims:
         return set(connection.scalars(mine))
 
     def _others(self, connection: sa.Connection, keys: Sequence[str]) -> list[tuple[_Claim, bool]]:
-        """What others claim of these keys, and whether each claim stands."""
+        """Return the claims of others on these keys, and whether each still holds."""
         now = _now(connection)
         columns = [claims.c[name] for name in _Claim._fields]
         query = sa.select(*columns).where(claims.c.key.in_(keys), claims.c.owner != self.owner)

@@ -226,7 +226,7 @@ class _FileRow(_StrictModel):
 FileName = Annotated[
     str, Field(pattern=r"^(judgements\.csv|(judgements|items|replies)\.jsonl|[a-z]{1,20}/part-[0-9]{5,9}\.parquet)$")
 ]
-"""Of a file of an export: nothing outside its folder."""
+"""Name of a file in an export: nothing outside its folder."""
 
 
 class _RunFile(_StrictModel):

@@ -147,15 +147,15 @@ _NOT_FINAL = np.iinfo(np.uint8).max
 
 
 class _FactorAnswer(NamedTuple):
-    """What one answer says of one factor."""
+    """One answer about one factor: its value, or the reason for none."""
 
     item: int
     repeat: int
-    """Of the run."""
+    """Number of the repeat in the run."""
     sample: int
     """Within the repeat: which of the rubric's samples, and of a pair which order."""
     element: int
-    """Of a list, where the rubric is asked for each of its elements."""
+    """Index of the list element, if the rubric is asked for each of them."""
     value: float
     code: int
     """The reason for no value."""
@@ -237,7 +237,7 @@ def _cells(values: Sequence[_FactorAnswer], n: int) -> Cells:
 
 
 def _column_value(row: Mapping[str, Any], name: str) -> Any:
-    """What the manifest says in a column; other fields of a row are the judgement's own."""
+    """Return a column of the manifest; other fields of a row are the judgement's own."""
     if name == "id":
         return row["item"]
     return row.get(name) if name in ("edit_type", "model") else column(row.get("metadata") or {}, name)

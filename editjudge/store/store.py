@@ -92,7 +92,7 @@ class Store:
         self._held: places.HeldFile | None = None
         self._moving = threading.Lock()
         self._moved = ""
-        """Where the file lost its name, what to tell whoever writes."""
+        """Message for every writer once the file has lost its name; None before."""
 
     @classmethod
     def open(cls, url_or_path: str | os.PathLike[str], readonly: bool = False, timeout: float = 30.0) -> Store:
@@ -459,7 +459,7 @@ class Store:
 
     @functools.cached_property
     def _outline_inserts(self) -> dict[sa.Table, BulkInsert]:
-        """As `_bulk_inserts`, where a row that is there stays."""
+        """Statements like `_bulk_inserts` that leave an existing row as it is."""
         names = {items: ("run_id", "position", *Item._fields, "content"), tasks: ("run_id", "position", *Task._fields)}
         return {
             table: BulkInsert(self._engine.dialect, upsert(self._dialect, table), columns)

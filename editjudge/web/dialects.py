@@ -42,7 +42,7 @@ class Sent(NamedTuple):
     edits: list[dict[str, Any]]
     """As `/v1/reward` takes them."""
     values: Any
-    """What the answer repeats of the body."""
+    """Fields of the body that the answer repeats."""
     bad: Mapping[int, BadEdit] = {}
     """Edits that are not judged, by their number."""
     options: Mapping[str, Any] = {}
