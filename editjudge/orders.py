@@ -64,7 +64,7 @@ def majority(answers: Iterable[str | None]) -> Choice | None:
 
 
 def _choice(answer: str | None) -> Choice | None:
-    """Return the status that a stored answer counts as."""
+    """Return the choice that a stored answer counts as; both_good and both_bad count as a tie."""
     if answer is None:
         return None
     if answer in _COUNTED:

@@ -92,7 +92,7 @@ class Store:
         self._held: places.HeldFile | None = None
         self._moving = threading.Lock()
         self._moved = ""
-        """Message for every writer once the file has lost its name; None before."""
+        """Message for every writer once the file has lost its name; empty before."""
 
     @classmethod
     def open(cls, url_or_path: str | os.PathLike[str], readonly: bool = False, timeout: float = 30.0) -> Store:
